@@ -23,6 +23,7 @@ __all__ = [
     "ENTRY_POINTS",
     "end_containers",
     "has_images",
+    "images_of",
     "needs_of",
     "prepare_containers",
     "refuse_need",
@@ -61,10 +62,11 @@ def _needs(template: Template) -> tuple[str, ...]:
 
 def has_images(templates: Iterable[Template]) -> bool:
     """Return whether applications of a graph run in containers, whose images may take long to pull."""
-    return bool(_images(templates))
+    return bool(images_of(templates))
 
 
-def _images(templates: Iterable[Template]) -> list[str]:
+def images_of(templates: Iterable[Template]) -> list[str]:
+    """Return the names of the images that applications run in."""
     needs = {need for found in needs_of(templates).values() for need in found if need.startswith(_IMAGE)}
     return sorted(need.removeprefix(_IMAGE) for need in needs)
 
@@ -77,7 +79,7 @@ def prepare_containers(
     report: Callable[[str], object] = lambda _: None,
 ) -> None:
     """Have the images that applications run in on this host; see `dropflow.apps.container_engine.pull_images`."""
-    if images := _images(templates):
+    if images := images_of(templates):
         from dropflow.apps.container_engine import pull_images  # noqa: PLC0415 - most graphs have no containers
 
         pull_images(images, directory, engine=engine, report=report)

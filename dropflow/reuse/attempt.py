@@ -119,7 +119,7 @@ class AttemptReuse:
         known = self._known_key(attempt.task.drop)
         if known and known not in record.keys and _is_complete(attempt):
             with suppress(DropflowError):  # so that the next run knows it before it runs
-                self._store.add(msgspec.structs.replace(record, keys=(stored.key, known)), self._name(attempt))
+                self._store.add(msgspec.structs.replace(record, keys=(stored.key, known), name=self._name(attempt)))
         taken = TakenResult.of(attempt.task.drop, record)
         attempt.log(taken.text)
         self._log.add(taken)
@@ -155,7 +155,7 @@ class AttemptReuse:
                 outputs=outputs,
                 skipped=tuple(place for place, output in enumerate(attempt.outputs) if output.drop in skipped),
                 parts=stored.parts,
-                drop=task.oid,
+                name=self._name(attempt),
                 session=self._session,
                 host=self._host,
                 ended=attempt.clock.now(),
@@ -163,7 +163,7 @@ class AttemptReuse:
             )
             if stored.found is not None and stored.is_compared:
                 _compare(attempt, stored.found, record)
-            self._store.add(record, self._name(attempt))
+            self._store.add(record)
         except ResultDiffersError:
             raise
         except (DropflowError, OSError) as error:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.apps.load_function import is_pickled
+from dropflow.apps.needs import images_of
 from dropflow.apps.registry import app_class, builtin_name, import_builtin
 from dropflow.apps.template_cache import AppNode
 from dropflow.data.registry import is_outside_files, is_read_from_outside
@@ -61,9 +62,17 @@ class NodeKey(NamedTuple):
     reason: str = ""
 
 
-def node_keys(graph: PhysicalGraph, code: CodeReader) -> tuple[NodeKey, ...]:
-    """Return the key of each template; those of data are empty."""
-    found = [_node_key(graph, row, code) for row in range(len(graph.templates))]
+def node_keys(graph: PhysicalGraph, code: CodeReader, directory: Path | None = None) -> tuple[NodeKey, ...]:
+    """Return the key of each template; those of data are empty.
+
+    The directory of the session says which images its containers run.
+    """
+    images: Mapping[str, str] = {}
+    if directory is not None and any(one.argument("image") is not None for one in graph.templates):
+        from dropflow.apps.container_engine import read_record  # noqa: PLC0415 - most graphs have no containers
+
+        images = read_record(directory).images
+    found = [_node_key(graph, row, code, images) for row in range(len(graph.templates))]
     # What runs after an application with side effects may read what that writes.
     while True:
         late = {
@@ -79,7 +88,7 @@ def node_keys(graph: PhysicalGraph, code: CodeReader) -> tuple[NodeKey, ...]:
             found[row] = NodeKey((), f"runs after {name}, which always runs")
 
 
-def _node_key(graph: PhysicalGraph, row: int, code: CodeReader) -> NodeKey:
+def _node_key(graph: PhysicalGraph, row: int, code: CodeReader, images: Mapping[str, str]) -> NodeKey:
     template = graph.templates[row]
     if template.kind is Kind.DATA:
         return NodeKey(())
@@ -92,6 +101,8 @@ def _node_key(graph: PhysicalGraph, row: int, code: CodeReader) -> NodeKey:
         parts += code.of_name(template.component.strip())
     parts += _function(template, code)
     parts += _fields(template)
+    if template.argument("image") is not None:
+        parts += [KeyPart("container image", name, _unchanging(images.get(name, ""))) for name in images_of([template])]
     outputs = [link for link in graph.links if link.source == row and link.source_port != ORDER_PORT]
     parts += [KeyPart("output", link.source_port, _data_class(graph.templates[link.target])) for link in outputs]
     rules = template.error_threshold, template.effective_inputs, template.block_skip, sorted(template.collects)
@@ -163,6 +174,11 @@ def _fields(template: Template) -> list[KeyPart]:
         if argument.name == "libpath" and argument.value:
             found.append(KeyPart("library", argument.name, _library(str(argument.value))))
     return found
+
+
+def _unchanging(image: str) -> str:
+    """Return the digest or id of an image; empty for a file, which is made anew in each session."""
+    return "" if image.startswith("/") else image
 
 
 def _words(argument: Argument | None) -> list[str]:

@@ -78,7 +78,7 @@ class ReuseChoices(NamedTuple):
 
 def reuse_spec(graph: PhysicalGraph, store: ResultStore, directory: str, choices: ReuseChoices) -> ReuseSpec:
     """Return how attempts reuse results if nothing is known before: on nodes, and in sessions that continue."""
-    nodes = node_keys(graph, CodeReader(store))
+    nodes = node_keys(graph, CodeReader(store), Path(directory))
     return ReuseSpec(
         store=str(store.directory),
         graph=graph.name,
@@ -106,7 +106,7 @@ def plan_reuse(
     BadGraphError
         The graph has a cycle.
     """
-    nodes = node_keys(graph, CodeReader(store))
+    nodes = node_keys(graph, CodeReader(store), Path(repository.workspace.directory))
     roots = _OutsideContents(graph, repository, trust_times=choices.trust_times)
     keys = deep_keys(graph, nodes, roots.digest)
     plan = ReusePlan(graph, nodes, keys, digests=roots.digests)

@@ -10,7 +10,7 @@ from pathlib import Path
 from socket import gethostname
 from tempfile import TemporaryDirectory
 from time import gmtime, strftime
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -33,16 +33,16 @@ from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
-from dropflow.reuse.plan import ReuseChoices, begin_with, plan_reuse, reuse_spec
-from dropflow.reuse.reasons import NodeForecast, forecast
-from dropflow.reuse.store import ResultStore, store_directory
 from dropflow.runners.choice import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RUNNERS, parse_runner
 from dropflow.sessions.again import Again, choose
 from dropflow.sessions.factory import make_session
 from dropflow.sessions.options import RunKeywords, RunOptions
 from dropflow.sessions.stopped import StoppedRun, refuse_run
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
+
+if TYPE_CHECKING:
+    from dropflow.reuse.reasons import NodeForecast
 
 __all__ = [
     "RUNNERS",
@@ -193,10 +193,13 @@ def execute(
         reuse = None
         if options.reuse:
             reuse, continuation = _with_reuse(graph, repository, options, time, continuation)
+        # Without workers if nothing runs.
+        is_known = continuation is not None and not bytes(continuation.known.states).strip(bytes([DropState.COMPLETED]))
+        kind = "inline" if is_known else options.runner
         session = make_session(
             graph,
             repository,
-            make_runner(graph, repository.workspace, options.runner, options.workers, until=options.until, reuse=reuse),
+            make_runner(graph, repository.workspace, kind, options.workers, until=options.until, reuse=reuse),
             clock=time,
             infrastructure_retries=options.infrastructure_retries,
             continuation=continuation,
@@ -220,6 +223,9 @@ def _with_reuse(
     continuation: Continuation | None,
 ) -> tuple[ReuseSpec, Continuation | None]:
     """Return how the attempts of a session reuse results, and with what it begins."""
+    from dropflow.reuse.plan import ReuseChoices, begin_with, plan_reuse, reuse_spec  # noqa: PLC0415 - only with --reuse
+    from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415
+
     store = ResultStore(store_directory(options.store))
     choices = ReuseChoices(options.verify_reuse, options.trust_times)
     if continuation is not None:
@@ -229,7 +235,7 @@ def _with_reuse(
     return begin_with(plan, store, repository, clock, choices)
 
 
-def foresee(graph: PhysicalGraph, options: RunOptions) -> tuple[NodeForecast, ...]:
+def foresee(graph: PhysicalGraph, options: RunOptions) -> "tuple[NodeForecast, ...]":
     """Return what a run with these options, and reuse, would run and why. Runs nothing.
 
     Raises
@@ -239,11 +245,16 @@ def foresee(graph: PhysicalGraph, options: RunOptions) -> tuple[NodeForecast, ..
     StorageError
         The store cannot be used.
     """
+    from dropflow.reuse.plan import ReuseChoices, plan_reuse  # noqa: PLC0415 - as above
+    from dropflow.reuse.reasons import forecast  # noqa: PLC0415
+    from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415
+
     refuse_unusable(graph, options.runner)
     store = ResultStore(store_directory(options.store))
     with TemporaryDirectory(prefix="dropflow-") as folder:
         repository = LocalRepository(folder, "forecast", SystemClock(), graph, shared_memory=None)
         try:
+            prepare_containers(graph.templates, Path(folder), engine=options.containers)
             plan = plan_reuse(graph, store, repository, ReuseChoices(trust_times=options.trust_times), is_checked=False)
             return forecast(plan, store)
         finally:
@@ -255,6 +266,8 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
     taken = taken_results(directory)
     notes = result.notes
     if options.reuse:
+        from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415 - as above
+
         store = store_directory(options.store)
         ResultStore(store).prune_if_due()
         if not taken:

@@ -22,6 +22,7 @@ from dropflow.reuse import code
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import node_keys
 from dropflow.reuse.log import taken_results
+from dropflow.reuse.reasons import differences
 from dropflow.reuse.store import ResultStore
 from dropflow.sessions import local_run
 from dropflow.sessions.options import RunOptions
@@ -295,6 +296,18 @@ def test_a_container_image_counts(tmp_path: Path) -> None:
         keys.append(next(key for key in node_keys(graph, CodeReader()) if key.parts))
     assert keys[0] != keys[1]
     assert keys[0] == keys[2]
+
+
+def test_a_tag_that_was_moved_counts(tmp_path: Path) -> None:
+    """The session has noted which image a name means; if that is another one than before, the application runs."""
+    nodes = [app("Run", "dlg.apps.dockerapp.DockerApp", image="debian", tag="12", command="date"), data("out")]
+    graph = dropflow.translate(draw(tmp_path / "c.graph", nodes, "Run > out")).graph
+    keys = []
+    for digest in ("sha256:1", "sha256:2"):
+        (tmp_path / "containers.json").write_text(json.dumps({"images": {"debian:12": f"debian@{digest}"}}))
+        keys.append(next(key.parts for key in node_keys(graph, CodeReader(), tmp_path) if key.parts))
+    reason = "container image debian:12 debian@sha256:1 -> debian@sha256:2"
+    assert list(differences(*keys, ResultStore(tmp_path / "store"))) == [reason]
 
 
 def test_applications_that_are_no_functions_of_their_inputs_always_run(tmp_path: Path) -> None:
