@@ -79,6 +79,14 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
     show_default=True,
     help="With --origin: list N drops at most.",
 )
+@click.option(
+    "--crate",
+    metavar="DIR",
+    help="Write a Workflow Run RO-Crate into DIR, which has the results: RUN itself, or what fetch wrote.",
+)
+@click.option(
+    "--license", "license_", metavar="TEXT", default="", help="Of the results, for --crate: an address, or words."
+)
 @connection_options
 def explain_command(
     output: CommandOutput,
@@ -89,6 +97,8 @@ def explain_command(
     origin: bool,
     offset: int,
     limit: int,
+    crate: str | None,
+    license_: str,
 ) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run or a session of a manager.
 
@@ -103,7 +113,11 @@ def explain_command(
     signature of RUN has four levels: graph (components, links and indices), parameters, software, and contents (sizes
     and checksums of the results). Two sessions with the same digest at a level are the same there, whatever their
     nodes, plans and names are; 'dropflow diff' shows what differs.
+
+    With --crate, the answer is what ro-crate-metadata.json in DIR has; exit status 1 if results are not there.
     """
+    if crate is not None:
+        return _write_crate(output, manager, run, Path(crate), license_)
     if origin:
         from dropflow.api.records import PageQuery
 
@@ -395,6 +409,31 @@ def _made(drop: "OriginDrop") -> str:
         for one in drop.attempts
     ]
     return "; ".join(tried)
+
+
+class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written for an archive."""
+
+    ok: bool
+    file: str
+    results: int
+    missing: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """The file, and the results that are not described."""
+        yield f"{self.file} describes {plural(self.results, 'result')}"
+        if self.missing:
+            yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN)}"
+
+
+def _write_crate(output: CommandOutput, manager: ConnectionOptions, run: str, directory: Path, license_: str) -> Exit:
+    from dropflow.web.crate import METADATA, write_crate
+
+    if not directory.is_dir():
+        raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
+    found, missing = write_crate(_report_of(manager, run), directory.absolute(), license_=license_ or "not stated")
+    output.answer(CrateReply(ok=not missing, file=str(directory / METADATA), results=found, missing=tuple(missing)))
+    return Exit.FAILED if missing else Exit.FINISHED
 
 
 def show_origin(

@@ -1,5 +1,6 @@
 """``dropflow diff`` and ``explain --origin`` of runs and sessions."""
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -96,3 +97,37 @@ def test_a_drop_of_a_session_has_an_origin(ask: Command) -> None:
     assert "upstream of it: 2 drops; roots: 1" in answer.text
     assert "drops 1 to 2 of 3:" in answer.text
     assert "no drop 'none'" in ask("explain", "finished", "none", "--origin").err
+
+
+def test_a_run_is_described_for_archives(command: Command, examples: Path, tmp_path: Path) -> None:
+    """Another program reads the crate: the run, its graph, its parameters, and its results with their digests."""
+    crates = pytest.importorskip("rocrate.rocrate")
+    run = tmp_path / "run"
+    command("run", examples / "estimate-pi.graph", "--keep", run, "--runner", "inline")
+    answer = command(
+        "explain", run, "--crate", run, "--license", "https://spdx.org/licenses/CC0-1.0", "--output", "json"
+    )
+    crate = crates.ROCrate(run)
+    action, results = crate.get("#run"), [one for one in crate.data_entities if one.get("sha256")]
+
+    assert answer.status == 0
+    assert action["instrument"] is crate.mainEntity
+    assert action["actionStatus"] == "http://schema.org/CompletedActionStatus"
+    assert len(results) == answer.json["results"] > 0
+    for one in results:
+        assert hashlib.sha256((run / one.id).read_bytes()).hexdigest() == one["sha256"]
+    assert {one.type for one in action["object"]} >= {"PropertyValue"}
+
+
+def test_results_that_are_not_there_are_not_described(command: Command, examples: Path, tmp_path: Path) -> None:
+    """They are named, and the exit status is 1; a directory that is not there is refused."""
+    pytest.importorskip("rocrate.rocrate")
+    run, here = tmp_path / "run", tmp_path / "here"
+    here.mkdir()
+    command("run", examples / "estimate-pi.graph", "--keep", run, "--runner", "inline")
+    answer = command("explain", run, "--crate", here)
+
+    assert answer.status == 1
+    assert "not in that directory" in answer.text
+    assert (here / "graph.dfg").exists()
+    assert command("explain", run, "--crate", tmp_path / "nowhere").status == 2

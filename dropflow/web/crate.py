@@ -1,0 +1,173 @@
+"""A session as a Workflow Run RO-Crate: ``ro-crate-metadata.json`` beside its results, for archives and other tools.
+
+The profile is Workflow Run Crate 0.5 (S. Leo et al., "Recording provenance of workflow runs with RO-Crate", PLOS ONE 19
+(2024), e0309210): one action for the run, whose instrument is the graph; the inputs from outside and the parameters are
+its objects, the results that are here its results.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dropflow.data.registry import is_read_from_outside
+from dropflow.data.storage_errors import storage_errors
+from dropflow.errors import optional_package
+from dropflow.graph.codec import digest, save
+from dropflow.graph.drop_counts import failed_words
+from dropflow.graph.notes import repository_of, software_of
+from dropflow.graph.templates import Kind
+from dropflow.states import SessionState
+from dropflow.web.report import SessionReport
+
+__all__ = ["METADATA", "write_crate"]
+
+METADATA = "ro-crate-metadata.json"
+_GRAPH = "graph.dfg"
+_PROFILES = (
+    "https://w3id.org/ro/wfrun/process/0.5",
+    "https://w3id.org/ro/wfrun/workflow/0.5",
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.0",
+)
+_HOME = "https://github.com/dropflow/dropflow"
+_MOST_PARAMETERS = 2000
+_TEXT = 2000
+
+
+def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tuple[int, list[str]]:
+    """Describe a session in a directory that has its results; return how many it has, and the paths of the others.
+
+    Parameters
+    ----------
+    report : SessionReport
+        The session, with its results.
+    directory : Path
+        Of the run, or of ``dropflow fetch``. It gets the graph, too, if it is not there.
+    license_ : str
+        Address of the license of the results, or its text.
+
+    Raises
+    ------
+    MissingDependencyError
+        The package rocrate is not installed.
+    StorageError
+        The directory cannot be written, or a result cannot be read.
+    """
+    library = optional_package("rocrate.rocrate", "RO-Crates need", "provenance")
+    entities = optional_package("rocrate.model", "RO-Crates need", "provenance")
+    graph, detail = report.graph, report.detail
+    with storage_errors("write", str(directory / _GRAPH)):
+        if not (directory / _GRAPH).exists():
+            save(graph, directory / _GRAPH)
+    crate = library.ROCrate(version="1.1")
+    root, words = crate.root_dataset, f"{detail.drops:,} drops, {failed_words(detail.counts)}"
+    crate.name = f"{detail.graph or graph.name}: session {detail.session}"
+    crate.description = f"A run of the dataflow graph {graph.name} by dropflow: {words}."
+    crate.license = license_
+    root["conformsTo"] = [
+        crate.add(
+            entities.contextentity.ContextEntity(
+                crate, one, properties={"@type": "CreativeWork", "name": one.split("/", 3)[3], "version": one[-3:]}
+            )
+        )
+        for one in _PROFILES
+    ]
+    version = software_of(graph).get("dropflow", "not recorded")
+    language = crate.add(
+        entities.computerlanguage.ComputerLanguage(
+            crate,
+            "#dropflow",
+            properties={"name": "dropflow", "url": {"@id": _HOME}, "version": version},
+        )
+    )
+    workflow = crate.add_workflow(dest_path=_GRAPH, main=True, lang=language, source=directory / _GRAPH)
+    workflow["name"] = graph.name
+    workflow["version"] = digest(graph)
+    workflow["encodingFormat"] = "application/octet-stream"
+    workflow["hasPart"] = [
+        crate.add(
+            entities.softwareapplication.SoftwareApplication(
+                crate, f"#{one.key}", properties={"name": one.name, "description": one.component, "version": version}
+            )
+        )
+        for one in graph.templates
+        if one.kind is Kind.APP
+    ]
+    repository = repository_of(graph)
+    if repository is not None:
+        workflow["isBasedOn"] = str(repository.address)
+    objects = [crate.add(entity) for entity in _objects(report, crate, entities)]
+    found, missing = [], []
+    for result in report.results.results:
+        path = directory / result.path
+        if not path.exists() or not path.is_relative_to(directory):
+            missing.append(result.path)
+            continue
+        properties = {"name": result.name, "contentSize": str(result.size)}
+        if path.is_dir():
+            found.append(crate.add_directory(dest_path=f"{result.path}/", source=path, properties=properties))
+        else:
+            properties["sha256"] = _sha256(path)
+            properties["encodingFormat"] = guess_type(path.name)[0] or "application/octet-stream"
+            found.append(crate.add_file(path, result.path, properties=properties))
+    is_finished = detail.status == SessionState.FINISHED.name
+    status = "CompletedActionStatus" if is_finished else "FailedActionStatus"
+    properties = {
+        "name": f"session {detail.session}",
+        "description": f"{detail.status}: {words}",
+        "actionStatus": f"http://schema.org/{status}",
+        "startTime": _time(detail.started),
+        "endTime": _time(detail.started + detail.seconds),
+    }
+    if not is_finished and report.causes:
+        properties["error"] = "; ".join(cause.text for cause in report.causes)[:_TEXT]
+    action = crate.add_action(workflow, identifier="#run", object=objects, result=found, properties=properties)
+    root["mentions"] = action
+    with storage_errors("write", str(directory / METADATA)):
+        crate.metadata.write(directory)
+    return len(found), missing
+
+
+def _objects(report: SessionReport, crate: Any, entities: Any) -> Iterator[Any]:
+    """Yield the entities of inputs from outside, and of the parameters of applications."""
+    graph = report.graph
+    counts = np.bincount(graph.template, minlength=len(graph.templates))
+    parameters = 0
+    for row, template in enumerate(graph.templates):
+        path = next((one.value for one in template.arguments if one.name == "filepath" and one.value), None)
+        is_root = not any(link.target == row for link in graph.links)
+        if template.kind is Kind.DATA and is_root and path is not None and is_read_from_outside(template):
+            address = Path(str(path)).absolute().as_uri() if "://" not in str(path) else str(path)
+            yield entities.contextentity.ContextEntity(
+                crate, address, properties={"@type": "CreativeWork", "name": template.name, "url": address}
+            )
+        if template.kind is not Kind.APP or not counts[row]:
+            continue
+        for one in template.arguments:
+            if one.is_port or one.parameter_type != "ApplicationArgument" or one.name == "func_code":
+                continue
+            if one.value in (None, "") or parameters >= _MOST_PARAMETERS:
+                continue
+            parameters += 1
+            yield entities.contextentity.ContextEntity(
+                crate,
+                f"#{template.key}-{one.name}",
+                properties={
+                    "@type": "PropertyValue",
+                    "name": f"{template.name}.{one.name}",
+                    "value": str(one.value)[:_TEXT],
+                },
+            )
+
+
+def _sha256(path: Path) -> str:
+    with storage_errors("read", str(path)), path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
