@@ -27,8 +27,10 @@ package may import all others, and no other package imports it.
 `servers`            ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator``: the servers of a cluster
 `doctor`             ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do
 `doctor_checks`      The checks of it, which yield findings from what was collected
+`replay`             ``dropflow replay``: an attempt again on this machine, also under a debugger
 `misc`               ``dropflow keys``, ``palette`` and ``completion``
 `connection`         The manager that a command connects to, and its credentials
+`crate`              Workflow Run RO-Crates, for ``dropflow explain --crate``
 `exit_status`        The exit statuses of the command
 `incoming_files`     Write contents that managers send into a directory: each file is complete, or it is not there
 `local_cluster`      A translator, a master, an island and nodes on this host, as processes that end with this one:

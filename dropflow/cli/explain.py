@@ -427,7 +427,7 @@ class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _write_crate(output: CommandOutput, manager: ConnectionOptions, run: str, directory: Path, license_: str) -> Exit:
-    from dropflow.web.crate import METADATA, write_crate
+    from dropflow.cli.crate import METADATA, write_crate
 
     if not directory.is_dir():
         raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
