@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from dropflow.apps.parameters import COMMON_APP
-from dropflow.apps.registry import app_components
+from dropflow.apps.parameters import COMMON_APP, SURROUNDING
+from dropflow.apps.registry import APPLICATIONS, app_components, import_builtin
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.data.store import IO
 from dropflow.data.store import common as data_parameters
@@ -260,7 +260,7 @@ def fields_of(component: Component, *, owner: str = "") -> Iterator[EagleField]:
     """Yield class, parameters and ports of a component. Its own parameters replace common ones of the same name."""
     whose = owner or component.dropclass
     own = {parameter.name for parameter in component.parameters}
-    common = COMMON_APP if component.kind is Kind.APP else ()
+    common = (*COMMON_APP, *_surrounding(component)) if component.kind is Kind.APP else ()
     dropclass = Parameter(
         name="dropclass",
         default=component.dropclass,
@@ -273,6 +273,12 @@ def fields_of(component: Component, *, owner: str = "") -> Iterator[EagleField]:
     taken = {parameter.name: parameter for parameter in component.parameters}
     for port in component.ports:
         yield _port(whose, port, taken.get(port.name))
+
+
+def _surrounding(component: Component) -> Iterator[Parameter]:
+    """Yield the parameters for the environment that a built-in application uses."""
+    used = import_builtin(component.name).surroundings if component.name in APPLICATIONS else ()
+    yield from (parameter for parameter in SURROUNDING if parameter.name in used)
 
 
 def _field(owner: str, parameter: Parameter) -> EagleField:
@@ -322,6 +328,10 @@ def component_page() -> str:
         "Every application takes these parameters, beside its own:",
         "",
         *_table(COMMON_APP),
+        "",
+        "Python functions and commands also take [these](../howto/environments.md):",
+        "",
+        *_table(SURROUNDING),
     ]
     for title, kind in (("Applications", Kind.APP), ("Data", Kind.DATA)):
         lines += ["", f"## {title}"]

@@ -18,6 +18,8 @@
 `command`             A shell command that can be stopped with all its children
 `service`             Services: commands that run alongside other applications, from the drop that starts them to the
                       drop that stops them
+`surroundings`        Variables, secrets, modules and virtual environments of functions and commands
+`function_elsewhere`  Python functions in another process, with an environment of their own or in a container
 `container`           Commands in containers
 `container_engine`    The container engine of this host, and the images of a session
 `dynlib`              Functions of shared libraries, through the C interface in ``dynlib.h``

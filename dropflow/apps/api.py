@@ -214,6 +214,7 @@ class Context(Protocol):
         *,
         source: InputData | None = None,
         sink: Callable[[bytes], object] | None = None,
+        hidden: Collection[str] = (),
     ) -> int:
         """Run a shell command in `directory` and return its exit status. Its output goes to the log of the drop.
 
@@ -229,6 +230,8 @@ class Context(Protocol):
             Standard input, passed on while it is being written.
         sink : callable, optional
             Gets standard output in blocks, in place of the log.
+        hidden : collection of str
+            Texts that are replaced by ``***`` in the log.
         """
         ...
 
@@ -245,6 +248,8 @@ class App(ABC):
     fuses: ClassVar[bool] = True
     """Whether it may be one of a chain of applications that run one after another as one unit. False for applications
     that live as long as others, or wait for others."""
+    surroundings: ClassVar[tuple[str, ...]] = ()
+    """Which of the fields of `dropflow.apps.surroundings` it uses. A node that has another one is refused."""
     skips: ClassVar[bool] = False
     """True for built-in applications that may skip outputs. Applications of users always may."""
 

@@ -14,6 +14,7 @@ from dropflow.apps.attempt_input import AttemptInput, StreamedInput
 from dropflow.apps.command import Command, program_path
 from dropflow.apps.encodings import cannot_hold, canonical, encode, is_text, separator
 from dropflow.apps.formats import FORMATS, copy_content, write_format
+from dropflow.apps.surroundings import hidden_in
 from dropflow.apps.template_cache import AppNode, TemplateCache, effective, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.store import ContentWriter, Slot
@@ -482,6 +483,7 @@ class AttemptContext:
         *,
         source: InputData | None = None,
         sink: Callable[[bytes], object] | None = None,
+        hidden: Collection[str] = (),
     ) -> int:
         """Run a shell command in `directory` and return its exit status; see `dropflow.apps.api.Context.command`.
 
@@ -489,11 +491,12 @@ class AttemptContext:
         ``DLG_ROOT``, and `environment` on top.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
+        write = hidden_in(self._log.write_bytes, hidden)
         running = Command(
             command,
             self.directory,
             {**_environment(self.oid, self.session, self.plan.template.cpus), **environment},
-            self._log.write_bytes,
+            write,
             source=None if source is None else source.open(),
             output=sink,
             clock=self.clock,
@@ -506,6 +509,8 @@ class AttemptContext:
                 return running.run()
             finally:
                 self._command = None
+                if hidden:
+                    write(b"")
 
     def check(self) -> None:
         """Raise `Interrupted` if the attempt is to stop."""

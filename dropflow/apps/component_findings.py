@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from dropflow.apps.api import App
 from dropflow.apps.needs import refuse_need
 from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse_missing_class, user_errors
+from dropflow.apps.surroundings import refuse_unsupported
 from dropflow.data.registry import store_for
 from dropflow.engine.parameters import TIMEOUT, time_limit
 from dropflow.errors import DropflowError
@@ -91,6 +92,7 @@ def _checked_app(template: Template, *, imports: bool) -> App | None:
     time_limit(with_time_limit(template))
     if imports or builtin_name(template):
         application = app_for(template)
+        refuse_unsupported(template, application.surroundings)
         with user_errors(template):
             application.check()
         for need in application.needs():

@@ -24,7 +24,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.apps.attempt_input import AttemptInput
@@ -37,6 +37,7 @@ from dropflow.apps.container_engine import (
     read_record,
 )
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFiller, status_text
+from dropflow.apps.surroundings import RUN_IN, VARIABLES
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, BadParameterError
@@ -70,7 +71,7 @@ class ContainerApp(BashShellApp):
         description="Runs a command in a container, with podman, docker or apptainer. Inputs are read-only. Its output "
         "goes to the drop's log; an exit status other than 0 fails.",
         parameters=(
-            _field("image", "Name of the image, such as quay.io/group/program:1.2."),
+            _field("image", "Name of the image, such as quay.io/group/program:1.2.", aliases=("run_in",)),
             _field("tag", "Tag of the image, if its name has none.", aliases=("docker_tag",)),
             _field("digest", "Digest of the image, such as sha256:0123...", aliases=("docker_digest",)),
             *COMMAND_PARAMETERS,
@@ -94,6 +95,7 @@ class ContainerApp(BashShellApp):
         ),
     )
     needs_command = False
+    surroundings: ClassVar[tuple[str, ...]] = (RUN_IN, VARIABLES)
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
@@ -102,7 +104,7 @@ class ContainerApp(BashShellApp):
 
     def needs(self) -> tuple[str, ...]:
         """Return that it needs a container engine, and its image."""
-        return self.container.needs
+        return (*self.container.needs, *self.around.needs)
 
     def run(self, context: Context) -> None:
         """Fill in the placeholders and run the command in a container.
@@ -126,7 +128,9 @@ class ContainerApp(BashShellApp):
             program = Program("", tuple(shlex.split(text.removeprefix(_OWN_ENTRY))))
         else:
             program = Program("/bin/sh", ("-c", text))
-        status, lack = self.container.run(context, place, program, given)
+        values = self.around.values()
+        hidden = self.around.secrets(values)
+        status, lack = self.container.run(context, place, program, {**given, **values}, hidden=hidden)
         if status:
             raise AppError(
                 f"the command in a container of {self.container.image} ended with {lack or status_text(status)}: "
@@ -178,9 +182,22 @@ class Container:
         return ("container:engine", f"image:{self.image}")
 
     def run(
-        self, context: Context, place: "ContainerPlace", program: Program, variables: Mapping[str, str]
+        self,
+        context: Context,
+        place: "ContainerPlace",
+        program: Program,
+        variables: Mapping[str, str],
+        *,
+        hidden: Mapping[str, str],
     ) -> tuple[int, str]:
         """Run a program in a container, and remove the container.
+
+        Parameters
+        ----------
+        variables : mapping of str to str
+            Its environment.
+        hidden : mapping of str to str
+            Those of the variables whose values are secret: in the environment of the engine, not among its arguments.
 
         Returns
         -------
@@ -201,12 +218,15 @@ class Container:
         image = record.images.get(self.image, self.image)
         environment = {"HOME": str(place.scratch), "USER": getpass.getuser(), **variables}
         words = [
-            *(f"--env={key}={value}" for key, value in environment.items()),
+            *(f"--env={key}" if key in hidden else f"--env={key}={value}" for key, value in environment.items()),
             *(f"--mount={mount.text}" for mount in (*place.mounts, *self._mounted())),
         ]
         if engine.is_apptainer:
             words.append(f"--pwd={self._directory or place.scratch}")
-            return context.command(_exec(_apptainer(engine, image, words, program)), {}), ""
+            secrets = {f"APPTAINERENV_{key}": value for key, value in hidden.items()}
+            words = [word for word in words if word.removeprefix("--env=") not in hidden]
+            command = _exec(_apptainer(engine, image, words, program))
+            return context.command(command, secrets, hidden=tuple(hidden.values())), ""
         if image == self.image:  # it was not prepared, as for what an engine such as Dask runs on another host
             _fetch(context, engine, image)
         name = f"dropflow-{uuid.uuid4().hex[:16]}"
@@ -222,7 +242,8 @@ class Container:
             *program.arguments,
         ]
         with _removed(engine, name, stays=self._stays), _PeakMemory(engine, name) as peak:
-            status = context.command(_exec([*engine.command, "run", f"--name={name}", *words]), {})
+            command = _exec([*engine.command, "run", f"--name={name}", *words])
+            status = context.command(command, hidden, hidden=tuple(hidden.values()))
             lack = _lack_of_memory(engine, name, self._limits, status) if status else ""
         context.used_memory(peak.bytes)
         return status, lack

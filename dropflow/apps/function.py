@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.check import signature_of
@@ -32,6 +32,8 @@ from dropflow.apps.load_function import (
     refuse_source,
 )
 from dropflow.apps.parameters import describe_state
+from dropflow.apps.surroundings import FIELDS as SURROUNDINGS
+from dropflow.apps.surroundings import Surroundings
 from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import MEMORY_FIELDS, Argument, Kind, Template
@@ -82,6 +84,7 @@ _OF_THE_DROP = frozenset(
     for name in (
         *("dropclass", "appclass", "Application Class", "base_name", "execution_time", "num_cpus", "No. of CPUs"),
         *MEMORY_FIELDS,
+        *SURROUNDINGS,
         *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs", "timeout"),
         *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
     )
@@ -92,6 +95,7 @@ an application argument."""
 _PARSED = frozenset({"integer", "int", "float", "boolean", "bool", "json", "complex", "list", "dict", "tuple"})
 _PATHS = frozenset({"path", *FORMATS})
 """Encodings of outputs that a function writes itself, if it has an argument of the port's name."""
+_ANY_NAMED = inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -484,9 +488,11 @@ class PyFuncApp(App):
         "return value goes to every output, each with the encoding of its port.",
         parameters=FUNCTION_PARAMETERS,
     )
+    surroundings: ClassVar[tuple[str, ...]] = SURROUNDINGS
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
+        self.around = Surroundings.of(template)
         name, source = str(self.parameters["func_name"]).strip(), str(self.parameters["func_code"])
         if self.needs_function and not name and not source.strip():
             raise BadParameterError(
@@ -497,6 +503,14 @@ class PyFuncApp(App):
         self._source = source
         # Compiled now, so that a syntax error is found before anything runs; executed at the first attempt.
         self._code = compile_source(source, template.name) if source.strip() and not is_pickled(source) else None
+        if not self.around.are_plain and (is_pickled(source) or (not source.strip() and "." not in name)):
+            raise BadParameterError(
+                f"the function of '{template.name}' is called in another environment, which needs its source or its "
+                "dotted name",
+                fields=("func_code",),
+                where=template.name,
+                hint="give the source in func_code",
+            )
         self.values = field_values(template)
         if not isinstance(self.parameters["func_defaults"], dict):
             raise BadParameterError(
@@ -518,7 +532,11 @@ class PyFuncApp(App):
 
     def needs(self) -> tuple[str, ...]:
         """Return the function, unless the node has its source."""
-        return () if self._source.strip() or "." not in self.function_name else (f"function:{self.function_name}",)
+        image = self.around.run_in
+        found: tuple[str, ...] = () if not image else ("container:engine", f"image:{image}")
+        if self.around.is_own and not self._source.strip() and "." in self.function_name:
+            found = (f"function:{self.function_name}",)
+        return (*found, *self.around.needs)
 
     def check(self) -> None:
         """Raise if the function certainly does not exist. Runs and imports nothing of the graph."""
@@ -582,13 +600,24 @@ class PyFuncApp(App):
 
     @cached_property
     def signature(self) -> Signature:
-        """Parameters of the function."""
-        return Signature(self.function)
+        """Parameters of the function. Those of one that this process cannot import are not known."""
+        if self.around.are_plain or (self.around.is_own and not self._source.strip()):
+            return Signature(self.function)
+        found = signature_of(self._source, self.function_name)
+        return Signature(found or inspect.Signature([_ANY_NAMED]), title=self.function_name)
 
     def run(self, context: Context) -> None:
         """Call the function and write its return value to the outputs."""
         bound = bind(self.signature, context, self.values, self.defaults)
-        deliver(context, self.function(*bound.args, **bound.kwargs), bound)
+        if self.around.are_plain:
+            value = self.function(*bound.args, **bound.kwargs)
+        else:
+            from dropflow.apps.function_elsewhere import call_elsewhere  # noqa: PLC0415 - it imports this module
+
+            value = call_elsewhere(
+                context, self.template, self.around, source=self._source, name=self.function_name, bound=bound
+            )
+        deliver(context, value, bound)
 
 
 def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[OutputData] | None = None) -> None:
@@ -676,6 +705,7 @@ _SHOWN = 5
 class PythonMemberFunction(PyFuncApp):
     """Calls a constructor, or a member function of an object."""
 
+    surroundings: ClassVar[tuple[str, ...]] = ()
     component = Component(
         name="PythonMemberFunction",
         kind=Kind.APP,

@@ -155,10 +155,14 @@ class MPIApp(BashShellApp):
                 (Path(folder) / f"{rank}.sh").write_text(command, encoding="utf-8")
             start = Path(folder) / "start.sh"
             start.write_text(_START, encoding="utf-8")
-            text = self._launch(shlex.quote(str(start)))
+            text, values = self._launch(shlex.quote(str(start))), self.around.values()
             by = "as processes" if text.startswith("failed=") else f"by {text.partition(' /bin/bash ')[0]}"
             context.log(f"{self.ranks} ranks {by}: {self.command[:200]}")
-            status = context.command(text, {"DROPFLOW_RANKS": str(self.ranks), **_OPEN_MPI})
+            status = context.command(
+                self.around.prelude + text,
+                {"DROPFLOW_RANKS": str(self.ranks), **_OPEN_MPI, **values},
+                hidden=tuple(self.around.secrets(values).values()),
+            )
         with _CHANGED:
             if job.outcome is None:
                 job.outcome = f"it ended with status {status}: {self.command[:200]}" if status else ""

@@ -1,9 +1,10 @@
 """What the components of a graph need of a host, by name, and whether this host has it.
 
 A need is a text: ``class:`` and ``function:`` with a dotted name, ``program:`` with the name of a program on PATH,
-``library:`` with the path or name of a shared library, ``container:engine``, or ``image:`` with the name of an image,
-which any host with an engine can pull. A manager asks its nodes for the needs of a graph, and places what only some
-nodes can run on those (`managers.planning`).
+``library:`` with the path or name of a shared library, ``container:engine``, ``secret:`` with a name, ``virtual:`` with
+the directory of a virtual environment, ``modules:`` for the command ``module``, or ``image:`` with the name of an
+image, which any host with an engine can pull. A manager asks its nodes for the needs of a graph, and places what only
+some nodes can run on those (`managers.planning`).
 """
 
 import os
@@ -16,6 +17,7 @@ from dropflow.apps.check import find_absent
 from dropflow.apps.command import program_path
 from dropflow.apps.load_function import refuse_name
 from dropflow.apps.registry import app_for, builtin_name
+from dropflow.apps.surroundings import refuse_surrounding
 from dropflow.errors import DropflowError, MissingDependencyError
 from dropflow.graph.templates import Kind, Template
 
@@ -133,6 +135,8 @@ def refuse_need(need: str, where: str = "") -> None:
             from dropflow.apps.dynlib import refuse_library  # noqa: PLC0415 - most graphs have no such application
 
             refuse_library(name, where)
+        case "secret" | "virtual" | "modules":
+            refuse_surrounding(kind, name)
         case "container":
             from dropflow.apps.container_engine import container_engine  # noqa: PLC0415 - as above
 

@@ -15,6 +15,7 @@ from dropflow.states import DropState
 __all__ = [
     "COMMON_APP",
     "NOT_DETERMINISTIC",
+    "SURROUNDING",
     "describe_missing",
     "describe_state",
 ]
@@ -109,6 +110,31 @@ COMMON_APP: tuple[Parameter, ...] = (
     ),
 )
 """Parameters of every application, besides its own."""
+
+SURROUNDING: tuple[Parameter, ...] = (
+    Parameter(
+        name="run_in",
+        parameter_type="ComponentParameter",
+        description="Image in which a Python function or a command runs, such as quay.io/group/program:1.2.",
+    ),
+    Parameter(
+        name="environment",
+        parameter_type="ComponentParameter",
+        description='Variables of a function or a command: JSON such as {"LEVEL": "2", "TOKEN": "secret:TOKEN"}, where '
+        "secret:NAME is a secret of the host.",
+    ),
+    Parameter(
+        name="modules",
+        parameter_type="ComponentParameter",
+        description="Modules that 'module load' gives to a function or a command, such as gcc/12 casacore.",
+    ),
+    Parameter(
+        name="virtual_environment",
+        parameter_type="ComponentParameter",
+        description="Directory of the virtual or conda environment of a function or a command.",
+    ),
+)
+"""Further parameters of functions and commands; see `dropflow.apps.surroundings`."""
 
 
 # Texts about inputs without content: how many failed, were skipped, or are not complete.

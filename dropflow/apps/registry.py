@@ -20,6 +20,7 @@ from typing import cast
 
 from dropflow.apps.api import App
 from dropflow.apps.check import find_absent
+from dropflow.apps.surroundings import Surroundings
 from dropflow.engine.parameters import Component
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.failure import summary_of
@@ -197,7 +198,7 @@ def builtin_name(template: Template) -> str:
     last = name.rpartition(".")[2]
     ours = name == last or name.startswith(_DALIUGE_PACKAGES)
     if ours and _known(last):
-        return _for_member(_known(last), template)
+        return _for_image(_for_member(_known(last), template), template)
     if ours and last in UNSUPPORTED_APPS:
         raise _unsupported(template, last)
     if name in _PLACEHOLDERS or (ours and last in _PLACEHOLDERS):
@@ -222,10 +223,15 @@ def _for_member(name: str, template: Template) -> str:
     return "PythonMemberFunction" if takes_object or template.category == "PythonMemberFunction" else name
 
 
+def _for_image(name: str, template: Template) -> str:
+    """Return the application of containers for a command that is to run in an image."""
+    return "DockerApp" if name == "BashShellApp" and Surroundings.of(template).run_in else name
+
+
 def _by_category(template: Template) -> str:
     category = template.category.strip().lower()
     if category in _BY_CATEGORY:
-        return _for_member(_BY_CATEGORY[category], template)
+        return _for_image(_for_member(_BY_CATEGORY[category], template), template)
     if category in UNSUPPORTED_CATEGORIES:
         raise _unsupported(template, UNSUPPORTED_CATEGORIES[category])
     function = template.argument("func_name")
@@ -233,7 +239,7 @@ def _by_category(template: Template) -> str:
         return _for_member("PyFuncApp", template)
     command = template.argument("command")
     if command is not None and command.value:
-        return "BashShellApp"
+        return _for_image("BashShellApp", template)
     stated = f", '{template.component}' being only a placeholder" if template.component.strip() else ""
     raise UnknownComponentError(
         f"application node '{_name(template)}' has no class{stated}",

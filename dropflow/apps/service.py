@@ -113,6 +113,8 @@ _LOG_LIMIT = 1_000_000
 class ServiceApp(BashShellApp):
     """Starts a command, and leaves it running."""
 
+    surroundings: ClassVar[tuple[str, ...]] = ()
+
     component = Component(
         name="ServiceApp",
         kind=Kind.APP,

@@ -39,6 +39,7 @@ from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.function import encoding_of, is_event
 from dropflow.apps.parameters import describe_missing
 from dropflow.apps.shell_quote import Replacement, places, program_of, substitute
+from dropflow.apps.surroundings import MODULES, VARIABLES, VIRTUAL, Surroundings
 from dropflow.engine.parameters import Component, Parameter, Unusable, expand, find, fold, is_empty
 from dropflow.errors import AppError, BadParameterError, UsageError
 from dropflow.graph.templates import Argument, Kind, Template
@@ -366,9 +367,11 @@ class BashShellApp(App):
     """Whether standard output goes to the outputs."""
     needs_command: ClassVar[bool] = True
     """Whether a node without a command is refused."""
+    surroundings: ClassVar[tuple[str, ...]] = (VARIABLES, MODULES, VIRTUAL)
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
+        self.around = Surroundings.of(template)
         self.command = _command(template, self.parameters)
         self._mentions_arguments = mentions_arguments(self.command, template)
         if not self.command and self.needs_command:
@@ -379,8 +382,8 @@ class BashShellApp(App):
 
     def needs(self) -> tuple[str, ...]:
         """Return the program that certainly runs first."""
-        program = program_of(self.command)
-        return (f"program:{program}",) if program else ()
+        program = program_of(self.command) if not self.around.prelude else ""  # which may put others on PATH
+        return (*([f"program:{program}"] if program else ()), *self.around.needs)
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:
@@ -404,11 +407,13 @@ class BashShellApp(App):
         command = self._redirected(context, command, None if source and source.is_open else source, is_piped=is_piped)
         _refuse_long(command)
         context.log(f"$ {command}")
+        values = self.around.values()
         status = context.command(
-            command,
-            {},
+            self.around.prelude + command,
+            values,
             source=source if source and source.is_open else None,
             sink=(lambda block: [output.write(block) for output in context.outputs]) if is_piped else None,
+            hidden=tuple(self.around.secrets(values).values()),
         )
         if status:
             raise AppError(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from dropflow.apps.parameters import COMMON_APP
+from dropflow.apps.parameters import COMMON_APP, SURROUNDING
 from dropflow.builder.draft import DraftNode, type_name
 from dropflow.builder.handles import (
     ANY,
@@ -220,7 +220,7 @@ Result = TypeVar("Result")
 OPEN_GRAPHS: contextvars.ContextVar["tuple[GraphNodes, ...]"] = contextvars.ContextVar("open graphs", default=())
 """The graphs of the ``with`` statements around the present call, outermost first."""
 
-_SETTINGS = {parameter.name: parameter for parameter in COMMON_APP}
+_SETTINGS = {parameter.name: parameter for parameter in (*COMMON_APP, *SURROUNDING)}
 
 
 class AppFunction(Generic[Arguments, Result]):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.apps.api import App
-from dropflow.apps.parameters import COMMON_APP
+from dropflow.apps.parameters import COMMON_APP, SURROUNDING
 from dropflow.apps.registry import app_class
 from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftGraph, DraftLink, DraftNode, type_name
 from dropflow.builder.functions import AppFunction, as_app, connect, connect_inputs, pickled_text
@@ -26,7 +26,9 @@ __all__ = ["GraphNodes"]
 
 FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 COMMAND = "dlg.apps.bash_shell_app.BashShellApp"
-_COMMON = Component(name="", kind=Kind.APP, category="", dropclass="", description="", parameters=COMMON_APP)
+_COMMON = Component(
+    name="", kind=Kind.APP, category="", dropclass="", description="", parameters=(*COMMON_APP, *SURROUNDING)
+)
 
 
 class GraphNodes:

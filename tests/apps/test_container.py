@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import threading
@@ -29,6 +30,7 @@ from dropflow.testing.attempts import Attempted, Given, try_app
 from tests.drawn_graphs import app, data, draw
 from translator.pipeline import translate
 
+BASH = "dlg.apps.bash_shell_app.BashShellApp"
 CONTAINER = "dlg.apps.dockerapp.DockerApp"
 IMAGE = "localhost/dropflow-test:1"
 _CONF = """
@@ -249,6 +251,49 @@ def test_an_image_that_the_registry_does_not_have_stops_the_session_before_it_be
 
     assert not (home / "run" / "journal.dfj").exists()
     assert not read_record(home / "run").images
+
+
+@pytest.mark.slow
+def test_a_command_and_a_function_run_in_an_image(podman: str, tmp_path: Path) -> None:
+    """With ``run_in``: the interpreter is that of the image. An image without Python is told so."""
+    image = "localhost/dropflow-python:1"
+    program = Path(sys.executable).resolve()
+    library = Path(sysconfig.get_path("stdlib"))
+    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    libraries = {Path(word) for word in linked.split() if word.startswith("/")}
+    with tarfile.open(tmp_path / "python.tar", "w") as archive:
+        for path in (program, *libraries):
+            archive.add(path.resolve(), str(path))
+        left_out = ("site-packages", "dist-packages", "test", "idlelib", "ensurepip", "tkinter", "__pycache__")
+        archive.add(library, filter=lambda one: None if Path(one.name).name in left_out else one)
+        link = tarfile.TarInfo("usr/bin/python3")
+        link.type, link.linkname = tarfile.SYMTYPE, str(program)
+        archive.addfile(link)
+    imported = [*podman.split(), "import", str(tmp_path / "python.tar"), image]
+    subprocess.run(imported, capture_output=True, check=True)
+    seen = "str(os.path.exists('/usr/bin/env'))"
+    code = f"import os, sys\ndef look(x, out):\n    open(out, 'w').write(open(x).read() + {seen})\n"
+    file = tmp_path / "data"
+    file.write_text("sky")
+    ports = [
+        Argument(name="x", usage="InputPort", encoding="path", parameter_type="ApplicationArgument"),
+        Argument(name="out", usage="OutputPort", encoding="path", parameter_type="ApplicationArgument"),
+        _field("func_code", code),
+        _field("func_name", "look"),
+    ]
+
+    def call(run_in: str) -> Attempted:
+        fields = [*ports, _field("run_in", run_in), _field("environment", '{"A": "b"}')]
+        given = [Given("x", file)]
+        return try_app(
+            "dlg.apps.pyfunc.PyFuncApp", tmp_path / run_in[-8:], inputs=given, outputs=["out"], fields=fields
+        )
+
+    said = [_field("command", "echo $A > {out}"), _field("run_in", IMAGE), _field("environment", '{"A": "b"}')]
+
+    assert call(image).contents == [b"skyFalse"]
+    assert f"the image {IMAGE} has no Python" in call(IMAGE).failure.text
+    assert try_app(BASH, tmp_path, outputs=["out"], fields=said).contents == [b"b\n"]
 
 
 @pytest.mark.slow

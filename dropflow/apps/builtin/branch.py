@@ -1,6 +1,6 @@
 """The branch: a function chooses the output."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
@@ -86,6 +86,7 @@ _PASSED_ON = "x"
 class Branch(PyFuncApp):
     """Calls a function, and passes its input on to the output that the return value names."""
 
+    surroundings: ClassVar[tuple[str, ...]] = ()
     skips = True
     component = Component(
         name="Branch",

@@ -1,0 +1,167 @@
+"""Python functions in another process: with variables, modules, a virtual environment, or in a container.
+
+Arguments and value go through pickles in the private directory of the attempt, so both sides need the packages of
+their types. The other side needs Python 3.8 or later, and nothing of dropflow.
+"""
+
+import os
+import pickle
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from dropflow.apps.api import Context
+from dropflow.apps.function import Bound
+from dropflow.apps.surroundings import Surroundings
+from dropflow.errors import AppError
+from dropflow.graph.templates import Template
+
+__all__ = ["call_elsewhere"]
+
+_PROTOCOL = 4
+"""That of Python 3.8."""
+_NOT_FOUND = 127
+_CALL = """\
+import os, pickle, sys, traceback
+
+folder = sys.argv[1]
+
+
+def answer(*parts):
+    with open(os.path.join(folder, "answer.part"), "wb") as stream:
+        pickle.dump(parts, stream, 4)
+    os.rename(os.path.join(folder, "answer.part"), os.path.join(folder, "answer"))
+
+
+version = ".".join(map(str, sys.version_info[:3]))
+try:
+    if sys.version_info < (3, 8):
+        answer("old", version)
+        sys.exit(0)
+    with open(os.path.join(folder, "call"), "rb") as stream:
+        source, name = pickle.load(stream)
+        if source:
+            space = {"__name__": "__dropflow__"}
+            exec(compile(source, "<func_code>", "exec"), space)
+            made = [one for one in space.values() if callable(one) and getattr(one, "__module__", "") == "__dropflow__"]
+            function = space.get(name.rpartition(".")[2]) if name else made[-1]
+        else:
+            import importlib
+
+            module, _, attribute = name.rpartition(".")
+            function = getattr(importlib.import_module(module), attribute)
+        args, kwargs = pickle.load(stream)
+    answer("value", function(*args, **kwargs))
+except Exception as error:
+    traceback.print_exc()
+    answer("error", type(error).__name__, str(error), version)
+"""
+
+
+def call_elsewhere(
+    context: Context, template: Template, surroundings: Surroundings, *, source: str, name: str, bound: Bound
+) -> Any:
+    """Call a function in another process, and return its value.
+
+    Parameters
+    ----------
+    source : str
+        Source of a module that defines it; empty if it is imported there.
+    name : str
+        Its name, dotted if it is imported.
+    bound : Bound
+        Its arguments.
+
+    Raises
+    ------
+    AppError
+        The function raised an exception, an argument or the value cannot be pickled, or there is no Python that can
+        run it.
+    """
+    folder = Path(context.scratch())
+    values = surroundings.values()
+    hidden = tuple(surroundings.secrets(values).values())
+    script = folder / "call.py"
+    script.write_text(_CALL, encoding="utf-8")
+    if surroundings.run_in:
+        from dropflow.apps.container import Container, ContainerPlace, Program  # noqa: PLC0415 - most need none
+
+        container = Container(template, {"image": surroundings.run_in})
+        place = ContainerPlace(context)
+        for data in context.inputs:
+            if data.ok and not data.in_memory:
+                place.path_of(data)
+        moved = {str(output.path): str(place.path_of(output)) for output in bound.written.values()}
+        args = tuple(moved.get(value, value) if isinstance(value, str) else value for value in bound.args)
+        kwargs = {
+            key: moved.get(value, value) if isinstance(value, str) else value for key, value in bound.kwargs.items()
+        }
+        _write_call(folder, source, name, args, kwargs)
+        context.log(f"{name or 'the function'} in {surroundings.run_in}")
+        program = Program("python3", (str(script), str(folder)))
+        status, lack = container.run(context, place, program, values, hidden=surroundings.secrets(values))
+        where = f"the image {surroundings.run_in}"
+        place.collect()
+    else:
+        _write_call(folder, source, name, bound.args, bound.kwargs)
+        python = sys.executable if surroundings.is_own else "python3"
+        if surroundings.is_own:
+            values = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **values}
+        words = shlex.join([python, str(script), str(folder)])
+        status, lack = context.command(f"{surroundings.prelude}exec {words}", values, hidden=hidden), ""
+        where = surroundings.virtual or f"the modules {' '.join(surroundings.modules)}".removesuffix("the modules ")
+    try:
+        return _value_in(folder, name or "the function", where or "dropflow", status, lack)
+    except AppError as error:
+        for text in hidden:
+            error.text = error.text.replace(text, "***")
+        raise
+
+
+def _write_call(folder: Path, source: str, name: str, args: Any, kwargs: Any) -> None:
+    try:
+        call = pickle.dumps((args, dict(kwargs)), _PROTOCOL)
+    except Exception as error:
+        raise AppError(
+            f"an argument of {name or 'the function'} cannot be pickled: {error}",
+            hint="functions in another environment get what can be pickled; give large data by path",
+        ) from error
+    (folder / "call").write_bytes(pickle.dumps((source, name), _PROTOCOL) + call)
+
+
+def _value_in(folder: Path, name: str, where: str, status: int, lack: str) -> Any:
+    """Return the value in the answer of the other process.
+
+    Raises
+    ------
+    AppError
+        The answer is an error, or there is none.
+    """
+    try:
+        kind, *parts = pickle.loads((folder / "answer").read_bytes())  # noqa: S301 - written by the graph's own code
+    except FileNotFoundError:
+        if status == _NOT_FOUND:
+            raise AppError(
+                f"{where} has no Python: there is no program python3 in it",
+                hint="use an image or environment with Python 3.8 or later, or make the node a command",
+            ) from None
+        raise AppError(
+            f"{name} ended without a value: {lack or f'its process ended with status {status}'}",
+            hint="set the field 'memory' of the node to what it needs" if lack else "see the drop's log",
+        ) from None
+    except Exception as error:
+        raise AppError(
+            f"the value of {name} cannot be read here: {error}",
+            hint="install the package of its type here too, or have the function write a file",
+        ) from error
+    if kind == "old":
+        raise AppError(
+            f"{where} has Python {parts[0]}, and functions need 3.8 or later", hint="use one with a newer Python"
+        )
+    if kind == "error":
+        raised, text, version = parts
+        raise AppError(
+            f"{raised}: {text}", hint=f"raised by {name} with Python {version} of {where}: see the drop's log"
+        )
+    return parts[0]
