@@ -9,6 +9,7 @@
     │   ├── UnknownComponentError   a class name that no component has
     │   ├── BadParameterError       a parameter whose value cannot be used
     │   ├── NoManagerError          a command needs a manager, and none was named or runs here
+    │   ├── JobRefusedError         a batch system refused a job
     │   ├── NotFoundError           no session, node or drop of that name
     │   ├── ConflictError           it exists already, or is in a state that does not allow this
     │   ├── AmbiguousError          a short name that several drops have
@@ -32,6 +33,7 @@
     │   ├── WorkerStartError        no worker process can be started, or none can run this session
     │   ├── LinkError               another node cannot be reached, or does not take what is sent
     │   │   └── RestartedError      a node was restarted after a session was planned for its earlier process
+    │   ├── BatchSystemError        a batch system does not answer, or ended a job before its session was over
     │   └── ClockSkewError          the clocks of two hosts differ too much for requests between them
     ├── HttpError                   an error of HTTP only: no such page, wrong method, no token, too large
     └── InternalError               a bug of dropflow: please report it
@@ -50,6 +52,7 @@ __all__ = [
     "BadFileError",
     "BadGraphError",
     "BadParameterError",
+    "BatchSystemError",
     "ClockSkewError",
     "ConflictError",
     "DropflowError",
@@ -59,6 +62,7 @@ __all__ = [
     "InputLostError",
     "InternalError",
     "Interrupted",
+    "JobRefusedError",
     "LinkError",
     "MissingDependencyError",
     "NoManagerError",
@@ -194,6 +198,12 @@ class NoManagerError(UsageError):
     code = "DF111"
 
 
+class JobRefusedError(UsageError):
+    """A batch system refused a job; the text is its own."""
+
+    code = "DF118"
+
+
 class NotFoundError(UsageError):
     """There is no session, node or drop of that name."""
 
@@ -305,6 +315,12 @@ class RestartedError(LinkError):
     """A node was restarted after a session was planned for its earlier process; planning it again helps."""
 
     code = "DF222"
+
+
+class BatchSystemError(WorldError):
+    """A batch system does not answer, or ended a job before its session was over."""
+
+    code = "DF230"
 
 
 class ClockSkewError(WorldError):

@@ -1,14 +1,16 @@
 #!/bin/sh
-# Install what some tests need besides Python packages: a browser, tools that make and disturb networks, and containers.
+# Install what some tests need besides Python packages: a browser, tools that make and disturb networks, containers, a Slurm, and
+# a server of SSH.
 #
 # As root on Debian and its derivatives they are installed; otherwise, and without a network, this prints what is missing,
 # and the tests that need it skip. It never fails.
 
 missing=''
 packages=''
-for pair in chromium:chromium ip:iproute2 iptables:iptables podman:podman runc:runc busybox:busybox-static; do
+for pair in chromium:chromium ip:iproute2 iptables:iptables podman:podman runc:runc busybox:busybox-static \
+    slurmctld:slurmctld slurmd:slurmd srun:slurm-client sshd:openssh-server; do
     tool=${pair%%:*}
-    # iptables is in /usr/sbin, which is not in the path of all users.
+    # Some are in /usr/sbin, which is not in the path of all users.
     PATH="$PATH:/usr/sbin:/sbin" command -v "$tool" >/dev/null 2>&1 || {
         missing="$missing $tool"
         packages="$packages ${pair##*:}"
@@ -36,5 +38,6 @@ else
 fi
 case "$missing" in *chromium*) echo "Tests of pages in a browser are skipped." ;; esac
 case "$missing" in *podman* | *busybox*) echo "Tests of containers are skipped." ;; esac
+case "$missing" in *slurm*) echo "Tests of Slurm are skipped." ;; esac
 case "$missing" in *ip*) echo "Tests of several hosts in network namespaces are skipped." ;; esac
 exit 0

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 from dropflow.api.client import Client
 from dropflow.api.patience import PatientClient
-from dropflow.cli.manager_records import ManagerRecord, default_key, record_for, records_here
+from dropflow.cli.manager_records import ManagerRecord, default_key, directory_of_job, record_for, records_here
 from dropflow.cli.option_types import ConnectionOptions
-from dropflow.errors import NoManagerError, UsageError
+from dropflow.errors import NoManagerError, NotFoundError, UsageError
 from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import load
 
-__all__ = ["connect", "connect_to", "manager_url", "patient", "ticket_of"]
+__all__ = ["connect", "connect_to", "manager_of_job", "manager_url", "patient", "ticket_of"]
 
 _RANK = ("master", "island", "node")
 
@@ -91,6 +91,32 @@ def manager_url(manager: ConnectionOptions) -> str:
         urls = ", ".join(f"{record.url} ({record.role} {record.name})" for record in top)
         raise UsageError(f"several managers run on this host: {urls}", hint="choose one with --to URL or DROPFLOW_URL")
     return top[0].url
+
+
+def manager_of_job(manager: ConnectionOptions) -> ConnectionOptions:
+    """Return the address and the key of the manager of a job, which options name as ``slurm:123``.
+
+    Raises
+    ------
+    NotFoundError
+        The job is not known here, has not started, or is over.
+    """
+    from managers.places.job_directory import JobDirectory
+
+    system, _, number = str(manager.url).partition(":")
+    directory = directory_of_job(f"{system}-{number}")
+    if directory is None:
+        raise NotFoundError(
+            f"no job {number} of {system} was launched from here",
+            hint="give the number that 'dropflow launch' printed, with the same home directory",
+        )
+    job = JobDirectory(directory)
+    status = job.status
+    if status is None or not status.url or status.state != "running":
+        states = {"stopped": "has stopped", "over": "is over"}
+        state = states.get(status.state, "has not started") if status is not None else "has not started"
+        raise NotFoundError(f"job {number} {state}, so that its manager cannot be asked", where=str(directory))
+    return ConnectionOptions(url=status.url, key=manager.key or str(job.key))  # a token is that of another manager
 
 
 def _topmost(found: list[ManagerRecord]) -> list[ManagerRecord]:

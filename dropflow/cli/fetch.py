@@ -19,8 +19,9 @@ from dropflow.ids import drop_file_name, safe_name
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.requests import ResultList
+    from dropflow.cli.downloads import FetchReply
 
-__all__ = ["fetch_command"]
+__all__ = ["fetch_command", "fetch_results"]
 
 
 @click.command("fetch")
@@ -45,10 +46,7 @@ def fetch_command(
     the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer says what is left.
     """
     from dropflow.cli.connection import connect
-    from dropflow.cli.downloads import FetchReply, ResultDownload, WantedFile, download_archive
-    from dropflow.cli.incoming_files import ResultDirectory
-    from dropflow.cli.progress import transfer_progress
-    from dropflow.web.cause_groups import result_paths
+    from dropflow.cli.downloads import download_archive
 
     archive = _archive_format(target)
     if archive is not None and drop is not None:
@@ -59,18 +57,38 @@ def fetch_command(
         if archive is not None:
             output.answer(download_archive(client, session, archive, root, quiet=quiet))
             return Exit.FINISHED
-        found = client.results(session) if drop is None else _one_result(client, session, drop)
-        files = [WantedFile(result, path) for result, path in result_paths(found.results)]
-        sizes = sum(file.result.size for file in files)
-        download = None
-        try:
-            with ResultDirectory(root) as results, transfer_progress(len(files), sizes, quiet=quiet) as count:
-                download = ResultDownload(client, session, results, count)
-                with _interrupted_by_sigterm() as signals:
-                    fetched = download.run(files)
-        except OSError as error:
-            raise _not_stored(root, error, left=download.left if download is not None else 0) from error
-    reply = FetchReply.of(
+        reply = fetch_results(client, session, root, drop=drop, quiet=quiet)
+    output.answer(reply)
+    return reply.status
+
+
+def fetch_results(
+    client: "Client", session: str, root: Path, *, drop: str | None = None, quiet: bool = True
+) -> "FetchReply":
+    """Copy the results of a session into a directory, or the content of one drop, and return what is there.
+
+    Raises
+    ------
+    StorageError
+        They cannot be written there.
+    """
+    from dropflow.cli.downloads import FetchReply, ResultDownload, WantedFile
+    from dropflow.cli.incoming_files import ResultDirectory
+    from dropflow.cli.progress import transfer_progress
+    from dropflow.web.cause_groups import result_paths
+
+    found = client.results(session) if drop is None else _one_result(client, session, drop)
+    files = [WantedFile(result, path) for result, path in result_paths(found.results)]
+    sizes = sum(file.result.size for file in files)
+    download = None
+    try:
+        with ResultDirectory(root) as results, transfer_progress(len(files), sizes, quiet=quiet) as count:
+            download = ResultDownload(client, session, results, count)
+            with _interrupted_by_sigterm() as signals:
+                fetched = download.run(files)
+    except OSError as error:
+        raise _not_stored(root, error, left=download.left if download is not None else 0) from error
+    return FetchReply.of(
         session,
         str(root),
         [fetched[file] for file in files],
@@ -78,8 +96,6 @@ def fetch_command(
         is_interrupted=download.is_interrupted,
         is_terminated=bool(signals),
     )
-    output.answer(reply)
-    return reply.status
 
 
 @contextmanager

@@ -57,6 +57,7 @@ _GROUPS = {
         "master": "Run a master manager over islands, until SIGINT or SIGTERM.",
         "daemon": "Run the daemon of this host, which starts and stops its other managers, until SIGINT or SIGTERM.",
         "translator": "Run the translator service for EAGLE, until SIGINT or SIGTERM.",
+        "launch": "Run GRAPH on hosts of a batch system, or start a cluster there.",
         "nodes": "List the nodes at or below a manager, with their load.",
         "drain": "Have NODE give its sessions to their other nodes, and end.",
         "doctor": "Check a manager, all managers below it, and the network between them.",
@@ -83,6 +84,7 @@ _MODULES = {
     "fetch": ("fetch",),
     "doctor": ("doctor",),
     "up": ("up",),
+    "launch": ("launch",),
     "servers": ("node", "island", "master", "daemon", "translator"),
     "misc": ("keys", "palette", "completion", "cache"),
 }

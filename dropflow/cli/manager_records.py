@@ -5,6 +5,7 @@ These and keys and sessions are below the directories of the user, by the XDG ru
     $XDG_CONFIG_HOME/dropflow/cluster.key     the key of the cluster
     $XDG_STATE_HOME/dropflow/<name>/          sessions of the manager of that name
     $XDG_STATE_HOME/dropflow/tokens/<host>/   one record for each manager that runs on this host
+    $XDG_STATE_HOME/dropflow/jobs/<job>       the directory of a job of ``dropflow launch``
 
 The hosts of a cluster may share the home directory, so what belongs to one host is below the name of the host.
 A manager writes its record when it is ready and removes it when it ends. The record of a killed manager is ignored:
@@ -22,13 +23,16 @@ import platformdirs
 
 from dropflow.api.auth import load_token, store_token
 from dropflow.errors import UsageError
+from dropflow.files import private_directory
 from dropflow.ids import safe_name
 
 __all__ = [
     "ManagerRecord",
     "default_key",
     "default_root",
+    "directory_of_job",
     "record_for",
+    "record_job",
     "records_here",
     "remove_record",
     "token_directory",
@@ -49,6 +53,19 @@ def default_root(name: str) -> Path:
 def token_directory(*, host: str | None = None) -> Path:
     """Return the directory of the records of managers on `host` (by default this host)."""
     return _state() / "tokens" / safe_name(socket.gethostname() if host is None else host, fallback="host")
+
+
+def record_job(job: str, directory: Path) -> None:
+    """Record the directory of a job, called for example ``slurm-123``; numbers of jobs may come again."""
+    path = private_directory(_state() / "jobs") / safe_name(job, fallback="job")
+    path.unlink(missing_ok=True)
+    path.symlink_to(directory)
+
+
+def directory_of_job(job: str) -> Path | None:
+    """Return the directory of a job that this user has launched; None if it is not known."""
+    path = _state() / "jobs" / safe_name(job, fallback="job")
+    return path.resolve() if path.is_dir() else None
 
 
 def _state() -> Path:

@@ -274,7 +274,8 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
         metavar="URL",
         envvar="DROPFLOW_URL",
         show_envvar=True,
-        help="The manager; by default the one that runs on this host.",
+        help="The manager, or the job of 'dropflow launch' that has it, such as slurm:123; by default the one that "
+        "runs on this host.",
     )
     @click.option(
         "--token",
@@ -287,7 +288,12 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
     @click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default.")
     @functools.wraps(function)
     def command(*arguments: Any, url: str | None, token: str | None, key: str | None, **given: Any) -> Exit:
-        return function(*arguments, manager=ConnectionOptions(url=url, token=token, key=key), **given)
+        manager = ConnectionOptions(url=url, token=token, key=key)
+        if url is not None and url.startswith(("slurm:", "pbs:", "sge:")):
+            from dropflow.cli.connection import manager_of_job
+
+            manager = manager_of_job(manager)
+        return function(*arguments, manager=manager, **given)
 
     return command
 

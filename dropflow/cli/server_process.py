@@ -239,9 +239,9 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
         stack.callback(_remove_record, record)
         _server_process_log.info("%s %s of dropflow %s answers at %s", role, name, __version__, url)
         if not stop.is_set():
-            # The process that watches this one prints messages of its own.
+            # A command that starts several managers prints messages of its own. The address has the token.
             public = browser_url(public_address(options.public_url, url), token)
-            people = "" if options.watch_parent is not None else f"open in a browser: {public}\n"
+            people = "" if options.watch_parent is not None or options.group else f"open in a browser: {public}\n"
             announce(ReadyLine(role=role, url=url, token=token), people=people)
         stop.wait()
     return Exit.FINISHED

@@ -76,7 +76,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     unlisted : int
         Drops in ERROR because of causes that are not in `failures`.
     output : str
-        Where the results are: at the manager, until ``dropflow fetch`` copies them.
+        Where the results are: at the manager, until ``dropflow fetch`` copies them, or in a directory.
     """
 
     ok: bool
@@ -99,8 +99,8 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
 
     @classmethod
-    def of(cls, info: SessionInfo, *, manager: str, parts: int, waited: bool) -> "SubmitReply":
-        """Return the reply for a session at the manager with this URL."""
+    def of(cls, info: SessionInfo, *, manager: str, parts: int, waited: bool, results: str = "") -> "SubmitReply":
+        """Return the reply for a session at the manager with this URL, whose results may be here."""
         detail = info if isinstance(info, SessionDetail) else None
         url = session_url(manager, info.session)
         return cls(
@@ -121,7 +121,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             reused=info.reused,
             url=url,
             waited=waited,
-            output=url,
+            output=results or url,
         )
 
     def lines(self) -> Iterator[str]:
@@ -139,7 +139,10 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from count_lines(self.counts)
         yield from session_failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
         yield from (f"note: {note}" for note in self.notes)
-        yield f"results: {shell_command('fetch', self.session)}, or {self.url}"
+        if self.output == self.url:
+            yield f"results: {shell_command('fetch', self.session)}, or {self.url}"
+        else:
+            yield f"results in {self.output}"
 
 
 class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):

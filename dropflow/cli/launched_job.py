@@ -1,0 +1,389 @@
+"""What runs inside a job of ``dropflow launch``: the head on its first host, and a node manager on each.
+
+The head is the batch script itself, so that signals of the batch system reach it. It starts the node managers by the
+command of the batch system, an island beside itself, and the session; it writes how far they are into the directory
+of the job. The session stops before the walltime and after SIGTERM, so that another job can go on with it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from math import inf
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import msgspec
+
+from dropflow.api.auth import make_token, store_token
+from dropflow.api.client import Client
+from dropflow.api.patience import PatientClient
+from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import WALLTIME_REQUEST, ResumeRequest
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.main import main
+from dropflow.cli.output import CommandOutput
+from dropflow.cli.session_replies import exit_of_session
+from dropflow.clock import SystemClock
+from dropflow.errors import BatchSystemError, DropflowError, NotFoundError
+from dropflow.files import private_directory, private_opener
+from dropflow.formatting import plural
+from dropflow.ids import safe_name
+from dropflow.states import SessionState
+from managers.child_processes import ChildProcesses
+from managers.keys import load
+from managers.places.batch import SYSTEMS
+from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
+
+if TYPE_CHECKING:
+    from dropflow.cli.downloads import FetchReply
+
+__all__ = ["run_head", "run_member"]
+
+_START_SECONDS = 300.0
+_OTHERS_SECONDS = 60.0
+"""How long the first node may take to start, and then how long the others are waited for; later ones are added."""
+_LOOK_SECONDS = 0.2
+_WATCH_SECONDS = 2.0
+_BEAT_SECONDS = 10.0
+"""How often the status is written at least."""
+_AWAY_SECONDS = 60.0
+_TERM_GRACE = 5.0
+"""How long attempts may clean up after SIGTERM: Slurm kills a job 30 s after it by default."""
+_STOP_SECONDS = 15.0
+"""How long the end of a session that was cancelled is waited for."""
+_END_SECONDS = 10.0
+_ENDED = "the batch system has ended its job"
+_SGE_AGAIN = 99
+"""Status with which a job of Grid Engine asks to be started again."""
+
+
+def run_member(directory: str, rank: str | None) -> NoReturn:
+    """Run the node manager of this host, and exit."""
+    job = JobDirectory(Path(directory))
+    system = SYSTEMS[job.request.system]
+    number = int(rank if rank is not None else os.environ[system.rank])
+    root = job.nodes / str(number)
+    private_directory(root)
+    processors = os.environ.get(system.processors, "")
+    watched = os.dup(0)  # standard input ends when the head ends
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    # The ready line has the token of the node, and goes to no log.
+    sys.stdout = open(job.ready_file(number), "w", encoding="utf-8", opener=private_opener)  # noqa: SIM115 - to the end
+    options = [
+        *("node", "--name", f"node-{number}", "--root", str(root), "--output", "json"),
+        *_server_options(job),
+        *("--links-port", "0", "--drain-seconds", "0", "--log-file", str(root / "manager.log")),
+        *(("--workers", processors) if processors.isdigit() else ()),
+        *(("--watch-parent", f"{watched}") if system.has_input else ()),
+    ]
+    main(options)
+
+
+def run_head(directory: str, spread: Sequence[str]) -> Exit:
+    """Run the cluster of a job, and its session, until the session is over or the job must end.
+
+    Returns
+    -------
+    Exit
+        That of ``dropflow submit --wait``; `Exit.FINISHED` for a cluster for interactive work.
+    """
+    job = JobDirectory(Path(directory))
+    request = job.request
+    with _JobSignals(request) as signals, ExitStack() as stack:
+        head = _JobHead(job, request, signals)
+        try:
+            try:
+                stack.callback(head.close)
+                head.start(spread)
+                status = head.work()
+            finally:
+                stack.close()
+        except DropflowError as error:
+            head.tell("over", code=error.code, text=error.text + (f" ({error.hint})" if error.hint else ""))
+            raise
+        is_stopped = status is Exit.PAUSED or (signals.last is signal.SIGTERM and status is not Exit.FINISHED)
+        head.tell("stopped" if is_stopped else "over")
+    is_walltime = is_stopped and signals.last is not signal.SIGTERM
+    return _start_again(request, status) if is_walltime and request.goes_on else status
+
+
+def _start_again(request: JobRequest, status: Exit) -> Exit:
+    system = SYSTEMS[request.system]
+    if not system.requeue:
+        sys.exit(_SGE_AGAIN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    system.requeue_job(os.environ[system.job])
+    return status
+
+
+def _server_options(job: JobDirectory) -> list[str]:
+    address = ["--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - with a key
+    return [*address, "--key", str(job.key), "--group", safe_name(job.path.name)]
+
+
+class _JobSignals:
+    """The signals by which a batch system announces the end of a job, and the walltime that the job knows itself."""
+
+    def __init__(self, request: JobRequest) -> None:
+        self.last: signal.Signals | None = None
+        self._clock = SystemClock()
+        before = request.seconds - request.margin
+        self.walltime = self._clock.now() + before if request.seconds else 0.0
+        """When the session must stop, in seconds since the epoch; 0 if that is not known."""
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, self._received)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the handlers: a second signal must not end the process while it cleans up."""
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether the job ends soon."""
+        return self.last is not None or bool(self.walltime and self._clock.now() >= self.walltime)
+
+    def _received(self, number: int, _: FrameType | None) -> None:
+        if self.last is not signal.SIGTERM:
+            self.last = signal.Signals(number)
+
+
+class _JobNotes(CommandOutput):
+    """Keeps notes for the status of the job, and prints them to its output."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Keep one line; each once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            super().note(text)
+
+
+class _JobHead:
+    """The cluster of a job and its session."""
+
+    def __init__(self, job: JobDirectory, request: JobRequest, signals: _JobSignals) -> None:
+        self._job = job
+        self._request = request
+        self._signals = signals
+        self._output = _JobNotes()
+        self._clock = SystemClock()
+        self._pause = threading.Event()
+        self._children = ChildProcesses()
+        self._nodes: subprocess.Popen[bytes] | None = None
+        self._known: set[int] = set()
+        self._url = ""
+        self._detail: SessionDetail | None = None
+        self._last = JobStatus()
+
+    def start(self, spread: Sequence[str]) -> None:
+        """Start the node managers and, once they answer, the island.
+
+        Raises
+        ------
+        BatchSystemError
+            No node manager starts.
+        WorldError
+            The island does not start.
+        """
+        before = self._job.status
+        self._detail = before.detail if before is not None else None
+        self._job.forget_addresses()
+        self.tell("starting")
+        self._nodes = subprocess.Popen(spread, stdin=subprocess.PIPE)  # noqa: S603 - of the script
+        urls = self._wait_for_nodes()
+        store_token(self._job.token, make_token())
+        root = self._job.path / "island"
+        private_directory(root)
+        options = [
+            *("island", "--name", "island", "--root", str(root), "--output", "json", *_server_options(self._job)),
+            *("--token-file", str(self._job.token), "--log-file", str(root / "manager.log")),
+            *(word for url in urls for word in ("--nodes", url)),
+        ]
+
+        def command(parent: int) -> list[str]:
+            return [sys.executable, "-m", "dropflow", *options, "--watch-parent", f"{parent}"]
+
+        launch = partial(self._children.launch, "island", "island", command, lambda _: None)
+        self._url = self._children.wait_ready(self._children.call(launch), _START_SECONDS)
+        self.tell("running")
+
+    def work(self) -> Exit:
+        """Run the session until it is over or must stop, and fetch its results; or wait until the job must end."""
+        if not self._request.session:
+            while not self._signals.must_stop and not self._have_nodes_ended():
+                with self._connect() as client:
+                    self._add_late_nodes(client)
+                self.tell("running")
+                self._pause.wait(_WATCH_SECONDS)
+            return Exit.FINISHED
+        with self._connect() as client:
+            self._begin(client)
+            detail = self._follow(client)
+            status = exit_of_session(detail)
+            is_last = status is not Exit.PAUSED or not self._request.goes_on
+            if is_last and self._signals.last is not signal.SIGTERM:
+                missing = self._fetch(client)
+                if missing and status is Exit.FINISHED:
+                    return Exit.FAILED
+        return status
+
+    def close(self) -> None:
+        """End the island, then the node managers."""
+        self._children.close()
+        if self._nodes is None:
+            return
+        assert self._nodes.stdin is not None  # noqa: S101 - it is a pipe
+        self._nodes.stdin.close()
+        try:
+            if not SYSTEMS[self._request.system].has_input:
+                self._nodes.terminate()
+            self._nodes.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._nodes.kill()
+            self._nodes.wait()
+
+    def tell(self, state: str, *, code: str = "", text: str = "") -> None:
+        """Write how far the job is, if that has changed or was last written some time ago."""
+        status = msgspec.convert(
+            {"state": state, "url": self._url, "present": len(self._known), "code": code, "text": text}, JobStatus
+        )
+        status = msgspec.structs.replace(status, detail=self._detail, notes=tuple(self._output.notes))
+        now = self._clock.now()
+        if (
+            msgspec.structs.replace(status, time=self._last.time) == self._last
+            and now < self._last.time + _BEAT_SECONDS
+        ):
+            return
+        self._last = msgspec.structs.replace(status, time=now)
+        self._job.write(self._last)
+
+    def _connect(self) -> Client:
+        return Client(self._url, secret=load(self._job.key).secret)
+
+    def _wait_for_nodes(self) -> list[str]:
+        """Return the addresses of the nodes, once all have started or those that are late are not waited for."""
+        until = self._clock.monotonic() + _START_SECONDS
+        while len(self._known) < self._request.nodes and self._clock.monotonic() < until:
+            found = self._job.addresses()
+            if found and not self._known:
+                until = min(until, self._clock.monotonic() + _OTHERS_SECONDS)
+            self._known = set(found)
+            if self._signals.must_stop or self._have_nodes_ended():
+                break
+            self._pause.wait(_LOOK_SECONDS)
+        found = self._job.addresses()
+        self._known = set(found)
+        if not found:
+            raise BatchSystemError(
+                "no node manager has started in this job",
+                where=str(self._job.path),
+                hint=f"see {self._job.output}; can the hosts write to this directory, and is dropflow installed there?",
+            )
+        late = self._request.nodes - len(found)
+        if late:
+            self._output.note(f"{plural(late, 'node')} of {self._request.nodes} had not started in time")
+        return [found[number] for number in sorted(found)]
+
+    def _have_nodes_ended(self) -> bool:
+        return self._nodes is not None and self._nodes.poll() is not None
+
+    def _add_late_nodes(self, client: Client) -> None:
+        found = self._job.addresses()
+        for number in sorted(set(found) - self._known):
+            with suppress(DropflowError):  # it is tried again
+                client.add_child(found[number])
+                self._known.add(number)
+
+    # The session.
+
+    def _begin(self, client: Client) -> None:
+        """Submit the session, or go on with it: all nodes of the earlier job have ended."""
+        from dropflow.cli.submit import PlacementOptions, submit_fitted
+        from dropflow.graph.codec import load as load_graph
+
+        request, name = self._request, self._request.session
+        walltime = self._signals.walltime
+        until = min(filter(None, (request.options.until, walltime)), default=0.0)
+        try:
+            client.session(name)
+        except NotFoundError:
+            graph = load_graph(self._job.graph)
+            query = SubmitQuery.of(msgspec.structs.replace(request.options, until=until), session=name)
+            with closing(PatientClient(self._connect, seconds=_AWAY_SECONDS)) as asked:
+                submit_fitted(self._output, asked, graph, query, PlacementOptions(), weight=graph.weight)
+        else:
+            client.resume(name, ResumeRequest(without_missing=True, until=until))
+
+    def _follow(self, client: Client) -> SessionDetail:
+        """Return the session once it is over; stop it when the job must end.
+
+        Raises
+        ------
+        BatchSystemError
+            All nodes have ended.
+        DropflowError
+            The island does not answer.
+        """
+        detail = client.session(self._request.session)
+        away, end = 0.0, inf
+        while True:
+            self._detail = detail
+            self.tell("running")
+            if detail.is_over:
+                return detail
+            if self._signals.must_stop and end == inf:
+                self._stop(client, detail)
+                end = self._clock.monotonic() + _STOP_SECONDS
+            have_ended = self._have_nodes_ended()
+            if self._signals.must_stop and (have_ended or self._clock.monotonic() > end):
+                self._detail = msgspec.structs.replace(detail, status=SessionState.CANCELLED.name, text=_ENDED)
+                return self._detail
+            if have_ended:
+                raise BatchSystemError(
+                    "all node managers of the job have ended before the session was over", where=str(self._job.output)
+                )
+            try:
+                self._add_late_nodes(client)
+                detail = client.watch(detail.session, version=detail.version, seconds=_WATCH_SECONDS)
+                away = 0.0
+                self._pause.wait(_LOOK_SECONDS)
+            except DropflowError as error:
+                away += 1.0
+                if not error.retryable or away > _AWAY_SECONDS:
+                    raise
+                self._pause.wait(1.0)
+
+    def _stop(self, client: Client, detail: SessionDetail) -> None:
+        """Pause the session until what runs has ended, or half of the time is over; then cancel it."""
+        name = detail.session
+        is_late = self._signals.last is signal.SIGTERM
+        if not is_late:
+            until = self._clock.monotonic() + self._request.margin / 2
+            with suppress(DropflowError):
+                client.pause(name)
+                while detail.running and not detail.is_over and self._clock.monotonic() < until:
+                    detail = client.watch(name, version=detail.version, seconds=_WATCH_SECONDS)
+                    self._pause.wait(_LOOK_SECONDS)
+                    if self._signals.last is signal.SIGTERM:
+                        break
+        with suppress(DropflowError):
+            client.cancel(name, _ENDED if is_late else WALLTIME_REQUEST.reason, grace=_TERM_GRACE)
+
+    def _fetch(self, client: Client) -> int:
+        """Copy the results to where they were asked for; return how many could not be."""
+        from dropflow.cli.fetch import fetch_results
+
+        reply: FetchReply = fetch_results(client, self._request.session, Path(self._request.results))
+        for line in reply.lines() if reply.missing or reply.silent else ():
+            self._output.note(line)
+        return len(reply.missing) + len(reply.silent)

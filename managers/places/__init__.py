@@ -1,0 +1,10 @@
+"""Places where clusters run that are not started by hand: jobs of batch systems.
+
+`batch` turns a wish for nodes into a batch script, and asks Slurm, PBS or Grid Engine; `job_directory` has the files in
+the directory that a job and the commands outside share. ``dropflow launch`` joins them.
+
+===============  ======================================================================================================
+`batch`          Batch systems as rows of one table: their scripts, and the calls of their commands
+`job_directory`  The directory of a job, which outlives it: what was asked for, how far it is, and its key
+===============  ======================================================================================================
+"""

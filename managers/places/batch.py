@@ -1,0 +1,347 @@
+"""Batch systems as rows of one table: their scripts, and the calls of their commands.
+
+A script has directives, the lines that a facility needs, and one command: ``dropflow launch head``, which starts the
+node managers by the command behind ``--``, once on each host. Only that command, the directives and the calls of
+``sbatch``, ``qsub`` and others differ between batch systems.
+
+Slurm is used with ``srun``; PBS with ``pbsdsh`` and Grid Engine with ``qrsh -inherit`` are untried.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from dropflow.errors import BadFileError, BatchSystemError, DropflowError, JobRefusedError, MissingDependencyError
+from managers.places.job_directory import JobDirectory, JobRequest
+
+__all__ = ["SYSTEMS", "BatchSystem", "Facility", "JobState", "facility_of", "job_script"]
+
+_CALL_SECONDS = 60.0
+_SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
+"""Variables of the user that a batch system would otherwise keep, and show to its administrators."""
+
+
+class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What jobs at one site need.
+
+    Attributes
+    ----------
+    partition, account, time : str
+        The partition or queue, the account, and the walltime, unless options of the command name others.
+    modules : tuple of str
+        Environment modules to load.
+    setup : tuple of str
+        Lines of shell that run before Python starts, on the first host.
+    lines : tuple of str
+        Further arguments of ``sbatch`` or ``qsub``, such as ``--constraint=cpu``; one a line of the script.
+    python : str
+        The Python interpreter, or the directory of a virtual environment, in which dropflow is installed on the hosts.
+    """
+
+    partition: str = ""
+    account: str = ""
+    time: str = ""
+    modules: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    python: str = ""
+
+    @property
+    def interpreter(self) -> str:
+        """The Python interpreter of the hosts."""
+        inside = Path(self.python, "bin", "python")
+        return str(inside) if self.python and inside.exists() else self.python or sys.executable
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as its batch system sees it: a word such as ``PENDING``, and why; `is_over` if it will not run again."""
+
+    word: str
+    reason: str = ""
+    is_over: bool = False
+
+
+class BatchSystem(NamedTuple):
+    """One batch system.
+
+    Attributes
+    ----------
+    marker : str
+        What directives begin with.
+    directives : callable
+        Returns them for a request, a facility and the path of the output.
+    spread : callable
+        Returns the command that runs a command once on each host, given the number of hosts and that command.
+    submit, states, cancel, requeue : tuple of str
+        The commands that submit a script, list the jobs of the user, and cancel or start again the job whose number
+        follows. An empty `requeue`: the script ends with status 99.
+    read_states : callable
+        Returns the states in an answer of `states`, by the number of the job.
+    rank, processors : str
+        Environment variables with the number of the host in a job, and of the processors that the job has there.
+    job : str
+        Environment variable with the number of the job.
+    has_input : bool
+        Whether the end of the standard input of `spread` reaches the commands on the hosts. Signals do not do: ``srun``
+        kills its tasks at once after SIGTERM.
+    """
+
+    marker: str
+    directives: Callable[[JobRequest, Facility, Path], list[str]]
+    spread: Callable[[int, Sequence[str]], list[str]]
+    submit: tuple[str, ...]
+    states: tuple[str, ...]
+    cancel: tuple[str, ...]
+    requeue: tuple[str, ...]
+    read_states: Callable[[str], dict[str, JobState]]
+    rank: str
+    processors: str
+    job: str
+    has_input: bool = False
+
+    def submit_job(self, script: Path, arguments: Sequence[str]) -> str:
+        """Submit a script with further arguments, and return the number of the job.
+
+        Raises
+        ------
+        JobRefusedError
+            The batch system refuses it.
+        MissingDependencyError
+            This host has no such command.
+        """
+        answer = _call([*self.submit, *arguments, str(script)], what="the job was refused", refusal=JobRefusedError)
+        return answer.strip().splitlines()[-1].partition(";")[0]
+
+    def states_of_jobs(self) -> dict[str, JobState]:
+        """Return the states of the jobs of the user that the batch system still knows."""
+        return self.read_states(_call(self.states, what="the jobs cannot be listed"))
+
+    def cancel_job(self, job: str) -> None:
+        """Cancel a job."""
+        _call([*self.cancel, job], what=f"job {job} cannot be cancelled")
+
+    def requeue_job(self, job: str) -> None:
+        """Have a job start again."""
+        _call([*self.requeue, job], what=f"job {job} cannot be started again")
+
+
+def facility_of(path: str | None) -> Facility:
+    """Return what is in a facility file.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be read, or has other keys or types.
+    """
+    if path is None:
+        return Facility()
+    try:
+        return msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), type=Facility)
+    except OSError as error:
+        raise BadFileError(f"the facility file cannot be read: {error.strerror}", where=path) from error
+    except (ValueError, msgspec.MsgspecError) as error:
+        hint = f"it is TOML with the keys {', '.join(Facility.__struct_fields__)}"
+        raise BadFileError(f"the facility file cannot be used: {error}", where=path, hint=hint) from error
+
+
+def job_script(system: BatchSystem, job: JobDirectory, request: JobRequest, facility: Facility) -> str:
+    """Return the batch script of a job. It has paths and numbers, and nothing secret."""
+    base = [facility.interpreter, "-m", "dropflow", "launch"]
+    head = [*base, "head", str(job.path)]
+    member = [*base, "member", str(job.path)]
+    modules = [shlex.join(["module", "load", *facility.modules])] if facility.modules else []
+    directives = [*system.directives(request, facility, job.output), *facility.lines]
+    lines = [
+        "#!/bin/bash",
+        *(f"{system.marker} {directive}" for directive in directives),
+        "umask 077",
+        *modules,
+        *facility.setup,
+        f"exec {shlex.join(head)} -- \\",
+        f"  {shlex.join(system.spread(request.nodes, member))}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _call(command: Sequence[str], *, what: str, refusal: type[DropflowError] = BatchSystemError) -> str:
+    """Run a command of a batch system and return what it printed."""
+    if shutil.which(command[0]) is None:
+        hint = "run this on a login node of the cluster, where its commands are installed"
+        raise MissingDependencyError(f"this host has no command {command[0]}", hint=hint)
+    kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_CALL_SECONDS,
+            env=kept,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BatchSystemError(f"{what}: no answer within {_CALL_SECONDS:g} s", where=command[0]) from error
+    if done.returncode:
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        text = "; ".join(line.removeprefix(f"{command[0]}: error: ") for line in lines)
+        raise refusal(f"{what}: {text or f'status {done.returncode}'}", where=command[0])
+    return done.stdout
+
+
+# Slurm.
+
+_SLURM_OVER = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
+    *("REVOKED", "TIMEOUT"),
+)
+
+
+def _slurm_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
+    return [
+        f"--job-name={_job_name(request)}",
+        f"--nodes={request.nodes}",
+        "--ntasks-per-node=1",
+        *([f"--time={facility.time}"] if facility.time else []),
+        *([f"--partition={facility.partition}"] if facility.partition else []),
+        *([f"--account={facility.account}"] if facility.account else []),
+        f"--output={output}",
+        "--open-mode=append",
+        "--no-kill",
+        "--requeue" if request.goes_on else "--no-requeue",
+        f"--signal=B:USR1@{request.margin:.0f}",
+    ]
+
+
+def _slurm_spread(nodes: int, member: Sequence[str]) -> list[str]:
+    return [
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        "--no-kill",
+        "--kill-on-bad-exit=0",
+        "--cpu-bind=none",
+        *member,
+    ]
+
+
+def _slurm_states(answer: str) -> dict[str, JobState]:
+    rows = [line.split("|", 2) for line in answer.splitlines() if line.count("|") == 2]  # noqa: PLR2004 - three columns
+    return {
+        job.strip(): JobState(word=word, reason="" if reason == "None" else reason, is_over=word in _SLURM_OVER)
+        for job, word, reason in rows
+    }
+
+
+def _job_name(request: JobRequest) -> str:
+    name = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in request.session)
+    return name[:60] or "dropflow"
+
+
+# PBS and Grid Engine. Untried.
+
+
+def _pbs_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
+    return [
+        f"-N {_job_name(request)[:15]}",
+        f"-l nodes={request.nodes}:ppn=1",
+        *([f"-l walltime={facility.time}"] if facility.time else []),
+        *([f"-q {facility.partition}"] if facility.partition else []),
+        *([f"-A {facility.account}"] if facility.account else []),
+        f"-o {output}",
+        "-j oe",
+        "-r y" if request.goes_on else "-r n",
+    ]
+
+
+def _pbs_states(answer: str) -> dict[str, JobState]:
+    words = {"Q": "PENDING", "H": "HELD", "R": "RUNNING", "E": "COMPLETING", "C": "COMPLETED", "F": "COMPLETED"}
+    found = {}
+    for line in answer.splitlines():
+        columns = line.split()
+        if columns and columns[0][:1].isdigit():
+            letter = next((one for one in reversed(columns) if one in words), "")
+            found[columns[0]] = JobState(word=words.get(letter, "UNKNOWN"), is_over=letter in ("C", "F"))
+    return found
+
+
+def _sge_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
+    return [
+        f"-N {_job_name(request)}",
+        *([f"-l h_rt={facility.time}"] if facility.time else []),
+        *([f"-q {facility.partition}"] if facility.partition else []),
+        *([f"-A {facility.account}"] if facility.account else []),
+        f"-o {output}",
+        "-j y",
+        "-notify",
+        "-r y" if request.goes_on else "-r n",
+    ]
+
+
+def _sge_spread(nodes: int, member: Sequence[str]) -> list[str]:
+    del nodes  # the file with the hosts has a line for each
+    each = f'while read host _; do qrsh -inherit "$host" {shlex.join(member)} "$k" & k=$((k + 1)); done'
+    return ["bash", "-c", f'k=0; {each} <"$PE_HOSTFILE"; wait']
+
+
+def _sge_states(answer: str) -> dict[str, JobState]:
+    rows = [line.split() for line in answer.splitlines()]
+    return {
+        row[0]: JobState(word="RUNNING" if "r" in row[4] else "PENDING", reason=row[4] if "E" in row[4] else "")
+        for row in rows
+        if len(row) > 4 and row[0].isdigit()  # noqa: PLR2004 - the fifth column is the state
+    }
+
+
+SYSTEMS = {
+    "slurm": BatchSystem(
+        marker="#SBATCH",
+        directives=_slurm_directives,
+        spread=_slurm_spread,
+        submit=("sbatch", "--parsable"),
+        states=("squeue", "--noheader", "--me", "--states=all", "--format=%A|%T|%r"),
+        cancel=("scancel",),
+        requeue=("scontrol", "requeue"),
+        read_states=_slurm_states,
+        rank="SLURM_PROCID",
+        processors="SLURM_CPUS_ON_NODE",
+        job="SLURM_JOB_ID",
+        has_input=True,
+    ),
+    "pbs": BatchSystem(
+        marker="#PBS",
+        directives=_pbs_directives,
+        spread=lambda _, member: ["pbsdsh", "-u", *member],
+        submit=("qsub",),
+        states=("qstat", "-u", os.environ.get("USER", "")),
+        cancel=("qdel",),
+        requeue=("qrerun",),
+        read_states=_pbs_states,
+        rank="PBS_NODENUM",
+        processors="NCPUS",
+        job="PBS_JOBID",
+    ),
+    "sge": BatchSystem(
+        marker="#$",
+        directives=_sge_directives,
+        spread=_sge_spread,
+        submit=("qsub", "-terse"),
+        states=("qstat",),
+        cancel=("qdel",),
+        requeue=(),
+        read_states=_sge_states,
+        rank="",
+        processors="NSLOTS",
+        job="JOB_ID",
+    ),
+}
+"""The batch systems that there are templates for."""
