@@ -1,8 +1,10 @@
 """The values of data after a run on this machine, or in a session of a cluster."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -27,10 +29,11 @@ from dropflow.graph.text_ids import oid
 from dropflow.sessions.public import DropContent, RunResult
 
 if TYPE_CHECKING:
-    from translator.plan.live_machines import LiveMachines
     from translator.plan.machines import Machines
 
 __all__ = ["GraphRun", "SubmittedGraph", "connected", "submit"]
+
+_log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 20.0
 _LOGS, _LOG_BYTES = 10, 16_384
@@ -296,8 +299,9 @@ def submit(
     """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
 
     `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty. Without one,
-    `with_parts` may divide it for the nodes. `with_places` may change the placed graph. Results are to be on `replicas`
-    nodes. A node holds at most `memory_limit` bytes of contents in memory, if it is not 0. If `is_known`, the manager
+    `with_parts` may divide it for the nodes. `with_places` may change the placed graph. Without both, the graph is
+    placed again if a node is lost while it is deployed. Results are to be on `replicas` nodes. A node holds at most
+    `memory_limit` bytes of contents in memory, if it is not 0. If `is_known`, the manager
     has answered before, and is asked again if it does not answer now.
 
     Raises
@@ -307,34 +311,23 @@ def submit(
     UsageError
         No node is alive.
     """
-    from dropflow.cli.graph_options import PlanningChoice  # noqa: PLC0415 - most graphs run on this machine
-    from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
+    from dropflow.cli.graph_options import PlanningChoice, usable_nodes  # noqa: PLC0415 - most graphs run here
+    from dropflow.cli.submit import PlacementOptions, fit, submit_fitted  # noqa: PLC0415
     from translator.options import PartitionOptions  # noqa: PLC0415
 
     choice = PlanningChoice(options=PartitionOptions(algorithm=algorithm), is_given=True) if algorithm else None
-    nodes = manager.ask(_alive) if is_known else _alive(manager.client)
+    placement = PlacementOptions(choice=choice or PlanningChoice())
+    query = SubmitQuery(session=session, replicas=replicas, memory_limit=memory_limit)
+    if with_parts is None and with_places is None:
+        info, _ = submit_fitted(manager, graph, query, placement, weight=graph.weight, note=_log.info)
+        return SubmittedGraph(manager.client, info.session, graph)
+    find = partial(usable_nodes, note=_log.info)
+    nodes = manager.ask(find) if is_known else find(manager.client)
     divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))
-    parted = fit(divided, nodes, PlacementOptions(choice=choice or PlanningChoice()))
+    parted = fit(divided, nodes, placement)
     placed = parted if with_places is None else with_places(parted)
-    info = submit_once(manager, placed, SubmitQuery(session=session, replicas=replicas, memory_limit=memory_limit))
+    info = submit_once(manager, placed, query)
     return SubmittedGraph(manager.client, info.session, graph)
-
-
-def _alive(client: Client) -> "LiveMachines":
-    """Return the nodes of a manager.
-
-    Raises
-    ------
-    UsageError
-        No node is alive.
-    """
-    from translator.plan.live_machines import live_machines  # noqa: PLC0415 - as in `submit`
-
-    found = live_machines(client.nodes())
-    if not found.nodes:
-        hint = "start one, or look at 'dropflow nodes'"
-        raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
-    return found
 
 
 def _rows(graph: PhysicalGraph, data: Data) -> tuple[list[int], bool]:

@@ -131,11 +131,11 @@ def nodes_of_manager(output: "CommandOutput", url: str) -> "LiveMachines":
     environment = environment_connection()
     credentials = msgspec.structs.replace(environment, url=environment.url or url)
     with connect_to(manager_url(ConnectionOptions(url=url)), credentials) as client:
-        return usable_nodes(output, client)
+        return usable_nodes(client, output.note)
 
 
-def usable_nodes(output: "CommandOutput", client: "Client") -> "LiveMachines":
-    """Return the nodes that a manager knows, as they are now; notes tell which are left out.
+def usable_nodes(client: "Client", note: Callable[[str], object]) -> "LiveMachines":
+    """Return the nodes that a manager knows, as they are now; `note` gets a text for each that is left out.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def usable_nodes(output: "CommandOutput", client: "Client") -> "LiveMachines":
 
     found = live_machines(client.nodes())
     for text in found.left_out:
-        output.note(f"{text}: nothing is planned for it")
+        note(f"{text}: nothing is planned for it")
     if not found.nodes:
         hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
         raise UsageError("no node is alive at this manager", where=client.url, hint=hint)

@@ -1,6 +1,6 @@
 """``dropflow submit``: graphs on the nodes of a manager."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
@@ -239,7 +239,7 @@ def submit_command(
         placement = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew or graph is None)
         weighted = choice.measured(output, whole, manager)
         query = SubmitQuery.of(chosen, session=name, anew=anew)
-        info, parted = submit_fitted(output, asked, weighted, query, placement, weight=whole.weight)
+        info, parted = submit_fitted(asked, weighted, query, placement, weight=whole.weight, note=output.note)
         if not wait:
             if whole.places:  # the manager may have chosen other nodes, and reports that in a note
                 info = asked.client.session(info.session)
@@ -312,13 +312,13 @@ def _translated(
 
 
 def submit_fitted(
-    output: CommandOutput,
     asked: "PatientClient",
     graph: "PhysicalGraph",
     query: SubmitQuery,
     options: PlacementOptions,
     *,
     weight: "FloatColumn | None",
+    note: Callable[[str], object],
 ) -> tuple[SessionInfo, "PhysicalGraph"]:
     """Fit `graph` to the nodes of a manager, and submit it with `weight`; return the session and what was submitted.
 
@@ -328,7 +328,7 @@ def submit_fitted(
     """
     from dropflow.api.submission import submit_once
 
-    nodes = usable_nodes(output, asked.client)
+    nodes = usable_nodes(asked.client, note)
     for turn in count(1):
         fitted = fit(graph, nodes, options)
         parted = replace(fitted, weight=weight)
@@ -339,12 +339,12 @@ def submit_fitted(
             # One with problems is about the graph, and so is one after which the manager chose the nodes.
             if fitted is graph or error.problems or query.anew or turn == _FITS:
                 raise
-            nodes = usable_nodes(output, asked.client)
+            nodes = usable_nodes(asked.client, note)
             lost = sorted(set(fitted.places) - {node.name for node in nodes.nodes})
             if not lost or turn + 1 == _FITS:
                 query = msgspec.structs.replace(query, anew=True)
             why = f"without {few(lost)}" if lost else f"on nodes that the manager chooses: {error.text}"
-            output.note(f"the graph is placed again, {why}")
+            note(f"the graph is placed again, {why}")
     raise AssertionError  # the last turn returns or raises
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dropflow import Graph, app
 from dropflow.api.records import Load, NodeInfo, SessionDetail, SessionInfo, SubmitQuery
 from dropflow.cli import watch
 from dropflow.cli.graph_options import PlanningChoice
@@ -24,6 +25,12 @@ from tests.e2e.cluster import until
 from translator.options import PartitionOptions
 from translator.plan.live_machines import live_machines
 from translator.plan.registry import partition
+
+
+@app
+def _numbered(number: int = 0) -> int:
+    return number
+
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NODES = ("a", "b", "c")
@@ -194,8 +201,9 @@ def test_nodes_that_are_not_alive_are_reported(ask: Command, manager: FakeManage
     assert set(manager.graph("mine").places) == {"node-1", "node-2"}
 
 
+@pytest.mark.parametrize("by", ["command", "Python"])
 def test_a_node_lost_while_the_graph_is_planned_is_left_out(
-    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+    by: str, ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A graph that names no nodes runs on those that are left, however late one of the others is lost."""
     submit = manager.submit
@@ -207,10 +215,15 @@ def test_a_node_lost_while_the_graph_is_planned_is_left_out(
         return submit(graph, query)
 
     monkeypatch.setattr(manager, "submit", lose_a_node)
-    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--name", "mine")
+    if by == "Python":
+        with Graph("written") as graph:
+            _numbered(1)
+        graph.submit(session="mine").close()
+    else:
+        answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--name", "mine")
+        assert answer.status == 0
+        assert "the graph is placed again, without node-2" in answer.err
 
-    assert answer.status == 0
-    assert "the graph is placed again, without node-2" in answer.err
     assert set(manager.graph("mine").places) == {"node-1"}
 
 
