@@ -101,7 +101,7 @@ def _node_key(graph: PhysicalGraph, row: int, code: CodeReader, images: Mapping[
         parts += code.of_name(template.component.strip())
     parts += _function(template, code)
     parts += _fields(template)
-    if template.argument("image") is not None:
+    if any(template.argument(name) is not None for name in ("image", "run_in")):
         parts += [KeyPart("container image", name, _unchanging(images.get(name, ""))) for name in images_of([template])]
     outputs = [link for link in graph.links if link.source == row and link.source_port != ORDER_PORT]
     parts += [KeyPart("output", link.source_port, _data_class(graph.templates[link.target])) for link in outputs]
