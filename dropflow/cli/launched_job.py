@@ -320,7 +320,7 @@ class _JobHead:
             graph = load_graph(self._job.graph)
             query = SubmitQuery.of(msgspec.structs.replace(request.options, until=until), session=name)
             with closing(PatientClient(self._connect, seconds=_AWAY_SECONDS)) as asked:
-                submit_fitted(self._output, asked, graph, query, PlacementOptions(), weight=graph.weight)
+                submit_fitted(asked, graph, query, PlacementOptions(), weight=graph.weight, note=self._output.note)
         else:
             client.resume(name, ResumeRequest(without_missing=True, until=until))
 
