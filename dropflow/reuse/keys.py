@@ -52,6 +52,7 @@ _NO_MATTER = frozenset(
 )
 """Fields of applications that change how or when they run, and not what they give; and those that count as code."""
 _WITH_EFFECTS = frozenset(("ServiceApp", "StopServiceApp", "MPIApp"))
+_BRANCHES = frozenset(("Branch", "SimpleBranch"))
 _IMAGE_FIELDS = frozenset(("image", "tag", "digest"))
 
 
@@ -142,7 +143,7 @@ def _is_deterministic(template: Template, ours: str) -> bool:
         try:
             return bool(convert(field.value, "Boolean"))
         except Unusable:
-            return True
+            return False  # such as "no": in doubt it runs
     own = import_builtin(ours).component.parameters if ours else ()
     return all(parameter.default for parameter in own if parameter.name == "deterministic")
 
@@ -232,7 +233,7 @@ def deep_keys(
     is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
     # An application that gets one more output is another one.
     own[is_app, 0] = degrees[is_app]
-    hidden = [bool(node.reason) or _depends_on_failures(one) for node, one in zip(nodes, graph.templates, strict=True)]
+    hidden = [bool(node.reason) or _decides_late(one) for node, one in zip(nodes, graph.templates, strict=True)]
     unknown = [np.flatnonzero(np.array(hidden, np.bool_)[graph.template])]
     for drop in outside_roots(graph):
         digest = content(drop)
@@ -254,9 +255,12 @@ def deep_keys(
     return found
 
 
-def _depends_on_failures(template: Template) -> bool:
-    """Return whether an application may run without some of its inputs: then its key does not tell what it got."""
-    return template.kind is Kind.APP and (template.error_threshold > 0 or template.effective_inputs > 0)
+def _decides_late(template: Template) -> bool:
+    """Return whether only a run tells which inputs an application gets, or which of its outputs it skips."""
+    if template.kind is not Kind.APP:
+        return False
+    may_lack_inputs = template.error_threshold > 0 or template.effective_inputs > 0
+    return may_lack_inputs or builtin_name(template) in _BRANCHES
 
 
 def _of_data(template: Template, *, with_values: bool) -> object:

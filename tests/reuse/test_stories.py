@@ -130,7 +130,7 @@ def _touch_input(story: Story) -> None:
 
 
 def _edit_random(story: Story) -> None:
-    story.values["Rms"]["deterministic"] = False
+    story.values["Rms"]["deterministic"] = "no"
 
 
 def _edit_ignored(story: Story) -> None:
@@ -262,6 +262,19 @@ def test_one_more_copy_of_a_scatter_is_computed_alone(tmp_path: Path) -> None:
         results.append((found.results[0].value(), found.computed, found.reused))
     # The numbers, the scatter, one square, and what joins them.
     assert results == [("0 1 4", 6, 0), ("0 1 4 9", 4, 3)]
+
+
+@pytest.mark.parametrize("name", ["array-loop", "error-threshold", "corner-turn"])
+def test_drops_end_as_they_did(tmp_path: Path, name: str) -> None:
+    """Also those that a branch skips, and those that fail and are tolerated."""
+    graph = Path(__file__).parents[2] / "examples" / f"{name}.graph"
+    first, again = (
+        dropflow.run(graph, directory=tmp_path / number, runner="inline", reuse=True, check=True) for number in "12"
+    )
+    assert again.states == first.states
+    assert again.reused > again.computed
+    for one, other in zip(first.results, again.results, strict=True):
+        assert one.read() == other.read()
 
 
 def _two(first: int, second: int) -> Graph:
