@@ -20,7 +20,7 @@ from dropflow.errors import BadGraphError, BadParameterError, DropflowError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph import codec
 from dropflow.graph.daliuge_write import read_pg_stream
-from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, Place, note_logical, place_note
+from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, Place, RepositoryNote, note_logical, place_note
 from dropflow.graph.order import Precedence, cycle_problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
@@ -51,6 +51,7 @@ __all__ = [
     "rehearsed",
     "same_files",
     "translate",
+    "with_repository",
 ]
 
 
@@ -423,7 +424,7 @@ def examine(  # noqa: PLR0911 - one for each kind of source
             settings=settings,
             component_options=component_options,
         )
-        return _noted(found, {REPOSITORY: msgspec.json.encode(source.note).decode()})
+        return with_repository(found, source.note)
     if isinstance(source, PhysicalGraph):
         return _unrolled(Family.DFG, source, (), unroll_options, component_options)
     if isinstance(source, LogicalGraph):
@@ -469,6 +470,11 @@ def _filled(
             settings = (*settings, *(f"{name}={value}" for name, value in made.items()))
     filled, problems = fill(graph, configuration=configuration, settings=settings)
     return filled, (*(found for found, _, _ in missing), *problems)
+
+
+def with_repository(found: Checked, note: RepositoryNote | None) -> Checked:
+    """Return the result with a note of the repository of its graph, which graph files and sessions keep."""
+    return found if note is None else _noted(found, {REPOSITORY: msgspec.json.encode(note).decode()})
 
 
 def _noted(found: Checked, notes: Mapping[str, str]) -> Checked:

@@ -54,6 +54,11 @@ class RepositoryAddress(msgspec.Struct, frozen=True):
     path: str
 
     @property
+    def is_file(self) -> bool:
+        """Whether the path is that of a file, by its ending."""
+        return bool(PurePosixPath(self.path).suffix)
+
+    @property
     def shown(self) -> str:
         """The address for people."""
         return f"git+{self.url}@{self.ref}#{self.path}"

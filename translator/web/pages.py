@@ -25,6 +25,7 @@ from dropflow.web.places import Places, login_url, split_target
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import value_text
 from translator.plan.registry import ALGORITHMS
+from translator.repository import fetch_file, is_repository_address, list_graphs, parse_address
 from translator.web.api_v1 import download_routes
 from translator.web.daliuge import read_eagle
 from translator.web.forms import Form, read_form, whole_number
@@ -111,6 +112,12 @@ def page_routes(service: TranslatorService, places: Places, templates: PageTempl
             path="/gen_pgt", handler=handlers.eagle, summary="Translate the graph that EAGLE posts.", cross_site=True
         ),
         page(path="/translations", handler=handlers.every, summary="All translations.", public=False),
+        page(path="/repositories", handler=lambda _: redirect("/"), summary="To the form, after a login."),
+        change(
+            path="/repositories",
+            handler=handlers.repository,
+            summary="Translate a graph in a git repository, or list the graphs of the repository.",
+        ),
         graph(path="/translations", handler=handlers.upload, summary="Translate an uploaded graph."),
         # Before the page, whose variable would match it too.
         page(path=f"{one}.json", handler=handlers.twin, summary="As JSON.", gives="application/json"),
@@ -173,6 +180,24 @@ class _PageHandlers:
             settings=form.text("settings"),
         )
         return redirect(_address(self._service.submit(source, query, notes=found)))
+
+    def repository(self, call: Request) -> Response:
+        form = _form(call)
+        text = form.text("address")[:2048].strip()
+        if not is_repository_address(text):
+            hint = "give git+https://HOST/ORG/REPO, or the address of a page of a file at GitHub or GitLab"
+            raise HttpError(400, f"{text[:200]!r} is no address of a repository", where="address", hint=hint)
+        address = parse_address(text)
+        if address.url.startswith("file:"):
+            raise HttpError(
+                400, "files of the translator's host are not read", where="address", hint="use dropflow submit"
+            )
+        if not address.is_file:
+            page = self._templates.render("repository", address=address.shown, found=list_graphs(text))
+            return page_response(page, call)
+        read = fetch_file(text)
+        info = self._service.submit(read.content, TranslateQuery(name=read.name[-200:]), repository=read.note)
+        return redirect(_address(info))
 
     def show(self, call: Request) -> Response:
         info = self._service.get(call.path["translation"], seconds=_PATIENCE)

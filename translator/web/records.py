@@ -8,6 +8,7 @@ from msgspec import Meta
 from dropflow.api.error_body import ErrorBody
 from dropflow.api.records import NodeInfo
 from dropflow.failure import Problem, Severity
+from dropflow.graph.notes import RepositoryNote
 from dropflow.ids import SESSION_NAME
 from dropflow.sessions.options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, DEFAULT_IMBALANCE, PartitionOptions
@@ -222,6 +223,8 @@ class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
         Their plans, if they are known already.
     submission : SubmitOptions
         How its session is to run, unless something else is asked for.
+    repository : RepositoryNote or None
+        Where the source was read from, if that is a repository.
     """
 
     name: str
@@ -236,6 +239,7 @@ class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
     plans: tuple[PlanSummary, ...] = ()
     notes: tuple[Problem, ...] = ()
     submission: SubmitOptions = SubmitOptions()
+    repository: RepositoryNote | None = None
     limits: TranslatorLimits = TranslatorLimits()
 
 

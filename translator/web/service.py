@@ -32,6 +32,7 @@ from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageErro
 from dropflow.failure import Problem
 from dropflow.files import private_directory
 from dropflow.graph import codec
+from dropflow.graph.notes import RepositoryNote
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions.options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, PartitionOptions
@@ -384,6 +385,7 @@ class TranslatorService:
         *,
         notes: Sequence[Problem] = (),
         submission: SubmitOptions = _USUAL,
+        repository: RepositoryNote | None = None,
     ) -> TranslationInfo:
         """Queue a source for translation.
 
@@ -397,6 +399,8 @@ class TranslatorService:
             Findings about the form. After an error among them the graph is refused.
         submission : SubmitOptions
             How its session is to run, unless something else is asked for.
+        repository : RepositoryNote, optional
+            Where the source was read from, if that is a repository.
 
         Raises
         ------
@@ -421,6 +425,7 @@ class TranslatorService:
             compare=query.compare,
             notes=tuple(notes),
             submission=submission,
+            repository=repository,
             limits=self.limits,
         )
         return self._enqueue(source, order)

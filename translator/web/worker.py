@@ -28,7 +28,7 @@ from dropflow.graph.templates import Kind, Template
 from dropflow.standard_output import reserve
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import form_of
-from translator.pipeline import Checked, examine, finish
+from translator.pipeline import Checked, examine, finish, with_repository
 from translator.placement import place
 from translator.plan.judge import with_schedule
 from translator.plan.live_machines import live_machines
@@ -117,6 +117,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             settings=order.settings,
             component_options=ComponentOptions(),
         )
+        found = with_repository(found, order.repository)
     except DropflowError as error:
         return _refused(_renamed(error, order.name), TranslationReport(state="refused"), problems)
     problems += [*found.problems, *_too_large(found, order)]

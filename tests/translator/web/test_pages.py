@@ -4,7 +4,12 @@ import gzip
 import html
 import json
 import re
+import shutil
+import subprocess
+import threading
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote, urljoin
 
@@ -12,7 +17,8 @@ import pytest
 
 from dropflow.api.auth import page_key
 from dropflow.errors import WorldError
-from dropflow.graph.codec import parse
+from dropflow.graph.codec import load, parse
+from dropflow.graph.notes import repository_of
 from tests.cli import graph_documents
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.web.records import TranslatorLimits
@@ -304,6 +310,36 @@ def test_a_form_of_our_page_deploys_with_the_cookie_and_the_page_key(served: Ser
         form = {"manager": served.manager_url, "session": session, **proof}
         reply = served.ask("POST", address, form, Cookie=COOKIE, Origin=served.url)
         assert (reply.status, reply.headers["Location"]) == (303, f"{served.manager_url}/sessions/{session}")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_graph_of_a_repository_is_chosen_and_translated(
+    served: Served, hello: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a login a page lists the graphs of a repository, and each is translated with a note of its commit."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    site = tmp_path / "site"
+    (site / "graphs").mkdir(parents=True)
+    shutil.copy(hello, site / "graphs" / "hello.graph")
+    who = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "one"], ["update-server-info"]):
+        subprocess.run(["git", "-C", site, *command], check=True, capture_output=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"git+http://127.0.0.1:{server.server_port}/.git"
+    listed = served.ask("POST", "/repositories", {"address": address}, token=True)
+    (chosen,) = re.findall(r'name="address" value="([^"]+)"', listed.text)
+    reply = served.ask("POST", "/repositories", {"address": html.unescape(chosen)}, token=True)
+    server.shutdown()
+    server.server_close()
+    info = served.service.result(reply.headers["Location"].rpartition("/")[2])
+    note = repository_of(load(served.service.graph(info.id)))
+
+    assert note is not None
+    assert note.commit in chosen
+    assert served.ask("POST", "/repositories", {"address": address}).status == 401
+    assert served.ask("POST", "/repositories", {"address": f"git+file://{site}"}, token=True).status == 400
+    assert served.ask("POST", "/repositories", {"address": "--upload-pack=x"}, token=True).status == 400
 
 
 def test_nothing_is_changed_by_get(served: Served, hello: Path) -> None:

@@ -37,6 +37,14 @@
 <span class="muted small">Up to {{format_size(limits.body)}}, {{plural(limits.drops, "drop")}} and {{format_duration(limits.seconds)}}.</span></p>
 </form>
 <section class="block">
+<h2>From a repository</h2>
+<form method="post" action="/repositories" class="stack" data-key>
+<label>Address of a git repository, or of a graph in it
+<input name="address" maxlength="2048" required spellcheck="false" autocomplete="off" class="mono" placeholder="git+https://github.com/ORG/REPO@main#path/in/repository.graph"></label>
+<p class="actions"><button>Look</button><span class="muted small">A graph is translated as one part; of a repository the graphs are listed.</span></p>
+</form>
+</section>
+<section class="block">
 <h2>From EAGLE</h2>
 <p class="muted">In EAGLE's settings, set <b>Translator URL</b> to this page's address followed by <code>/gen_pgt</code>. Then <b>Translate</b> opens the result here.</p>
 </section>
