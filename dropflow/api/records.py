@@ -415,7 +415,7 @@ class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `path` is relative to the session's directory (``results/x.txt``, ``files/out/y.fits``), or absolute outside of it.
     If the node of the drop does not answer, `node` has a copy of its content, and `owner` is the node of the drop.
-    `checksum` is the CRC-32 with which it was committed; None for a directory, and where it is not known.
+    `checksum` is the CRC-32 with which it was committed, that of its tree for a directory; None if it is not known.
     """
 
     drop: int

@@ -73,13 +73,13 @@ class ResultDirectory:
         os.close(self._shared)
 
     def has(self, path: PurePosixPath, result: ResultInfo) -> bool:
-        """Return whether the file at this path has the size and checksum of a result."""
+        """Return whether the file or directory at this path has the size and checksum of a result."""
         if result.checksum is None:
             return False
         target = f"{self.root}/{path}"
         try:
             found = os.lstat(target)
-            is_like_it = stat.S_ISREG(found.st_mode) and found.st_size == result.size
+            is_like_it = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size == result.size)
             return is_like_it and checksum_of(target) == result.checksum
         except OSError:
             return False

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dropflow.data.file import check_name, final_path, found, remove_part, shared_name, temporary_path
 from dropflow.data.read import measure
-from dropflow.data.storage_errors import refuse_made, storage_errors
+from dropflow.data.storage_errors import checksum_of, refuse_made, storage_errors, tree_of
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.engine.api import Handle
 from dropflow.engine.parameters import Component, Parameter, read
@@ -90,8 +90,15 @@ class DirectoryWriter:
             if not path.exists():
                 path.mkdir(parents=True)
             refuse_made(self._path, path.stat().st_mode)
-            kind = "directory" if path.is_dir() else "file"
-            return Handle(kind=kind, location=self._path, final=self._final, size=measure(self._path))
+            is_directory = path.is_dir()
+            size, checksum = tree_of(self._path) if is_directory else (measure(self._path), checksum_of(self._path))
+            return Handle(
+                kind="directory" if is_directory else "file",
+                location=self._path,
+                final=self._final,
+                size=size,
+                checksum=checksum,
+            )
 
     def abandon(self) -> None:
         """Remove the directory with all its files."""

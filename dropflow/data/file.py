@@ -18,7 +18,14 @@ from pathlib import Path
 import msgspec
 
 from dropflow.data.read import is_same, measure
-from dropflow.data.storage_errors import checksum_of, refuse_made, refuse_special, storage_error, storage_errors
+from dropflow.data.storage_errors import (
+    checksum_of,
+    refuse_made,
+    refuse_special,
+    storage_error,
+    storage_errors,
+    tree_of,
+)
 from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
@@ -390,10 +397,9 @@ class FileWriter:
             self._close()
             return self._kind, 0, 0
         refuse_made(self._path, mode)
-        size = measure(self._path)
         if stat.S_ISDIR(mode):
-            return "directory", size, 0
-        return self._kind, size, checksum_of(self._path)
+            return "directory", *tree_of(self._path)
+        return self._kind, measure(self._path), checksum_of(self._path)
 
     def _open(self) -> io.FileIO:
         if self._stream is None:

@@ -27,7 +27,7 @@ from dropflow.data.memory import MemoryWriter
 from dropflow.data.read import EMPTY, open_content, view
 from dropflow.data.remote import commit_remote, remove_remote, url_of
 from dropflow.data.shm_directory import discard_directory, remove_rest
-from dropflow.data.storage_errors import refuse_special, storage_error, storage_errors
+from dropflow.data.storage_errors import refuse_special, storage_error, storage_errors, tree_of
 from dropflow.data.store import ContentWriter, Slot
 from dropflow.data.workspace import BESIDE, Workspace
 from dropflow.engine.api import Handle
@@ -190,7 +190,9 @@ def _merge(parts: Sequence[Handle]) -> Handle:
                             hint="use a different name for each producer, for example with {uid}",
                         )
                     Path(folder, name).rename(target / name)
-    return msgspec.structs.replace(first, size=sum(part.size for part in parts))
+    with storage_errors("read", first.location):
+        size, checksum = tree_of(first.location)
+    return msgspec.structs.replace(first, size=size, checksum=checksum)
 
 
 # The file suffix of a content, from its first bytes.

@@ -21,6 +21,7 @@ __all__ = [
     "refuse_special",
     "storage_error",
     "storage_errors",
+    "tree_of",
 ]
 
 
@@ -30,12 +31,45 @@ _BLOCK = 1 << 20
 
 
 def checksum_of(path: str) -> int:
-    """Return the CRC-32 of a regular file, read in blocks."""
+    """Return the CRC-32 of a regular file, read in blocks, or of a directory: see `tree_of`."""
+    return tree_of(path)[1] if os.path.isdir(path) else _file_checksum(path)  # noqa: PTH112 - text, once a file
+
+
+def _file_checksum(path: str) -> int:
     checksum = 0
-    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - text, once a file
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
         while block := stream.read(_BLOCK):
             checksum = zlib.crc32(block, checksum)
     return checksum
+
+
+def tree_of(root: str) -> tuple[int, int]:
+    """Return the bytes of all files below a directory, and the CRC-32 of its tree, which is never 0.
+
+    It is that of the names below the directory in their order, each with its kind, whether a file can be executed, and
+    the CRC-32 of its bytes, or the target of a link. Other bits of modes and times are left out: copies on other hosts
+    have their own. Links are not followed.
+    """
+    size = checksum = 0
+    for name, path, found in _below(root, ""):
+        kind, content = stat.S_IFMT(found.st_mode), ""
+        if stat.S_ISREG(found.st_mode):
+            size += found.st_size
+            content = f"{bool(found.st_mode & stat.S_IXUSR)} {_file_checksum(path) if found.st_size else 0}"
+        elif stat.S_ISLNK(found.st_mode):
+            content = os.readlink(path)  # noqa: PTH115 - text, once a file
+        checksum = zlib.crc32(repr((name, kind, content)).encode(errors="surrogateescape"), checksum)
+    return size, checksum or 1
+
+
+def _below(folder: str, inside: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Yield name, path and state of everything below a directory, in the order of the names."""
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        yield f"{inside}{entry.name}", entry.path, entry.stat(follow_symlinks=False)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path, f"{inside}{entry.name}/")
 
 
 # Errors for FIFOs, sockets and devices in place of regular files.

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.data.read import measure, verify
+from dropflow.data.storage_errors import tree_of
 from dropflow.engine.api import ContentRecord, Handle
 from dropflow.engine.parameters import Unusable, convert, find, is_empty
 from dropflow.errors import DropflowError
@@ -50,7 +51,7 @@ def _sums(record: ContentRecord) -> tuple[str, int, int]:
 def surviving_contents(records: Mapping[int, ContentRecord], directory: Path) -> dict[int, Handle]:
     """Return the contents that are as they were committed, by drop, in the order of their records.
 
-    Files are compared by size and checksum, directories by the size of their files. What is behind a URL is not
+    Files are compared by size and checksum, directories by those of their trees. What is behind a URL is not
     checked. If several drops wrote one path, as the iterations of a loop do, the last one decides for all of them; see
     also `replaced_contents`.
 
@@ -116,12 +117,17 @@ def _last_change(path: str) -> float:
 
 
 def is_intact(handle: Handle) -> bool:
-    """Return whether a content is as it was committed: a file by size and checksum, a directory by its size."""
+    """Return whether a content is as it was committed, by size and checksum; for a directory these are of its tree.
+
+    A directory of a session of an earlier version, and one that was there before its session, has no checksum.
+    """
     if handle.kind == "url" or not handle.location:
         return True
     try:
         if handle.kind == "directory":
-            return os.path.isdir(handle.location) and measure(handle.location) == handle.size  # noqa: PTH112 - text
+            if not handle.checksum:
+                return os.path.isdir(handle.location) and measure(handle.location) == handle.size  # noqa: PTH112 - text
+            return tree_of(handle.location) == (handle.size, handle.checksum)
         verify(handle)
     except (OSError, DropflowError):
         return False

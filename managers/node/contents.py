@@ -17,7 +17,7 @@ import msgspec
 
 from dropflow.data.file import remove_part
 from dropflow.data.read import measure
-from dropflow.data.storage_errors import refuse_reading, storage_errors
+from dropflow.data.storage_errors import refuse_reading, storage_errors, tree_of
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
 from dropflow.engine.host_memory import host_memory
@@ -211,8 +211,6 @@ class ContentExchange:
             folder.mkdir(parents=True, exist_ok=True)
         try:
             yield from self._fetch_to(path, content, give_up)
-            if handle.kind == "directory":
-                _compare_size(path, handle.size)
             if self._workspace.durable and handle.kind != "directory":
                 force_to_disk(path)
         except BaseException:
@@ -228,26 +226,48 @@ class ContentExchange:
             drop=content.drop,
             producer=content.producer,
             size=None if handle.kind == "directory" else handle.size,
-            checksum=handle.checksum or None,
+            checksum=None if handle.kind == "directory" else handle.checksum or None,
         )
 
     def _fetch_to(
         self, path: str, content: Content, give_up: Callable[[], bool]
     ) -> Generator[PendingFetch, TransferResult, None]:
         """Fetch a content to a path, where nothing is left of it if that fails."""
-        is_directory = content.handle.kind == "directory"
-        target = f"{path}.tar" if is_directory else path
+        if content.handle.kind == "directory":
+            try:
+                yield from self._fetch_tree(path, content, give_up)
+            except StorageError as problem:  # what came is not what was committed: once more
+                _log.warning("%s: it is fetched again", problem)
+                yield from self._fetch_tree(path, content, give_up)
+            return
         try:
-            with storage_errors("write what was fetched to", target), open(target, "wb") as stream:  # noqa: PTH123 - text
+            with storage_errors("write what was fetched to", path), open(path, "wb") as stream:  # noqa: PTH123 - text
                 yield PendingFetch(self._wanted(content), lambda _, data: stream.write(data), _FETCH_SECONDS, give_up)
-            if is_directory:
-                _unpack(target, path)
+        except BaseException:
+            remove_part(path)
+            raise
+
+    def _fetch_tree(
+        self, path: str, content: Content, give_up: Callable[[], bool]
+    ) -> Generator[PendingFetch, TransferResult, None]:
+        """Fetch a directory to a path, where nothing is left of it if that fails.
+
+        Raises
+        ------
+        StorageError
+            Its tree is not that which was committed.
+        """
+        archive = f"{path}.tar"
+        try:
+            with storage_errors("write what was fetched to", archive), open(archive, "wb") as stream:  # noqa: PTH123
+                yield PendingFetch(self._wanted(content), lambda _, data: stream.write(data), _FETCH_SECONDS, give_up)
+            _unpack(archive, path)
+            _compare_trees(path, content.handle)
         except BaseException:
             remove_part(path)
             raise
         finally:
-            if target != path:
-                remove_part(target)
+            remove_part(archive)
 
     def copy(self, content: Content) -> Handle | None:
         """Return the copy of a content that was fetched in an earlier view of the session, or None."""
@@ -332,10 +352,15 @@ class _TarSource(FileSource):
         archive.unlink()  # the mapping stays readable
 
 
-def _compare_size(folder: str, size: int) -> None:
-    found = measure(folder)
-    if found != size:
-        raise StorageError(f"the copy of a directory has {found} bytes where {size} were committed", where=folder)
+def _compare_trees(folder: str, handle: Handle) -> None:
+    with storage_errors("read", folder):
+        size, checksum = tree_of(folder)
+    if size != handle.size:
+        raise StorageError(f"the copy of a directory has {size} bytes where {handle.size} were committed", where=folder)
+    if handle.checksum and checksum != handle.checksum:
+        raise StorageError(
+            f"the copy of a directory has CRC-32 {checksum:08x} where {handle.checksum:08x} was committed", where=folder
+        )
 
 
 def _unpack(archive: str, folder: str) -> None:

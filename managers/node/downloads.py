@@ -242,7 +242,7 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
 
 
 def refuse_changed(handle: Handle) -> None:
-    """Refuse a content that is missing, or has another size than it was committed with.
+    """Refuse a content that is missing, or a file that has another size than it was committed with.
 
     Raises
     ------
@@ -255,7 +255,8 @@ def refuse_changed(handle: Handle) -> None:
         size = os.stat(handle.location).st_size  # noqa: PTH116 - text, once a content
     except OSError as error:
         raise _missing(handle, error) from error
-    _refuse_size(handle, size)
+    if handle.kind != "directory":  # whose tree is not read twice for one answer
+        _refuse_size(handle, size)
 
 
 def _opened(path: Path) -> BinaryIO:

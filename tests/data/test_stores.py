@@ -4,12 +4,14 @@ import configparser
 import json
 import os
 import pickle
+import shutil
 import stat
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from dropflow.data.parameter_set import ParameterSetStore
 from dropflow.data.read import EMPTY, NULL, read, verify
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot, Store
+from dropflow.data.survival import is_intact
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, BadParameterError
 from dropflow.graph.templates import Argument, Template
@@ -210,6 +213,46 @@ def test_directories_are_filled_by_programs(node: Node, slot: Slots, repository:
     handle = part.finish()
 
     assert (handle.kind, handle.size, handle.final) == ("directory", 3, str(repository.workspace.files / "out"))
+
+
+def _rewrite(path: Path) -> None:
+    (path / "sub" / "b.txt").write_text("BYTES")
+
+
+def _rename(path: Path) -> None:
+    (path / "sub" / "b.txt").rename(path / "sub" / "c.txt")
+
+
+def _run(path: Path) -> None:
+    (path / "sub" / "b.txt").chmod(0o755)
+
+
+def _link(path: Path) -> None:
+    (path / "link").unlink()
+    (path / "link").symlink_to("elsewhere")
+
+
+def _folder(path: Path) -> None:
+    (path / "empty").mkdir()
+
+
+@pytest.mark.parametrize("change", [_rewrite, _rename, _run, _link, _folder])
+def test_a_directory_has_the_checksum_of_its_tree(node: Node, slot: Slots, change: Callable[[Path], None]) -> None:
+    """Names, links, contents and what can be executed count, so a change without a change of size is found."""
+    part = DirectoryStore(node(dirname="out")).part(slot())
+    path = Path(part.path())
+    (path / "sub").mkdir(parents=True)
+    (path / "sub" / "b.txt").write_text("bytes")
+    (path / "link").symlink_to("sub")
+    made = part.finish()
+    was_intact = is_intact(made)
+    shutil.copytree(path, path.with_name("copy"), symlinks=True)
+    copied = is_intact(msgspec.structs.replace(made, location=str(path.with_name("copy"))))
+    change(path)
+
+    assert (made.size, was_intact, copied) == (5, True, True)
+    assert made.checksum
+    assert not is_intact(made)
 
 
 @pytest.mark.parametrize("fields", [{"dirname": "/nowhere"}, {"dirname": "in", "check_exists": True}])

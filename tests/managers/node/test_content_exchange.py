@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.data.storage_errors import tree_of
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
+from dropflow.errors import StorageError
 from managers.links import TransferResult
 from managers.messages import Content
 from managers.node.contents import ContentExchange
@@ -44,6 +46,39 @@ def test_a_fetched_content_is_not_fetched_again_in_the_next_view(kind: str, tmp_
     assert contents.copy(Content(2, handle)) is None
     assert contents.copy(Content(3, handle)) is None
     assert contents.copy(Content(1, handle, producer=4)) is None
+
+
+def _answered(contents: ContentExchange, content: Content, bodies: list[bytes]) -> Handle:
+    """Fetch a content whose bytes arrive at once, and other ones each time that it is fetched again."""
+    job = contents.fetch(content, lambda: False)
+    pending = next(job)
+    for body in bodies:
+        pending.sink(0, memoryview(body))
+        try:
+            pending = job.send(TransferResult(len(body), zlib.crc32(body)))
+        except StopIteration as ended:
+            handle: Handle = ended.value
+            return handle
+    raise AssertionError("it is fetched once more")
+
+
+def test_a_directory_that_came_wrong_is_fetched_again(tmp_path: Path) -> None:
+    """Its tree is compared with that which was committed; after a second wrong one nothing is left."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    folder = tmp_path / "a" / "s" / "files" / "x.ms"
+    folder.mkdir()
+    (folder / "table.dat").write_bytes(BODY)
+    size, checksum = tree_of(str(folder))
+    handle = Handle(kind="directory", size=size, checksum=checksum, location=str(folder))
+    owner.offer(1, handle)
+    content = Content(1, handle)  # as of a node whose files are not seen here
+    right = bytes(owner.source(1, -1).read(0, 1 << 20))
+    wrong = right.replace(BODY, BODY[:-1] + b"?")
+
+    with pytest.raises(StorageError, match="CRC-32"):
+        _answered(reader, content, [wrong, wrong])
+    assert list((tmp_path / "b").rglob("table.dat")) == []
+    assert tree_of(_answered(reader, content, [wrong, right]).location) == (size, checksum)
 
 
 def _in_place(contents: ContentExchange, content: Content) -> Handle:
