@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dropflow.cli.misc import palette_command
+from dropflow.cli.main import commands
 from tests.browser import accessibility_findings, needs_chromium, open_browser
 from tests.e2e.observation import observation
 from tests.processes import Running, run
@@ -219,7 +219,7 @@ def test_eagle_counts_no_errors_and_warnings(window: Any, real_eagle: str, tmp_p
     window.evaluate("() => { told.length = 0; }")
     built = [tmp_path / "functions.palette", tmp_path / "comments.palette"]
     for code, target in zip(("fringes.py", "described.c"), built, strict=True):
-        CliRunner().invoke(palette_command, ["build", str(ROOT / "tests" / "palettes" / code), "-o", str(target)])
+        CliRunner().invoke(commands, ["palette", "build", str(ROOT / "tests" / "palettes" / code), "-o", str(target)])
     for path in [*sorted((ROOT / "palettes").glob("*.palette")), *built]:
         window.set_input_files("#paletteFileToLoad", str(path))
         window.wait_for_function(

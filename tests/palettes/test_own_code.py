@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dropflow.apps.needs import registered_components
 from dropflow.builder.components import components_of
-from dropflow.cli.misc import palette_command
+from dropflow.cli.main import commands
 from dropflow.errors import AppError, MissingDependencyError
 from dropflow.testing import Given, try_app
 from tests.eagle_rules import wrong_nodes
@@ -25,7 +25,7 @@ DESCRIBED = HERE / "described.c"
 def built(code: object, into: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Build a palette, and return its nodes by name and what could not be drawn."""
     target = into / "own.palette"
-    ran = CliRunner().invoke(palette_command, ["build", str(code), "-o", str(target), "--output", "json"])
+    ran = CliRunner().invoke(commands, ["palette", "build", str(code), "-o", str(target), "--output", "json"])
     nodes = json.loads(target.read_bytes())["nodeDataArray"]
     assert wrong_nodes(nodes) == []
     assert [node["name"] for node in nodes if not node["description"]] == []
@@ -131,7 +131,7 @@ def test_a_new_package_works_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """It installs, its own test passes, its palette has its component, and a node knows what it registers."""
     pytest.importorskip("setuptools", reason="setuptools, which builds the package, is not installed")
     directory = tmp_path / "my-fringes"
-    assert CliRunner().invoke(palette_command, ["init", str(directory)]).exit_code == 0
+    assert CliRunner().invoke(commands, ["palette", "init", str(directory)]).exit_code == 0
     # What an editable installation does, without a download: metadata beside the source, and its directory on the path.
     setup = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "egg_info"]
     subprocess.run(setup, cwd=directory, capture_output=True, check=True)
@@ -143,7 +143,7 @@ def test_a_new_package_works_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert tested.returncode == 0, tested.stdout
     assert "my-fringes: scale" in registered_components()
     assert list(components_of("my-fringes").components) == ["my_fringes.scale"]
-    assert CliRunner().invoke(palette_command, ["init", str(directory)]).exit_code == 2
+    assert CliRunner().invoke(commands, ["palette", "init", str(directory)]).exit_code == 2
 
 
 def test_code_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
