@@ -25,12 +25,6 @@ settings.register_profile("test", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("dropflow")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with tests that take minutes, so that no worker has one left when the others have ended."""
-    items.sort(key=lambda item: item.get_closest_marker("longest") is None)
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MB."""

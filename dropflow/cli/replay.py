@@ -1,9 +1,7 @@
 """``dropflow replay``: one attempt again on this machine, with the inputs that it had, also under a debugger."""
 
 import os
-import pdb  # noqa: T100 - people debug with it
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -22,13 +20,14 @@ from dropflow.cli.option_types import (
     runs,
 )
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import ConflictError, MissingDependencyError, UsageError, install_hint
 from dropflow.formatting import format_size, plural
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
+    import pdb  # noqa: T100 - people debug with it
+
     from dropflow.api.client import Client
     from dropflow.apps.api import App
     from dropflow.apps.attempt import AttemptContext
@@ -154,6 +153,8 @@ def _new(name: str) -> Path:
 
 def _empty(directory: Path) -> Path:
     """Make a directory, unless it is there and empty."""
+    from dropflow.data.storage_errors import storage_errors
+
     with storage_errors("make", str(directory)):
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
@@ -287,8 +288,10 @@ def _input_lines(replay: "Replay") -> Iterator[str]:
 # What runs the application in place of a worker.
 
 
-def _terminal() -> pdb.Pdb:
+def _terminal() -> "pdb.Pdb":
     """Return a debugger at the terminal; the standard streams go to the log of the drop."""
+    import pdb  # noqa: T100 - as above
+
     return pdb.Pdb(stdin=sys.__stdin__, stdout=sys.__stdout__)
 
 
@@ -336,6 +339,8 @@ class _Shell:
 
     def open(self, command: str, environment: Mapping[str, str], folder: Path) -> int:
         """Write the command to ``command.sh``, and return the exit status of a shell beside it."""
+        import subprocess
+
         self.was_open = True
         script = folder / "command.sh"
         script.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")

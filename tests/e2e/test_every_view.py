@@ -17,7 +17,7 @@ from tests.processes import Running, run
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=120_000)  # a busy machine is slow
-pytestmark = [pytest.mark.longest, pytest.mark.slow, pytest.mark.browser, needs_chromium, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.browser, needs_chromium, pytest.mark.timeout(600)]
 
 SMALL, MIDDLE, LARGE = 20, 2_000, 20_000
 """Fields of the three sessions: 105, 10,005 and 100,005 drops."""
