@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from dropflow import Graph, app
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.templates import Argument
+from dropflow.sessions.local_run import run
 from tests.cli.answers import Command
 
 
@@ -155,3 +158,23 @@ def test_a_debugger_stops_where_it_raises(failed: Path) -> None:
     assert b"ZeroDivisionError: division by zero" in out
     assert b"('lowest', 0, 50000)" in out
     assert process.returncode == 1
+
+
+def test_a_person_takes_the_place_of_a_command(tmp_path: Path) -> None:
+    """`--shell` writes the command to a file and opens a shell, whose exit status counts."""
+    command = (Argument(name="command", value="echo wrong > %o0; exit 3", type="String"),)
+    drawing = GraphBuilder("shell").app("MAKE", component="dlg.apps.bash_shell_app.BashShellApp", arguments=command)
+    drawing.data("made", component="dlg.data.drops.file.FileDROP").connect("MAKE", "made")
+    run(drawing.build(), directory=tmp_path / "run", runner="inline")
+    ended = subprocess.run(
+        [sys.executable, "-m", "dropflow", "replay", "run", "MAKE", "-o", "again", "--shell"],
+        cwd=tmp_path,
+        input=b"sed -i s/wrong/right/ command.sh; sh command.sh; exit 0\n",
+        env={**os.environ, "SHELL": "/bin/sh"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "again" / "files" / "shell_made_0").read_text() == "right\n"

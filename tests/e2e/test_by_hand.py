@@ -28,6 +28,7 @@ def client(running: Running) -> Client:
     return Client(running.ready["url"], token=running.ready["token"])
 
 
+@pytest.mark.exhaustive
 def test_managers_named_by_address_become_one_cluster(tmp_path: Path) -> None:
     """A graph submitted to a master runs on the nodes of its island; all are connected by address."""
     with (
@@ -45,6 +46,7 @@ def test_managers_named_by_address_become_one_cluster(tmp_path: Path) -> None:
     assert min(parts) > 0
 
 
+@pytest.mark.exhaustive
 def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> None:
     """After a restart they show all sessions, because they ask the nodes."""
     with Running(tmp_path, *NODE, "--name", "a") as node:

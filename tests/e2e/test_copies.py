@@ -110,6 +110,7 @@ def test_a_session_whose_nodes_were_all_killed_goes_on_with_copies(tmp_path: Pat
         assert sizes == {"small": 10, "large": 100_000, "end": 150_010}
 
 
+@pytest.mark.exhaustive
 def test_what_has_a_copy_is_not_computed_again(tmp_path: Path) -> None:
     """After kill -9 of the owner the session finishes with the copies, and every function has run once.
 

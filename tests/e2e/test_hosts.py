@@ -54,6 +54,7 @@ def _client(running: Running) -> Client:
     return Client(running.ready["url"], token=running.ready["token"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.netns
 @needs_network
 @pytest.mark.parametrize("trouble", ["a cable pulled for 5 s", *nightly("20 % of packets lost")])
@@ -89,6 +90,7 @@ def test_a_temporary_network_failure_changes_no_result(trouble: str, hosts: Host
         assert min(hosts.network.lost(1), hosts.network.lost(2)) > 20
 
 
+@pytest.mark.exhaustive
 @pytest.mark.netns
 @needs_network
 def test_sessions_go_on_without_a_disconnected_host(hosts: Hosts) -> None:

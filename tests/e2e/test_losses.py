@@ -78,6 +78,7 @@ def kill(running: Running) -> list[psutil.Process]:
     return children
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "killed",
     [*nightly("island", "master"), "island and master"],
@@ -346,6 +347,7 @@ def test_a_node_that_does_not_answer_is_named_by_the_deployment(three: Three) ->
     assert until(lambda: not list(three.cluster.home.rglob("sessions/never")))
 
 
+@pytest.mark.exhaustive
 def test_iterations_that_replace_one_file_survive_a_loss(three: Three, tmp_path: Path) -> None:
     """What a later iteration has replaced is made again from the first one, and the file is that of the last one."""
     marks, go = tmp_path / "marks", tmp_path / "go"

@@ -78,6 +78,7 @@ def test_a_node_is_drained(tmp_path: Path, expected: bytes) -> None:
         assert content(master, "s") == expected
 
 
+@pytest.mark.exhaustive
 def test_a_node_that_gets_a_signal_gives_its_sessions_away(tmp_path: Path, expected: bytes) -> None:
     """SIGTERM drains it within the time that it has for that."""
     with Cluster(tmp_path) as cluster:

@@ -163,6 +163,7 @@ def _cases() -> list[object]:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("faulty", _cases(), indirect=True)
 def test_network_faults_change_no_result(faulty: FaultyCluster, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """States and leaves are those of a run in one process, for small and large contents and all events."""

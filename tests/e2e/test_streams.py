@@ -53,6 +53,7 @@ def _two(make: str, take: str, producer: str = "a", consumer: str = "b", tries: 
     return _on(line(make, take, (0, 0, 0), tries=tries), **where)
 
 
+@pytest.mark.exhaustive
 def test_no_process_grows_with_a_stream(tmp_path: Path) -> None:
     """300 MB pass through two nodes and a filter; their managers and workers never have more than a part in memory."""
     with Cluster(tmp_path) as cluster:

@@ -104,6 +104,7 @@ def test_the_doctor_finds_nothing(up: Running) -> None:
     assert len(json.loads(done.stdout)["managers"]) == 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "graph",
     [
@@ -232,6 +233,7 @@ def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
     assert list((tmp_path / "state" / "dropflow" / "tokens").glob("*/*")) == []
 
 
+@pytest.mark.exhaustive
 def test_sessions_are_cancelled_when_everything_is_stopped(tmp_path: Path) -> None:
     """The nodes end together, so none of them gives its sessions to the others before."""
     with Running(tmp_path, "up", "--nodes", 3, "--port", 0) as running:

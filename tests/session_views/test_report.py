@@ -78,6 +78,7 @@ def test_moved_bytes_that_are_not_counted_are_named() -> None:
     assert "what <bdi>n1</bdi> received is not known" in page
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_size_does_not_grow_with_the_drops() -> None:
     """The report of 100,001 drops is smaller than that of 2,001, whose attempts are drawn one by one."""

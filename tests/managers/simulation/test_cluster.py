@@ -197,6 +197,7 @@ def test_streams_are_copied_while_they_are_written(tmp_path: Path, monkeypatch: 
     assert all(size > 1000 and is_whole for size, is_whole in copied)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [0, *nightly(1, 2, 3)])
 def test_cuts_blocks_and_pauses_lose_nothing_of_streams(seed: int, tmp_path: Path) -> None:
     """Data that are read on other nodes while they are written arrive completely, also from second attempts."""
@@ -216,6 +217,7 @@ def test_cuts_blocks_and_pauses_lose_nothing_of_streams(seed: int, tmp_path: Pat
     _check_nothing_runs(cluster)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [0, *nightly(1, 2, 3)])
 def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> None:
     """Nodes, islands and the master crash and restart; the session ends on every node, and the master reports that."""

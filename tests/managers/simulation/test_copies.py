@@ -155,6 +155,7 @@ def test_results_are_on_as_many_nodes_as_asked_before_the_session_ends(tmp_path:
     assert len(_holders(cluster)) == 6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [2, *nightly(3)])
 def test_lost_copies_are_made_anew(replicas: int, tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def test_a_node_that_promised_commits_nothing_when_it_leaves(tmp_path: Path) -> 
     assert not [one for one in late if one.time > 16.0]
 
 
+@pytest.mark.exhaustive
 def test_a_drop_that_was_cancelled_alone_stays_so_after_losses(tmp_path: Path) -> None:
     """Of a node that goes on, and of one that is lost: it does not run again, and the session fails because of it."""
     cluster = _cluster(4, tmp_path, seconds=12.0)

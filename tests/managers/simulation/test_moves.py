@@ -62,6 +62,7 @@ def test_a_session_with_a_slow_node_is_rebalanced_by_itself(tmp_path: Path) -> N
     assert automatic < 0.75 * _seconds(tmp_path / "without", rebalance=False)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("island", ["i1", *nightly("i2")])
 def test_a_node_that_comes_takes_its_share(island: str, tmp_path: Path) -> None:
     """A node that is started in the middle of a session becomes a member, gets drops, and runs some of them."""

@@ -15,6 +15,7 @@ _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
 """Every twelfth graph, or all with 1."""
 
 
+@pytest.mark.exhaustive
 @needs_corpus
 @pytest.mark.slow
 def test_every_graph_of_the_corpus_has_a_page(served: Served) -> None:

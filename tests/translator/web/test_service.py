@@ -169,6 +169,7 @@ def test_the_oldest_translations_are_deleted(start: Start, hello: Path) -> None:
         service.get(ids[0])
 
 
+@pytest.mark.exhaustive
 def test_the_bytes_on_disk_are_limited(start: Start, hello: Path, tmp_path: Path) -> None:
     """The oldest translations are deleted to keep the limit."""
     limit = 12 * hello.stat().st_size
