@@ -330,7 +330,7 @@ class DaskEngine:
             # A worker without dropflow has come and got it, before it was checked.
             self._take_back(number, batch)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of Dask, or of the worker
-            if number in self._futures or client.status == "closed":
+            if not self._is_cut_off() and number in self._futures:
                 self._lose(number, summary_of(error))
         else:
             if number in self._futures:
@@ -384,10 +384,15 @@ class DaskEngine:
 
     def ping(self) -> None:
         """Tell all workers that the session is alive, and check the connection."""
-        if self._client.status == "closed" and not self._closing:
+        if not self._is_cut_off():
+            self._post(lambda: self._run_all(_ping))
+
+    def _is_cut_off(self) -> bool:
+        """Return whether the scheduler is gone for good, and report that."""
+        is_cut_off = self._client.status == "closed" and not self._closing
+        if is_cut_off:
             self._report().broken(f"the connection to its scheduler at {self._address} was lost")
-            return
-        self._post(lambda: self._run_all(_ping))
+        return is_cut_off
 
     async def _run_all(self, function: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
         """Call a function in the event loop of all workers that have a host."""

@@ -27,7 +27,7 @@ def test_a_node_joins_a_session_that_runs(tmp_path: Path, expected: bytes) -> No
         nodes = cluster.nodes("a", "b", "c")
         island = cluster.island(*nodes)
         master = cluster.client(cluster.master(island))
-        submit(master, scattered(pipeline(seconds=1.0, **_SHAPE), ["a", "b", "c"], 3), "s")
+        submit(master, scattered(pipeline(seconds=2.0, **_SHAPE), ["a", "b", "c"], 3), "s")
         assert underway(master, "s", 5)
         fourth = cluster.node("d")
         cluster.client(island).add_child(fourth.ready["url"])

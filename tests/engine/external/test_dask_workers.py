@@ -274,7 +274,7 @@ def test_a_run_whose_scheduler_is_killed_is_resumed(scheduler: subprocess.Popen[
     )
 
     assert first.returncode == 1
-    assert "the connection to its scheduler" in output
+    assert "the connection to its scheduler" in output, output
     assert "destroyed" not in errors
     assert again.returncode == 0, again.stderr
     assert (run / "files" / "b").read_text(encoding="utf-8") == "b\n"

@@ -35,6 +35,9 @@ def test_a_posted_form_has_all_options() -> None:
         "join": "",
         "fuse": "yes",
         "check": "",
+        "reuse": "",
+        "verify_reuse": "",
+        "trust_times": "",
     }
     assert posted_submission(_form(session="s"), KNOWN, found) == KNOWN
     assert found == []
