@@ -149,6 +149,9 @@ class CompositeModel:
             request.deployment.answer(ask, event)
         if self.children.get(ask.url) != request.key:
             return
+        if ask.operation == "undo" and isinstance(event, Unanswered) and isinstance(event.error, LinkError):
+            # A deployment that a child may have got is not shown: it is deleted there when the child answers.
+            self._evidence.hide(ask.arguments["session"], ask.url, -1, ask.arguments["epoch"])
         if request.round is not None:
             self._answer_round(ask.url, request.round, event)
         elif ask.operation == "status" and isinstance(event, Answered):
@@ -377,8 +380,7 @@ class CompositeModel:
             if all(away) or any(away):
                 is_certain = all(away) and call.children.get(url) == self.children[url]
                 epoch = call.epoch if is_certain else -1
-                sure, perhaps = self._evidence.hidden.get((session, url), (-1, -1))
-                self._evidence.hidden[session, url] = (max(sure, epoch), max(perhaps, newest))
+                self._evidence.hide(session, url, epoch, newest)
                 self.deletions[session, url] = max(self.deletions.get((session, url), -1), epoch)
         self._forget(call, forgotten)
 

@@ -85,6 +85,11 @@ class SessionEvidence:
         self.hidden = {key: found for key, found in self.hidden.items() if key[1] != url}
         self.past = {key for key in self.past if key[1] != url}
 
+    def hide(self, session: str, url: str, sure: int, perhaps: int) -> None:
+        """Note that deployments up to these epochs are deleted on a child that did not answer."""
+        before = self.hidden.get((session, url), (-1, -1))
+        self.hidden[session, url] = max(before[0], sure), max(before[1], perhaps)
+
     def current(self, session: str, url: str) -> list[tuple[int, int] | None]:
         """Return the parts that may be shown of a child: those of answers that nothing supersedes."""
         found = self._of(session, url)
