@@ -255,7 +255,7 @@ def test_what_is_not_a_file_of_the_repository_is_refused(repository: Path, tail:
 )
 def test_other_protocols_and_malformed_addresses_are_refused(address: str) -> None:
     """Git is not started, and a password is not in the error."""
-    with pytest.raises(UsageError, match=r"address|repositor|not that of a file") as told:
+    with pytest.raises(UsageError, match=r"address|repository|repositories|not that of a file") as told:
         fetch_file(address)
     assert "secret" not in f"{told.value} {told.value.where} {told.value.hint}"
 
