@@ -5,7 +5,9 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from socket import gethostname
 from types import TracebackType
@@ -19,8 +21,10 @@ __all__ = [
     "content_digest",
     "force_to_disk",
     "make_directories",
+    "make_once",
     "private_directory",
     "private_opener",
+    "shares_blocks",
 ]
 
 
@@ -89,6 +93,41 @@ def private_directory(path: Path) -> Path:
 def private_opener(path: str, flags: int) -> int:
     """Open a file, as the `opener` of `open`, too; one that is made has mode 0600 whatever the umask is."""
     return os.open(path, flags, 0o600)
+
+
+def make_once(path: Path, make: Callable[[Path], object]) -> None:
+    """Have a file at a path that is complete as soon as it is there; of several processes that make it, one succeeds.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the file at another path in the same directory.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        make(aside)
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+_FICLONE = 0x40049409
+"""Linux request of ioctl: a file shares the blocks of another one until one of them is changed (btrfs, XFS)."""
+
+
+def shares_blocks(new: int, old: int) -> bool:
+    """Have an empty file share the blocks of another one, by their descriptors; return whether the file system can."""
+    try:
+        fcntl.ioctl(new, _FICLONE, old)
+    except OSError:
+        return False
+    return True
 
 
 # The lock of a session directory: at most one process works in it.

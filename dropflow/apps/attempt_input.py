@@ -6,7 +6,6 @@ inputs that are read by path, size and time of each file are compared before and
 written once: other consumers, repeated attempts and copies on other nodes rely on it.
 """
 
-import fcntl
 import io
 import mmap
 import os
@@ -24,6 +23,7 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.streams import StreamReader
 from dropflow.engine.api import Handle, Input
 from dropflow.errors import AppError, InputChangedError
+from dropflow.files import shares_blocks
 from dropflow.formatting import few
 from dropflow.ids import safe_name
 from dropflow.states import DropState
@@ -230,16 +230,12 @@ class AttemptInput:
 
 _BUFFER = 1 << 18
 _SHOWN = 3
-_FICLONE = 0x40049409
-"""Request of ioctl that makes a file share the blocks of another one, on file systems that can (btrfs, XFS)."""
 
 
 def _clone(source: str | Path, target: str | Path) -> None:
     """Copy a file, without copying its blocks if the file system can share them."""
     with open(source, "rb") as old, open(target, "wb") as new:  # noqa: PTH123 - shutil gives texts
-        try:
-            fcntl.ioctl(new, _FICLONE, old.fileno())
-        except OSError:
+        if not shares_blocks(new.fileno(), old.fileno()):
             shutil.copyfileobj(old, new, _BUFFER)
     os.chmod(target, os.stat(source).st_mode | stat.S_IWUSR)  # noqa: PTH101, PTH116
 

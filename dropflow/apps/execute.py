@@ -55,6 +55,7 @@ __all__ = [
     "BorrowedInputs",
     "Deadline",
     "LocalExecutor",
+    "RunApp",
     "UsageMeter",
     "build",
     "failure_of",
@@ -364,6 +365,9 @@ def _lost(oid: str, path: str) -> InputLostError:
     )
 
 
+RunApp = Callable[[App, AttemptContext], None]
+"""Runs an application with its context."""
+
 _TAIL = 2000
 _IMPORT_SECONDS = 0.05
 """Time between two attempts to interrupt an application that imports a module."""
@@ -397,7 +401,7 @@ class LocalExecutor:
         clock: Clock | None = None,
         *,
         owns_process: bool = False,
-        run_app: Callable[[App, AttemptContext], None] | None = None,
+        run_app: RunApp | None = None,
     ) -> None:
         self._spec = spec
         self._run_app = run_app

@@ -8,9 +8,9 @@ its objects, the results that are here its results.
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from mimetypes import guess_type
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dropflow.errors import optional_package
 from dropflow.graph.codec import digest, save
 from dropflow.graph.drop_counts import failed_words
 from dropflow.graph.notes import repository_of, software_of
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import SessionState
 from dropflow.web.report import SessionReport
@@ -100,7 +101,15 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
     repository = repository_of(graph)
     if repository is not None:
         workflow["isBasedOn"] = str(repository.address)
-    objects = [crate.add(entity) for entity in _objects(report, crate, entities)]
+    described = [(address, {"@type": "CreativeWork", "name": name, "url": address}) for name, address in _inputs(graph)]
+    described += [
+        (key, {"@type": "PropertyValue", "name": name, "value": value})
+        for key, name, value in islice(_parameters(graph), _MOST_PARAMETERS)
+    ]
+    objects = [
+        crate.add(entities.contextentity.ContextEntity(crate, key, properties=properties))
+        for key, properties in described
+    ]
     found, missing = [], []
     for result in report.results.results:
         path = directory / result.path
@@ -132,36 +141,26 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
     return len(found), missing
 
 
-def _objects(report: SessionReport, crate: Any, entities: Any) -> Iterator[Any]:
-    """Yield the entities of inputs from outside, and of the parameters of applications."""
-    graph = report.graph
-    counts = np.bincount(graph.template, minlength=len(graph.templates))
-    parameters = 0
+def _inputs(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
+    """Yield name and address of what was read from outside."""
+    written = {link.target for link in graph.links}
     for row, template in enumerate(graph.templates):
-        path = next((one.value for one in template.arguments if one.name == "filepath" and one.value), None)
-        is_root = not any(link.target == row for link in graph.links)
-        if template.kind is Kind.DATA and is_root and path is not None and is_read_from_outside(template):
-            address = Path(str(path)).absolute().as_uri() if "://" not in str(path) else str(path)
-            yield entities.contextentity.ContextEntity(
-                crate, address, properties={"@type": "CreativeWork", "name": template.name, "url": address}
-            )
-        if template.kind is not Kind.APP or not counts[row]:
+        path = template.argument("filepath")
+        if template.kind is Kind.APP or row in written or path is None or not path.value:
             continue
-        for one in template.arguments:
-            if one.is_port or one.parameter_type != "ApplicationArgument" or one.name == "func_code":
-                continue
-            if one.value in (None, "") or parameters >= _MOST_PARAMETERS:
-                continue
-            parameters += 1
-            yield entities.contextentity.ContextEntity(
-                crate,
-                f"#{template.key}-{one.name}",
-                properties={
-                    "@type": "PropertyValue",
-                    "name": f"{template.name}.{one.name}",
-                    "value": str(one.value)[:_TEXT],
-                },
-            )
+        if is_read_from_outside(template):
+            place = str(path.value)
+            yield template.name, place if "://" in place else Path(place).absolute().as_uri()
+
+
+def _parameters(graph: PhysicalGraph) -> Iterator[tuple[str, str, str]]:
+    """Yield id, name and value of what was set for applications, but for their code."""
+    for row in np.unique(graph.template).tolist():
+        template = graph.templates[row]
+        for one in template.arguments if template.kind is Kind.APP else ():
+            is_own = one.parameter_type == "ApplicationArgument" and not one.is_port and one.name != "func_code"
+            if is_own and one.value not in (None, ""):
+                yield f"#{template.key}-{one.name}", f"{template.name}.{one.name}", str(one.value)[:_TEXT]
 
 
 def _sha256(path: Path) -> str:

@@ -18,10 +18,11 @@ from dropflow.ids import drop_file_name, safe_name
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
+    from dropflow.api.records import DropDetail, ResultInfo
     from dropflow.api.requests import ResultList
     from dropflow.cli.downloads import FetchReply
 
-__all__ = ["fetch_command", "fetch_results"]
+__all__ = ["content_of", "fetch_command", "fetch_results"]
 
 
 @click.command("fetch")
@@ -151,7 +152,6 @@ def _archive_format(target: str | None) -> Literal["tar", "zip"] | None:
 
 def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
     """Return the drop as a result: under its path if it is a result, else under its id."""
-    from dropflow.api.records import ResultInfo
     from dropflow.api.requests import ResultList
     from dropflow.cli.progress import shell_command
 
@@ -160,17 +160,19 @@ def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
         hint = f"see {shell_command('log', session, detail.oid)}"
         raise NotFoundError(f"{detail.oid} is an application, and has no content", hint=hint)
     known = next((result for result in client.results(session).results if result.oid == detail.oid), None)
-    return ResultList(
-        results=(
-            known
-            or ResultInfo(
-                drop=detail.drop,
-                oid=detail.oid,
-                name=detail.name,
-                node=detail.node,
-                path=f"results/{drop_file_name(detail.oid)}",
-                size=detail.size or 0,
-                is_directory=detail.category == "Directory",
-            ),
-        )
+    return ResultList(results=(known or content_of(detail, f"results/{drop_file_name(detail.oid)}"),))
+
+
+def content_of(detail: "DropDetail", path: str) -> "ResultInfo":
+    """Return the content of a data drop as a result with this path."""
+    from dropflow.api.records import ResultInfo
+
+    return ResultInfo(
+        drop=detail.drop,
+        oid=detail.oid,
+        name=detail.name,
+        node=detail.node,
+        path=path,
+        size=detail.size or 0,
+        is_directory=detail.category == "Directory",
     )

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.apps.api import App
     from dropflow.apps.attempt import AttemptContext
+    from dropflow.apps.execute import RunApp
     from dropflow.engine.api import Handle
     from dropflow.engine.statistics import FailureReport, SessionResult
+    from dropflow.graph.physical import PhysicalGraph
     from dropflow.sessions.replay import Contents, Replay
-
-    RunApp = Callable[["App", "AttemptContext"], None]
 
 __all__ = ["replay_command"]
 
@@ -178,19 +178,17 @@ def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path) 
         states = np.zeros(graph.drops, dtype=np.uint8)
         states[known.rows] = known.values
         states[states > max(DropState)] = DropState.WRITING
-        contents = _fetched(client, run, directory)
+        contents = _fetched(client, run, graph, directory)
         return replay_of_states(graph, find_drop(graph, drop), states, contents, {})
 
 
-def _fetched(client: "Client", session: str, directory: Path) -> "Contents":
+def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: Path) -> "Contents":
     """Return what fetches contents of a session into ``inputs``."""
-    from dropflow.api.records import ResultInfo
     from dropflow.cli.downloads import FetchedFile, ResultDownload, WantedFile
+    from dropflow.cli.fetch import content_of
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.engine.api import Handle
     from dropflow.graph.text_ids import oid
-
-    graph = client.graph(session)
 
     def contents(rows: Sequence[int]) -> "dict[int, Handle]":
         wanted: dict[WantedFile, int] = {}
@@ -202,15 +200,7 @@ def _fetched(client: "Client", session: str, directory: Path) -> "Contents":
                     found[row] = Handle(kind="null")
                 continue
             place = detail.parameters.get("filepath", "").rsplit("/", 1)[-1] or drop_file_name(detail.oid)
-            result = ResultInfo(
-                drop=row,
-                oid=detail.oid,
-                name=detail.name,
-                node=detail.node,
-                path=f"inputs/{row}/{safe_name(place, fallback='content')}",
-                size=detail.size or 0,
-                is_directory=detail.category == "Directory",
-            )
+            result = content_of(detail, f"inputs/{row}/{safe_name(place, fallback='content')}")
             wanted[WantedFile(result, PurePosixPath(result.path))] = row
         with ResultDirectory(directory) as results:
             fetched = ResultDownload(client, session, results, lambda *_: None).run([*wanted])

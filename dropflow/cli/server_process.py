@@ -9,7 +9,6 @@ import errno
 import fcntl
 import logging
 import os
-import secrets
 import select
 import signal
 import socket
@@ -33,7 +32,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_records import default_key, default_root, remove_record, write_record
 from dropflow.cli.up import ServeOptions
 from dropflow.errors import ConflictError, StorageError, UsageError
-from dropflow.files import private_directory, private_opener
+from dropflow.files import make_once, private_directory, private_opener
 from dropflow.formatting import printable
 from dropflow.version import __version__
 from dropflow.web.places import public_address
@@ -320,17 +319,10 @@ def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
             where=str(path),
             hint="make one with 'dropflow keys create' on one host, and copy it to all others; --key says where it is",
         )
-    # Two managers may start at the same moment: each makes a key, and the first that links its key to the path wins.
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        create(aside)
-        os.link(aside, path)
-    except FileExistsError:
-        pass  # the other manager was first; its key is complete, because a link is atomic
+        make_once(path, create)  # two managers may start at the same moment
     except OSError as error:
         raise StorageError(f"the cluster key cannot be stored: {error.strerror}", where=str(path)) from error
-    finally:
-        aside.unlink(missing_ok=True)
     return load(path)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
+import numpy as np
+
 from dropflow.data.database import RDBMS, DatabaseStore
 from dropflow.data.directory import DIRECTORY, DirectoryStore
 from dropflow.data.file import FILE, FILES, JSON, FilesStore, FileStore, JsonStore
@@ -23,9 +25,17 @@ from dropflow.data.store import Store
 from dropflow.data.url import S3, URL, S3Store, UrlStore
 from dropflow.engine.parameters import Component
 from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
-from dropflow.graph.templates import Template
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
 
-__all__ = ["DATA_COMPONENTS", "component_for", "is_outside_files", "is_read_from_outside", "store_for"]
+__all__ = [
+    "DATA_COMPONENTS",
+    "component_for",
+    "is_outside_files",
+    "is_read_from_outside",
+    "outside_roots",
+    "store_for",
+]
 
 _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (MEMORY, MemoryStore),
@@ -116,6 +126,13 @@ def is_read_from_outside(template: Template) -> bool:
         return component_for(template) in _FROM_OUTSIDE
     except DropflowError:
         return True
+
+
+def outside_roots(graph: PhysicalGraph) -> list[int]:
+    """Return the data drops without producers whose content is read from outside of the session."""
+    outside = np.array([one.kind is Kind.DATA and is_read_from_outside(one) for one in graph.templates], np.bool_)
+    found: list[int] = np.flatnonzero(outside[graph.template] & (np.diff(graph.predecessors.ptr) == 0)).tolist()
+    return found
 
 
 def is_outside_files(template: Template) -> bool:

@@ -14,6 +14,7 @@ from dropflow.errors import AppError, BadFileError, StorageError, UsageError
 from dropflow.files import content_digest
 
 __all__ = [
+    "below",
     "checksum_of",
     "fingerprint",
     "refuse_made",
@@ -51,7 +52,7 @@ def tree_of(root: str) -> tuple[int, int]:
     have their own. Links are not followed.
     """
     size = checksum = 0
-    for name, path, found in _below(root, ""):
+    for name, path, found in below(root):
         kind, content = stat.S_IFMT(found.st_mode), ""
         if stat.S_ISREG(found.st_mode):
             size += found.st_size
@@ -62,14 +63,14 @@ def tree_of(root: str) -> tuple[int, int]:
     return size, checksum or 1
 
 
-def _below(folder: str, inside: str) -> Iterator[tuple[str, str, os.stat_result]]:
+def below(folder: str, inside: str = "") -> Iterator[tuple[str, str, os.stat_result]]:
     """Yield name, path and state of everything below a directory, in the order of the names."""
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
         yield f"{inside}{entry.name}", entry.path, entry.stat(follow_symlinks=False)
         if entry.is_dir(follow_symlinks=False):
-            yield from _below(entry.path, f"{inside}{entry.name}/")
+            yield from below(entry.path, f"{inside}{entry.name}/")
 
 
 # Errors for FIFOs, sockets and devices in place of regular files.
@@ -214,11 +215,10 @@ def fingerprint(path: str | Path) -> str:
 
 def _entries(root: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the name, kind and digest (or link target) of everything below a directory, sorted by name."""
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root))
-        if path.is_symlink():
-            yield name, "link", str(path.readlink())
-        elif path.is_dir():
+    for name, path, found in below(str(root)):
+        if stat.S_ISLNK(found.st_mode):
+            yield name, "link", os.readlink(path)  # noqa: PTH115 - as above
+        elif stat.S_ISDIR(found.st_mode):
             yield name, "directory", ""
         else:
             yield name, "file", fingerprint(path)

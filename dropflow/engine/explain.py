@@ -51,7 +51,7 @@ def explain(core: Core, drop: int, faults: Sequence[Fault] = ()) -> Explanation:
     template = graph.templates[graph.template[drop]]
     state, cause = core.drops.state(drop), core.drops.cause(drop)
     before = graph.predecessors
-    inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+    inputs = before.of(drop)
     states = [core.drops.state(other) for other in inputs]
     waiting = tuple(other for other, known in zip(inputs, states, strict=True) if not known.is_terminal)
     noun = "application" if template.kind is Kind.APP else "data"
@@ -155,7 +155,7 @@ def explain_repeat(graph: PhysicalGraph, known: KnownStates, drop: int) -> Itera
 def _lost(graph: PhysicalGraph, known: KnownStates, data: int) -> str:
     """Return why a content has to be made again."""
     after = graph.successors
-    users = after.neighbour[after.ptr[data] : after.ptr[data + 1]].tolist()
+    users = after.of(data)
     user = next((app for app in users if known.states[app] <= DropState.WRITING), None)
     need = "it is a result" if user is None else f"{oid(graph, user)} needs it"
     return f"its content {_gone(known, data)}, and {need}"
@@ -168,7 +168,7 @@ def _gone(known: KnownStates, data: int) -> str:
 def _wanted(graph: PhysicalGraph, known: KnownStates, app: int) -> str:
     """Return for which output an application runs again."""
     after = graph.successors
-    outputs = after.neighbour[after.ptr[app] : after.ptr[app + 1]].tolist()
+    outputs = after.of(app)
     output = next((data for data in outputs if known.states[data] <= DropState.WRITING), None)
     if output is None:
         return "what it wrote was lost"

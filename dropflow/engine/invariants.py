@@ -76,7 +76,7 @@ def _check_streaming(core: Core, states: list[DropState]) -> None:
             f"drop {drop} is open and being written",
         )
         if core.streaming.is_ahead(drop):
-            inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+            inputs = before.of(drop)
             ready = all(states[data] is DropState.COMPLETED or core.streaming.open_attempt(data) > 0 for data in inputs)
             _hold(drop in core.drops.running and ready, f"application {drop} runs ahead of inputs that it can read")
             _hold(

@@ -180,7 +180,7 @@ def known_reports(
         Drops that had completed, and will again.
     """
     before = graph.predecessors
-    inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+    inputs = before.of(drop)
     template = graph.templates[graph.template[drop]]
     states = [_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
     settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _WRITING]

@@ -274,7 +274,7 @@ def _cycle(graph: PhysicalGraph, level: IntColumn) -> list[DropId]:
     queue = deque([drop])
     while drop not in came_from:
         here = queue.popleft()
-        for there in forth.neighbour[forth.ptr[here] : forth.ptr[here + 1]].tolist():
+        for there in forth.of(here):
             if left[there] < 0 and there not in came_from:
                 came_from[there] = here
                 queue.append(there)

@@ -55,6 +55,11 @@ class Adjacency:
     neighbour: IntColumn
     link: IntColumn
 
+    def of(self, drop: int) -> list[int]:
+        """Return the neighbours of one drop."""
+        found: list[int] = self.neighbour[self.ptr[drop] : self.ptr[drop + 1]].tolist()
+        return found
+
 
 @dataclass(frozen=True)
 class PhysicalGraph:

@@ -18,7 +18,7 @@ from dropflow.apps.load_function import is_pickled
 from dropflow.apps.needs import images_of
 from dropflow.apps.registry import app_class, builtin_name, import_builtin
 from dropflow.apps.template_cache import AppNode
-from dropflow.data.registry import is_outside_files, is_read_from_outside
+from dropflow.data.registry import is_outside_files, is_read_from_outside, outside_roots
 from dropflow.engine.api import Handle, KeyPart
 from dropflow.engine.parameters import Unusable, convert, find, fold, is_empty
 from dropflow.errors import DropflowError
@@ -30,7 +30,7 @@ from dropflow.reuse.code import CodeReader
 from dropflow.reuse.store import digest_of, key_of
 from dropflow.version import __version__
 
-__all__ = ["NodeKey", "deep_keys", "node_keys", "outside_roots"]
+__all__ = ["NodeKey", "deep_keys", "node_keys"]
 
 _NO_MATTER = frozenset(
     fold(name)
@@ -202,13 +202,6 @@ def _data_class(template: Template) -> str:
 
 
 # Keys of all drops.
-
-
-def outside_roots(graph: PhysicalGraph) -> list[int]:
-    """Return the data drops without producers whose content is read from outside of the session."""
-    outside = np.array([one.kind is Kind.DATA and is_read_from_outside(one) for one in graph.templates], np.bool_)
-    found: list[int] = np.flatnonzero(outside[graph.template] & (np.diff(graph.predecessors.ptr) == 0)).tolist()
-    return found
 
 
 def deep_keys(

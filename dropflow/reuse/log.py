@@ -99,6 +99,6 @@ def reuse_lines(graph: PhysicalGraph, directory: str | Path, drop: int) -> tuple
     """Return where the result of an application, or of the producers of data, was taken from; empty if it has run."""
     before = graph.predecessors
     is_app = graph.kinds[graph.template[drop]] == Kind.APP
-    apps = [drop] if is_app else before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+    apps = [drop] if is_app else before.of(drop)
     taken = taken_results(directory)
     return tuple(taken[app].text for app in apps[:_SHOWN] if app in taken)

@@ -6,7 +6,7 @@ Such drops are known when the session begins, as those of a session that continu
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import KnownStates
 from dropflow.errors import DropflowError
 from dropflow.graph.order import levels
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Template
 from dropflow.graph.text_ids import index_of, oid
 from dropflow.reuse.attempt import is_sampled, known_key, trusted_digest
@@ -78,11 +78,23 @@ class ReuseChoices(NamedTuple):
 
 def reuse_spec(graph: PhysicalGraph, store: ResultStore, directory: str, choices: ReuseChoices) -> ReuseSpec:
     """Return how attempts reuse results if nothing is known before: on nodes, and in sessions that continue."""
-    nodes = node_keys(graph, CodeReader(store), Path(directory))
+    return _spec(graph, node_keys(graph, CodeReader(store), Path(directory)), store, directory, choices=choices)
+
+
+def _spec(
+    graph: PhysicalGraph,
+    nodes: Sequence[NodeKey],
+    store: ResultStore,
+    directory: str,
+    *,
+    choices: ReuseChoices,
+    keys: str = "",
+) -> ReuseSpec:
     return ReuseSpec(
         store=str(store.directory),
         graph=graph.name,
         nodes=tuple(None if node.reason or not node.parts else node.parts for node in nodes),
+        keys=keys,
         log=f"{directory}/{REUSE_LOG}",
         verify=choices.verify,
         trust_times=choices.trust_times,
@@ -170,14 +182,14 @@ class _KnownBranches:
         self._verify, self._is_checked = verify, is_checked
         self._before, self._after = graph.predecessors, graph.successors
         self._inputs = np.diff(graph.predecessors.ptr)
-        self._is_order = [ORDER_PORT in (link.source_port, link.target_port) for link in graph.links]
+        self._is_order = _is_order(graph)
         self._is_named_by_input = _named_by_inputs(graph)
 
     def decide(self, app: int) -> None:
         """Take an application from the store, spare it, or have it run."""
         plan = self._plan
         node = plan.nodes[plan.graph.template[app]]
-        outputs = [data for data, _ in self._edges(self._after, app)]
+        outputs = [data for data, _ in _edges(self._after, app)]
         is_needed = any(plan.needed[data] for data in outputs)
         if not is_needed and not node.reason:
             plan.spared.append(app)
@@ -187,7 +199,7 @@ class _KnownBranches:
             plan.taken[app] = record
             return
         plan.running.append(app)
-        for data, link in self._edges(self._before, app):
+        for data, link in _edges(self._before, app):
             plan.needed[data] |= not self._is_order[link]
 
     def _record(self, app: int) -> Record | None:
@@ -201,7 +213,8 @@ class _KnownBranches:
         record = self._store.find(key)
         if record is None or record.skipped:
             return None
-        pairs = list(zip(_outputs(self._edges(self._after, app), self._is_order), record.outputs, strict=False))
+        written = [data for data, link in _edges(self._after, app) if not self._is_order[link]]
+        pairs = list(zip(written, record.outputs, strict=False))
         if len(pairs) != len(record.outputs):
             return None
         needed = [(data, content) for data, content in pairs if plan.needed[data]]
@@ -211,14 +224,16 @@ class _KnownBranches:
         )
         return record if is_whole else None
 
-    @staticmethod
-    def _edges(edges: Any, drop: int) -> list[tuple[int, int]]:
-        begin, end = edges.ptr[drop], edges.ptr[drop + 1]
-        return list(zip(edges.neighbour[begin:end].tolist(), edges.link[begin:end].tolist(), strict=True))
+
+def _edges(edges: Adjacency, drop: int) -> list[tuple[int, int]]:
+    """Return the neighbours of a drop, with the links to them."""
+    begin, end = edges.ptr[drop], edges.ptr[drop + 1]
+    return list(zip(edges.neighbour[begin:end].tolist(), edges.link[begin:end].tolist(), strict=True))
 
 
-def _outputs(edges: Sequence[tuple[int, int]], is_order: Sequence[bool]) -> list[int]:
-    return [data for data, link in edges if not is_order[link]]
+def _is_order(graph: PhysicalGraph) -> list[bool]:
+    """Return which links only order drops."""
+    return [ORDER_PORT in (link.source_port, link.target_port) for link in graph.links]
 
 
 def _named_by_inputs(graph: PhysicalGraph) -> frozenset[int]:
@@ -250,17 +265,10 @@ def begin_with(
     DropflowError
         A content cannot be written, or was removed from the store meanwhile.
     """
-    graph, directory = plan.graph, Path(repository.workspace.directory)
-    np.save(directory / _KEYS, plan.keys)
-    spec = ReuseSpec(
-        store=str(store.directory),
-        graph=graph.name,
-        nodes=tuple(None if node.reason or not node.parts else node.parts for node in plan.nodes),
-        keys=str(directory / _KEYS),
-        log=str(directory / REUSE_LOG),
-        verify=choices.verify,
-        trust_times=choices.trust_times,
-    )
+    graph, directory = plan.graph, repository.workspace.directory
+    keys = f"{directory}/{_KEYS}"
+    np.save(keys, plan.keys)
+    spec = _spec(graph, plan.nodes, store, directory, choices=choices, keys=keys)
     if not plan.taken:
         return spec, None  # without them nothing is spared, either
     lines = [TakenResult.of(app, record) for app, record in plan.taken.items()]
@@ -292,7 +300,7 @@ def _states(plan: ReusePlan) -> npt.NDArray[np.uint8]:
     return states
 
 
-def _any(edges: Any, marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _any(edges: Adjacency, marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return the drops that have a neighbour which is marked."""
     total = np.concatenate([[0], np.cumsum(marked[edges.neighbour])])
     found: npt.NDArray[np.bool_] = total[edges.ptr[1:]] > total[edges.ptr[:-1]]
@@ -303,15 +311,11 @@ def _put(plan: ReusePlan, store: ResultStore, repository: LocalRepository, clock
     """Write the contents that are needed where the session has them, the first ones of the graph first."""
     graph = plan.graph
     plans, kept = TemplateCache(graph.templates, graph.links), kept_drops(graph)
-    is_order = [ORDER_PORT in (link.source_port, link.target_port) for link in graph.links]
+    is_order = _is_order(graph)
     found: dict[int, Handle] = {}
     now = clock.now()
     for app, record in reversed(plan.taken.items()):
-        begin, end = graph.successors.ptr[app], graph.successors.ptr[app + 1]
-        edges = zip(
-            graph.successors.neighbour[begin:end].tolist(), graph.successors.link[begin:end].tolist(), strict=True
-        )
-        data = [(target, link) for target, link in edges if not is_order[link]]
+        data = [(target, link) for target, link in _edges(graph.successors, app) if not is_order[link]]
         for number, ((target, link), content) in enumerate(zip(data, record.outputs, strict=True)):
             if not plan.needed[target] or target in found:
                 continue

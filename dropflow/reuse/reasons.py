@@ -105,7 +105,7 @@ def _reasons(plan: ReusePlan, store: ResultStore, app: int, last: Record | None)
     before = [part for part in last.parts if part.kind not in ("input", "inputs")]
     found = list(differences(before, own, store))
     graph = plan.graph
-    inputs = graph.predecessors.neighbour[graph.predecessors.ptr[app] : graph.predecessors.ptr[app + 1]].tolist()
+    inputs = graph.predecessors.of(app)
     known = {part.value for part in last.parts if part.kind == "input"}
     for data in inputs:
         digest = plan.digests.get(data)

@@ -14,7 +14,6 @@ what another user has put into a shared store is never used, and never unpickled
 """
 
 import errno
-import fcntl
 import hashlib
 import hmac
 import os
@@ -30,10 +29,10 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
-from dropflow.data.storage_errors import storage_errors
+from dropflow.data.storage_errors import below, storage_errors
 from dropflow.engine.api import Handle, KeyPart
 from dropflow.errors import DropflowError, StorageError
-from dropflow.files import content_digest, private_directory, private_opener
+from dropflow.files import content_digest, make_once, private_directory, private_opener, shares_blocks
 
 __all__ = [
     "Record",
@@ -50,8 +49,6 @@ DEFAULT_LIMIT = 20 << 30
 _INLINE = 4096
 """Contents up to this size are in the record: one file less to read for each small result."""
 _BLOCK = 1 << 20
-_FICLONE = 0x40049409
-"""Linux ioctl: have a file share the blocks of another one until one of them is changed."""
 _GRACE_SECONDS = 3600.0
 """Contents younger than this are kept though no record has them: their record may be about to be written."""
 _MAC_BYTES = 32
@@ -382,14 +379,12 @@ class ResultStore:
                 self._rename(part, path)
                 _KNOWN_DIGESTS[_version_of(location)] = digest  # a link changes the time
             finally:
-                with suppress(OSError):
-                    os.unlink(part)  # noqa: PTH108 - of two names of one file, a rename removes none
+                _remove(part)  # of two names of one file, a rename removes none
 
     def _is_whole(self, path: str, is_whole: bool) -> bool:  # noqa: FBT001 - the only argument beside the path
         """Return `is_whole`; remove a damaged content, so that it is written again."""
         if not is_whole:
-            with suppress(OSError):
-                os.unlink(path)  # noqa: PTH108
+            _remove(path)
         return is_whole
 
     def _path(self, kind: str, name: str) -> str:
@@ -405,8 +400,7 @@ class ResultStore:
                 stream.write(content)
             self._rename(part, path)
         except OSError:
-            with suppress(OSError):
-                os.unlink(part)  # noqa: PTH108
+            _remove(part)
             raise
 
     @staticmethod
@@ -542,30 +536,24 @@ def _file_digest(path: str) -> str:
     key = _version_of(path)
     digest = _KNOWN_DIGESTS.get(key)
     if digest is None:
-        whole = content_digest()
         with open_file(path) as stream:
-            while block := stream.read(_BLOCK):
-                whole.update(block)
+            found = hashlib.file_digest(stream, content_digest).hexdigest()
         if len(_KNOWN_DIGESTS) >= _MOST_KNOWN:
             _KNOWN_DIGESTS.clear()
-        digest = _KNOWN_DIGESTS[key] = whole.hexdigest()
+        digest = _KNOWN_DIGESTS[key] = found
     return digest
 
 
 def _walk(folder: str) -> Iterator[tuple[str, _Entry]]:
     """Yield what is below a directory, in order: paths, and entries whose paths are relative to it."""
-    for place, names, files in os.walk(folder):
-        names.sort()
-        for name in sorted((*names, *files)):
-            path = f"{place}/{name}"
-            inner, found = os.path.relpath(path, folder), os.lstat(path)
-            if stat.S_ISLNK(found.st_mode):
-                yield path, _Entry(inner, "l", os.readlink(path), 0)  # noqa: PTH115
-            elif stat.S_ISDIR(found.st_mode):
-                yield path, _Entry(inner, "d", "", 0)
-            else:
-                kind = "x" if found.st_mode & stat.S_IXUSR else "f"
-                yield path, _Entry(inner, kind, _file_digest(path), found.st_size)
+    for inner, path, found in below(folder):
+        if stat.S_ISLNK(found.st_mode):
+            yield path, _Entry(inner, "l", os.readlink(path), 0)  # noqa: PTH115
+        elif stat.S_ISDIR(found.st_mode):
+            yield path, _Entry(inner, "d", "", 0)
+        else:
+            kind = "x" if found.st_mode & stat.S_IXUSR else "f"
+            yield path, _Entry(inner, kind, _file_digest(path), found.st_size)
 
 
 # Files.
@@ -574,11 +562,7 @@ def _walk(folder: str) -> Iterator[tuple[str, _Entry]]:
 def _copy(source: str, target: str, *, linked: bool) -> None:
     """Make a file with the content of another one: sharing its blocks, else as the same file, else by copying."""
     with open(source, "rb") as reader, open(target, "xb") as writer:  # noqa: PTH123
-        try:
-            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-        except OSError:
-            pass
-        else:
+        if shares_blocks(writer.fileno(), reader.fileno()):
             return
         if not linked:
             shutil.copyfileobj(reader, writer, _BLOCK)
@@ -614,20 +598,17 @@ def _gone(digest: str) -> StorageError:
     )
 
 
+def _write_key(path: Path) -> None:
+    with open(path, "wb", opener=private_opener) as stream:
+        stream.write(secrets.token_bytes(_MAC_BYTES))
+
+
 def _user_key() -> bytes:
     """Return the key by which the records of this user are known; it is made when it is first needed."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "dropflow"
     path = private_directory(folder) / "results.key"
     with storage_errors("make the key of the store", path):
         if not path.exists():
-            part = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-            with open(part, "wb", opener=private_opener) as stream:
-                stream.write(secrets.token_bytes(_MAC_BYTES))
-            try:
-                os.link(part, path)  # fails if another process was first
-            except FileExistsError:
-                pass
-            finally:
-                part.unlink()
+            make_once(path, _write_key)
     with storage_errors("read the key of the store", path):
         return path.read_bytes()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from dropflow.apps.component_findings import with_time_limit
-from dropflow.apps.execute import LocalExecutor
+from dropflow.apps.execute import LocalExecutor, RunApp
 from dropflow.apps.registry import app_class
 from dropflow.data.shm_directory import WorkspaceParts
 from dropflow.data.workspace import Workspace
@@ -177,6 +177,7 @@ def make_runner(
     folder: str = "",
     parts: Collection[int] | None = None,
     reuse: ReuseSpec | None = None,
+    run_app: RunApp | None = None,
 ) -> Runner:
     """Return the runner of one session.
 
@@ -204,6 +205,8 @@ def make_runner(
         as many processors at a time as the plan has for them, and at least one.
     reuse : ReuseSpec, optional
         How its attempts take results of earlier runs.
+    run_app : callable, optional
+        For the kind ``inline``: runs applications, see `dropflow.apps.execute.LocalExecutor`.
 
     Raises
     ------
@@ -234,9 +237,11 @@ def make_runner(
             fields=("reuse",),
             hint="leave out --reuse, or run it with --runner processes",
         )
+    if choice.kind == "inline":
+        return InlineRunner(LocalExecutor(spec, run_app=run_app))
     runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool)
     shares = dict(enumerate(processors_of(graph)))
-    if not shares or choice.kind == "inline":
+    if not shares:
         return runner
     own = shares if parts is None else parts
     return LimitedRunner(runner, spec, max(sum(shares.get(part, 0) for part in own), 1))
@@ -255,8 +260,6 @@ def _unlimited(
     ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
     # The ranks of a job come one after the other, and all of them wait until the job has ended.
     threads = max(_WAITING_THREADS, 2 * ranks)
-    if choice.kind == "inline":
-        return InlineRunner(LocalExecutor(spec))
     count = workers or len(os.sched_getaffinity(0))
     waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):

@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.data.registry import is_read_from_outside
+from dropflow.data.registry import outside_roots
 from dropflow.engine.parameters import Unusable, convert_field
 from dropflow.engine.recovery import has_attempts
 from dropflow.errors import BadParameterError, ConflictError, UsageError
 from dropflow.formatting import plural
 from dropflow.graph.order import reached
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import find_drop, find_drops, oid
 from dropflow.states import DropState
 
@@ -221,11 +221,7 @@ def drops_to_repeat(
     starts: set[int] = set()
     for name in names:
         named = find_drops(graph, name)
-        writers = {
-            other
-            for drop in named
-            for other in ([drop] if runs[drop] else before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist())
-        }
+        writers = {other for drop in named for other in ([drop] if runs[drop] else before.of(drop))}
         found = {drop for drop in writers if has_run(drop)}
         if not found:
             raise _has_not_run(graph, states, causes, named[0], where)
@@ -270,7 +266,7 @@ def refuse_mixed_results(
     is_settled = np.isin(states, (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED))
     runs = reset | is_named | ~is_settled
     after = graph.successors
-    outside = _outside_roots(graph)
+    outside = outside_roots(graph)
     read = {
         drop for drop in outside if runs[drop] or runs[after.neighbour[after.ptr[drop] : after.ptr[drop + 1]]].any()
     }
@@ -314,15 +310,6 @@ def _has_not_run(
     elif state is DropState.SKIPPED:
         hint = "name a drop that it depends on, such as the branch that skipped it"
     return ConflictError(f"{oid(graph, drop)} has not run: it is {state.name}", where=where, hint=hint)
-
-
-def _outside_roots(graph: PhysicalGraph) -> list[int]:
-    """Return the data drops without producers whose content is not made from the graph."""
-    is_outside = np.array(
-        [one.kind is Kind.DATA and is_read_from_outside(one) for one in graph.templates], dtype=np.bool_
-    )
-    found: list[int] = np.flatnonzero(is_outside[graph.template] & (np.diff(graph.predecessors.ptr) == 0)).tolist()
-    return found
 
 
 def _listed(graph: PhysicalGraph, drops: Sequence[int]) -> str:

@@ -42,7 +42,9 @@ from dropflow.sessions.stopped import StoppedRun, refuse_run
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
+    from dropflow.apps.execute import RunApp
     from dropflow.reuse.reasons import NodeForecast
+    from dropflow.reuse.store import ResultStore
 
 __all__ = [
     "RUNNERS",
@@ -89,13 +91,15 @@ class RunHooks:
     """The clock of a run on this machine, what cancels it, and what is told how far it is.
 
     `on_preparing` is called with lines about what takes time before the session begins, such as images that are pulled;
-    `on_session` with the session before it runs, `on_statistics` with new statistics at intervals.
+    `on_session` with the session before it runs, `on_statistics` with new statistics at intervals. `run_app` runs each
+    application in place of `App.run`, for debuggers; only with the runner ``inline``.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     on_preparing: Callable[[str], None] = lambda _: None
     on_session: Callable[[Session], None] | None = None
     on_statistics: Callable[[Statistics], None] | None = None
+    run_app: "RunApp | None" = None
 
 
 _DEFAULT, _NO_HOOKS = RunOptions(), RunHooks()
@@ -196,10 +200,13 @@ def execute(
         # Without workers if nothing runs.
         is_known = continuation is not None and not bytes(continuation.known.states).strip(bytes([DropState.COMPLETED]))
         kind = "inline" if is_known else options.runner
+        workspace = repository.workspace
         session = make_session(
             graph,
             repository,
-            make_runner(graph, repository.workspace, kind, options.workers, until=options.until, reuse=reuse),
+            make_runner(
+                graph, workspace, kind, options.workers, until=options.until, reuse=reuse, run_app=hooks.run_app
+            ),
             clock=time,
             infrastructure_retries=options.infrastructure_retries,
             continuation=continuation,
@@ -224,15 +231,20 @@ def _with_reuse(
 ) -> tuple[ReuseSpec, Continuation | None]:
     """Return how the attempts of a session reuse results, and with what it begins."""
     from dropflow.reuse.plan import ReuseChoices, begin_with, plan_reuse, reuse_spec  # noqa: PLC0415 - only with --reuse
-    from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415
 
-    store = ResultStore(store_directory(options.store))
+    store = _store(options)
     choices = ReuseChoices(options.verify_reuse, options.trust_times)
     if continuation is not None:
         # What it has may come from other code and parameters, so that keys cannot be known before an attempt.
         return reuse_spec(graph, store, repository.workspace.directory, choices), continuation
     plan = plan_reuse(graph, store, repository, choices)
     return begin_with(plan, store, repository, clock, choices)
+
+
+def _store(options: RunOptions) -> "ResultStore":
+    from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415 - as above
+
+    return ResultStore(store_directory(options.store))
 
 
 def foresee(graph: PhysicalGraph, options: RunOptions) -> "tuple[NodeForecast, ...]":
@@ -247,10 +259,9 @@ def foresee(graph: PhysicalGraph, options: RunOptions) -> "tuple[NodeForecast, .
     """
     from dropflow.reuse.plan import ReuseChoices, plan_reuse  # noqa: PLC0415 - as above
     from dropflow.reuse.reasons import forecast  # noqa: PLC0415
-    from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415
 
     refuse_unusable(graph, options.runner)
-    store = ResultStore(store_directory(options.store))
+    store = _store(options)
     with TemporaryDirectory(prefix="dropflow-") as folder:
         repository = LocalRepository(folder, "forecast", SystemClock(), graph, shared_memory=None)
         try:
@@ -266,12 +277,10 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
     taken = taken_results(directory)
     notes = result.notes
     if options.reuse:
-        from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415 - as above
-
-        store = store_directory(options.store)
-        ResultStore(store).prune_if_due()
+        store = _store(options)
+        store.prune_if_due()
         if not taken:
-            notes = (*notes, f"nothing was reused: the store {store} had no result that fits")
+            notes = (*notes, f"nothing was reused: the store {store.directory} had no result that fits")
     saved = sum(one.seconds for one in taken.values())
     return msgspec.structs.replace(
         result, notes=notes, computed=result.computed - len(taken), reused=len(taken), saved=saved

@@ -6,7 +6,6 @@ outside of the directory of the replay.
 """
 
 import contextlib
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +17,11 @@ import numpy.typing as npt
 
 from dropflow.apps.api import App
 from dropflow.apps.attempt import AttemptContext
-from dropflow.apps.execute import LocalExecutor
-from dropflow.clock import SystemClock
-from dropflow.data.repository import LocalRepository
+from dropflow.apps.execute import RunApp
+from dropflow.apps.formats import copy_content
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.survival import surviving_contents
-from dropflow.engine.api import ContentRecord, ExecutorSpec, Handle
+from dropflow.engine.api import ContentRecord, Handle
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import KnownStates
 from dropflow.engine.statistics import SessionResult
@@ -31,13 +29,12 @@ from dropflow.errors import ConflictError, UsageError
 from dropflow.files import SessionLock
 from dropflow.formatting import format_size, plural
 from dropflow.graph.codec import save
-from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import subgraph
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.graph.text_ids import find_drop, oid
-from dropflow.runners.in_process import InlineRunner
-from dropflow.sessions.factory import make_session
-from dropflow.sessions.local_run import refuse_unusable, write_summary
+from dropflow.sessions.local_run import RunHooks, execute, refuse_unusable
+from dropflow.sessions.options import RunOptions
 from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import DropState
 
@@ -88,12 +85,12 @@ class Replay:
     @property
     def inputs(self) -> list[int]:
         """Rows of the inputs of the application."""
-        return _before(self.graph, self.drop)
+        return self.graph.predecessors.of(self.drop)
 
     @property
     def outputs(self) -> list[int]:
         """Rows of the outputs of the application."""
-        return _after(self.graph, self.drop)
+        return self.graph.successors.of(self.drop)
 
     @property
     def made_again(self) -> int:
@@ -157,15 +154,12 @@ class Replay:
                 target = directory / "inputs" / str(row) / Path(content.location).name
                 with storage_errors("copy an input to", str(target)):
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    if content.kind == "directory":
-                        shutil.copytree(content.location, target, symlinks=True)
-                    else:
-                        shutil.copyfile(content.location, target)
+                copy_content(Path(content.location), target)
                 kind = "file" if content.kind == "shm" else content.kind
                 copies[row] = msgspec.structs.replace(content, kind=kind, location=str(target))
         return replace(self, contents={**self.contents, **copies})
 
-    def run(self, directory: Path, around: Callable[[App, AttemptContext], None] | None = None) -> SessionResult:
+    def run(self, directory: Path, around: RunApp | None = None) -> SessionResult:
         """Run the application, after those that make its inputs again.
 
         Parameters
@@ -187,7 +181,6 @@ class Replay:
         known = KnownStates(
             states=self.states.tobytes(), causes={row: row for row in failed}, reason=f"{self.oid} is replayed"
         )
-        clock = SystemClock()
         target = self.drop
 
         def run_app(app: App, context: AttemptContext) -> None:
@@ -196,33 +189,19 @@ class Replay:
             else:
                 app.run(context)
 
+        files = directory / "files"
         with SessionLock(directory):
             save(self.graph, directory / "graph.dfg")
-            repository = LocalRepository(directory, directory.name, clock, self.graph)
-            try:
-                workspace = repository.workspace
-                spec = ExecutorSpec(
-                    session=workspace.session,
-                    directory=workspace.directory,
-                    templates=self.graph.templates,
-                    links=self.graph.links,
-                    prefix=self.graph.prefix,
-                    tag=workspace.tag,
-                )
-                workspace.files.mkdir(parents=True, exist_ok=True)
-                executor = LocalExecutor(spec, clock, run_app=run_app)
-                session = make_session(
+            with storage_errors("make", files):
+                files.mkdir(exist_ok=True)
+            with contextlib.chdir(files):
+                return execute(
                     self.graph,
-                    repository,
-                    InlineRunner(executor),
-                    clock=clock,
+                    directory,
+                    RunOptions(runner="inline"),
+                    RunHooks(run_app=run_app),
                     continuation=Continuation(known=known, contents=self.contents, failures={}),
                 )
-                with contextlib.chdir(workspace.files):
-                    result = session.run()
-            finally:
-                repository.close()
-            return write_summary(result, directory)
 
 
 def replay_of_run(directory: Path, drop: str) -> Replay:
@@ -248,8 +227,8 @@ def replay_of_run(directory: Path, drop: str) -> Replay:
     """
     with SessionLock(directory):
         run = StoppedRun.read(directory)
-        states = run.frozen_states()
-        nothing = run.never_written()
+        states = run.settled
+        nothing = run.unwritten
 
         def contents(rows: Sequence[int]) -> Mapping[int, Handle]:
             wanted = set(rows)
@@ -290,9 +269,9 @@ def replay_of_states(
     name = oid(graph, drop)
     is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
     if not is_app[drop]:
-        writers = [oid(graph, one) for one in _before(graph, drop)]
+        writers = [oid(graph, one) for one in graph.predecessors.of(drop)]
         raise UsageError(f"{name} is data, and nothing of it runs", hint=f"replay what wrote it: {', '.join(writers)}")
-    unsettled = [one for one in _before(graph, drop) if states[one] <= DropState.WRITING]
+    unsettled = [one for one in graph.predecessors.of(drop) if states[one] <= DropState.WRITING]
     if unsettled:
         raise ConflictError(
             f"{name} has not begun: {plural(len(unsettled), 'input')} of it, such as {oid(graph, unsettled[0])}, "
@@ -300,8 +279,8 @@ def replay_of_states(
             hint="replay what failed or was stopped before it: see 'dropflow explain'",
         )
     apps, there, again = _needed(graph, drop, states, contents)
-    written = {output for app in apps for output in _after(graph, app)}
-    rows = np.array(sorted({*apps, *written, *again, *(one for app in apps for one in _before(graph, app))}))
+    written = {output for app in apps for output in graph.successors.of(app)}
+    rows = np.array(sorted({*apps, *written, *again, *(one for app in apps for one in graph.predecessors.of(app))}))
     part = _inside(subgraph(graph, rows.astype(np.int32)), {int(graph.template[row]) for row in written})
     begun = states[rows].copy()
     begun[np.isin(rows, [*apps, *written, *again])] = DropState.INITIALIZED
@@ -311,7 +290,7 @@ def replay_of_states(
         drop=local[drop],
         states=begun,
         contents={local[row]: content for row, content in there.items() if row not in written},
-        before={local[row]: records[row] for row in _after(graph, drop) if row in records},
+        before={local[row]: records[row] for row in graph.successors.of(drop) if row in records},
     )
 
 
@@ -320,16 +299,16 @@ def _needed(
 ) -> tuple[set[int], dict[int, Handle], set[int]]:
     """Return the applications that run, the inputs that are there, and the data that are made or read again."""
     apps, there, again = {drop}, dict[int, Handle](), set[int]()
-    wave = _before(graph, drop)
+    wave = graph.predecessors.of(drop)
     while wave:
         completed = [row for row in wave if states[row] == DropState.COMPLETED]
         found = contents(completed)
         there |= found
         lost = [row for row in completed if row not in found]
         again |= {*lost}
-        producers = {app for row in lost for app in _before(graph, row)} - apps
+        producers = {app for row in lost for app in graph.predecessors.of(row)} - apps
         apps |= producers
-        wave = sorted({row for app in producers for row in _before(graph, app)} - there.keys() - again)
+        wave = sorted({row for app in producers for row in graph.predecessors.of(app)} - there.keys() - again)
     return apps, there, again
 
 
@@ -360,18 +339,3 @@ def _relative(argument: Argument) -> Argument:
     if argument.name not in _PLACES or not isinstance(value, str) or not value.startswith(("/", "~", "$")):
         return argument
     return msgspec.structs.replace(argument, value=value.lstrip("/~$"))
-
-
-def _before(graph: PhysicalGraph, drop: int) -> list[int]:
-    edges = graph.predecessors
-    return _rows(edges.neighbour, edges.ptr, drop)
-
-
-def _after(graph: PhysicalGraph, drop: int) -> list[int]:
-    edges = graph.successors
-    return _rows(edges.neighbour, edges.ptr, drop)
-
-
-def _rows(neighbour: IntColumn, ptr: npt.NDArray[np.int64], drop: int) -> list[int]:
-    found: list[int] = neighbour[ptr[drop] : ptr[drop + 1]].tolist()
-    return found

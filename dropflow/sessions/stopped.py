@@ -113,30 +113,30 @@ class StoppedSession:
     @cached_property
     def frozen(self) -> FrozenSession:
         """What a session that continues this one needs. The contents are compared with their records."""
-        replayed, drops = self.replayed, self.replayed.core.drops
-        states = self.frozen_states()
+        replayed, drops, states = self.replayed, self.replayed.core.drops, self.settled
         surviving = surviving_contents(self.records, self.directory)
-        unwritten = self.never_written()
         known = replayed.known or KnownStates(b"")
         return FrozenSession(
             drops=drops,
             states=states.tobytes(),
             contents={drop: one for drop, one in surviving.items() if states[drop] == DropState.COMPLETED},
-            unwritten=frozenset(np.flatnonzero(unwritten & self.piece.is_own).tolist()),
+            unwritten=frozenset(np.flatnonzero(self.unwritten & self.piece.is_own).tolist()),
             released=frozenset(replayed.released | ({*known.released} - {*known.reset})),
             failures=replayed.failures,
             aborted=frozenset(replayed.interrupted),
         )
 
-    def frozen_states(self) -> npt.NDArray[np.uint8]:
-        """Return the state of each drop that is settled, and INITIALIZED for the others."""
+    @cached_property
+    def settled(self) -> npt.NDArray[np.uint8]:
+        """The state of each drop that is settled, and INITIALIZED for the others."""
         states = np.frombuffer(self.replayed.core.drops.states, dtype=np.uint8).copy()
         states[~np.isin(states, _SETTLED)] = DropState.INITIALIZED
         return states
 
-    def never_written(self) -> npt.NDArray[np.bool_]:
-        """Return the completed data drops that lack no content, because nothing was ever written to them."""
-        return never_written(self.piece.graph, self.frozen_states(), self.replayed.contents, self.replayed.known)
+    @cached_property
+    def unwritten(self) -> npt.NDArray[np.bool_]:
+        """The completed data drops that lack no content, because nothing was ever written to them."""
+        return never_written(self.piece.graph, self.settled, self.replayed.contents, self.replayed.known)
 
     @cached_property
     def available(self) -> npt.NDArray[np.bool_]:

@@ -236,7 +236,7 @@ def expected_states(
 
     def settle(drop: int) -> DropState:
         template = graph.templates[drop]
-        sources = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+        sources = before.of(drop)
         reports = [reported(source, drop) for source in sources]
         if not reports:
             return attempt(drop)

@@ -260,7 +260,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
 
     def _neighbours(self, drop: int, *, after: bool) -> tuple[Neighbour, ...]:
         edges = self.graph.successors if after else self.graph.predecessors
-        near = edges.neighbour[edges.ptr[drop] : edges.ptr[drop + 1]].tolist()
+        near = edges.of(drop)
         here = {row.drop: row for row in self.rows}
         return tuple(
             Neighbour(drop=row.drop, oid=oid(self.graph, row.drop), name=row.name, state=row.state, node=row.node)

@@ -211,7 +211,7 @@ class EventReceiver:
         """Follow a stream, which arrives when it has data; or withdraw it."""
         drop, producer = self._local(stream.drop, peer), NO_PRODUCER
         before = self._piece.graph.predecessors
-        producers = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+        producers = before.of(drop)
         if stream.producer >= 0:
             producer = self._local(stream.producer, peer)
         writer = drop if producer == NO_PRODUCER else producer

@@ -124,10 +124,6 @@ class BatchSystem(NamedTuple):
         """Return the states of the jobs of the user that the batch system still knows."""
         return self.read_states(_call(self.states, what="the jobs cannot be listed"))
 
-    def cancel_job(self, job: str) -> None:
-        """Cancel a job."""
-        _call([*self.cancel, job], what=f"job {job} cannot be cancelled")
-
     def requeue_job(self, job: str) -> None:
         """Have a job start again."""
         _call([*self.requeue, job], what=f"job {job} cannot be started again")

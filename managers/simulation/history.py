@@ -276,7 +276,7 @@ class Recorder:
             self._note(kind, node, session, oid(graph, drop), handle)
 
         def note_passed(drop: int, attempt: int) -> None:
-            for producer in before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist():
+            for producer in before.of(drop):
                 if read := self._passed.pop((node, session, oid(graph, producer), attempt), None):
                     self._note(Read, node, session, *read)
                     self.starts[session, oid(graph, producer)] += 1
