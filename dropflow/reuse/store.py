@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import platformdirs
 
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
@@ -60,7 +61,7 @@ def store_directory(given: str = "") -> Path:
     """Return the directory of the store: the given one, that of ``DROPFLOW_STORE``, or the user's cache."""
     if given or (given := os.environ.get(DIRECTORY_VARIABLE, "")):
         return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dropflow"
+    return Path(platformdirs.user_cache_dir("dropflow"))
 
 
 def key_of(*parts: object) -> str:
@@ -498,7 +499,8 @@ class ResultStore:
 # Digests of contents.
 
 _KNOWN_DIGESTS: dict[tuple[str, int, int, int, int], str] = {}
-"""Digests of files that this process has read, by path, inode, size and times. Nobody can set the second time."""
+"""Digests of files that this process has read, by path, inode, size, and the times when bytes and state were changed
+last. A program can set the first of these times, and not the second."""
 _MOST_KNOWN = 100_000
 
 
@@ -605,8 +607,7 @@ def _write_key(path: Path) -> None:
 
 def _user_key() -> bytes:
     """Return the key by which the records of this user are known; it is made when it is first needed."""
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "dropflow"
-    path = private_directory(folder) / "results.key"
+    path = private_directory(Path(platformdirs.user_config_dir("dropflow"))) / "results.key"
     with storage_errors("make the key of the store", path):
         if not path.exists():
             make_once(path, _write_key)

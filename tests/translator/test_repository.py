@@ -84,7 +84,7 @@ def served() -> Iterator[Callable[[Handler], str]]:
 
 
 def backend(root: Path, token: str = "") -> Handler:
-    """Handle requests by ``git http-backend``; with a token, only those of a user who has it."""
+    """Answer requests by ``git http-backend``; if there is a token, only those that have it."""
 
     def handle(request: BaseHTTPRequestHandler) -> None:
         wanted = "Basic " + base64.b64encode(f"oauth2:{token}".encode()).decode()
