@@ -113,6 +113,15 @@ def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph,
     assert not (directory / "journal.dfj").exists()
 
 
+def test_a_run_that_was_killed_before_anything_ran_is_replaced(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """Its journal has a header, and nothing that could be lost: the command that began it can be given again."""
+    _, directory, _ = ended
+    cut(directory, 0)
+    (directory / "summary.json").unlink(missing_ok=True)
+    local_run.prepare_directory(directory)
+    assert not (directory / "journal.dfj").exists()
+
+
 def test_a_run_that_cannot_be_read_is_only_replaced_on_request(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """It may have results."""
     _, directory, _ = ended

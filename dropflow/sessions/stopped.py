@@ -369,6 +369,8 @@ def refuse_run(directory: Path) -> None:
             return
         status = _ended_as(directory)
         stopped = None if status else StoppedRun.read(directory)
+        if stopped is not None and not stopped.has_begun:
+            return
         if stopped is None or stopped.is_over:
             what = f"the directory has the results of a run that {status or 'is over'}"
             hint = f"'dropflow retry {directory}' tries failed drops again" if status == "FAILED" else ""

@@ -564,14 +564,13 @@ def test_a_node_needs_only_what_its_own_drops_need(make_cluster: Make) -> None:
         cluster["b"].prepare(deployment, seconds=60)
 
 
-def test_a_graph_that_is_refused_leaves_no_file_open(make_cluster: Make) -> None:
+def test_a_graph_that_is_refused_leaves_no_file_open(make_cluster: Make, tmp_path: Path) -> None:
     """A node that has refused graphs, here for their cycle, has as many open files as before, and no shared memory."""
 
-    def held() -> tuple[int, list[Path]]:
+    def held() -> tuple[list[str], list[Path]]:
         under = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
-        return len([path for path in under if ".removed-" in path and "graph.dfg" not in path]), list(
-            ROOT.glob("dropflow-*-round-*")
-        )
+        removed = [path for path in under if f"{tmp_path}/" in path and ".removed-" in path and "graph.dfg" not in path]
+        return removed, list(ROOT.glob("dropflow-*-round-*"))
 
     drawing = GraphBuilder("round").app("A", **_bash("true")).data("d")
     graph, node = drawing.connect("A", "d").connect("d", "A").build(), make_cluster(1)["a"]
@@ -579,7 +578,7 @@ def test_a_graph_that_is_refused_leaves_no_file_open(make_cluster: Make) -> None
         with pytest.raises(BadGraphError, match="wait for each other"):
             node.submit(graph, SubmitQuery(session=f"round-{turn}"))
 
-    assert held() == (0, [])
+    assert held() == ([], [])
 
 
 def test_a_closed_node_refuses_sessions(tmp_path: Path) -> None:
