@@ -311,7 +311,7 @@ def _names_one(value: Any, variables: Mapping[str, Any]) -> bool:
 
 _CONVERTED = frozenset({"Integer", "Float", "Boolean"})
 _FILL_PARAMETERS_WHOLE = frozenset(
-    {"num_cpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"}
+    {"num_cpus", "num_gpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"}
 )
 """Fields that dropflow reads as integers: a fraction in them is reported by other checks."""
 

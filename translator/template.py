@@ -32,6 +32,7 @@ MULTIPLICITIES: Mapping[str, tuple[str, ...]] = {
 _RANGES: Mapping[str, tuple[float, float | None]] = {
     "num_of_procs": (1, None),
     "num_cpus": (1, None),
+    "num_gpus": (0, None),
     "n_tries": (1, None),
     "k": (0, None),
     "n": (1, None),
@@ -39,7 +40,7 @@ _RANGES: Mapping[str, tuple[float, float | None]] = {
     "data_volume": (0, None),
     "input_error_threshold": (0, 100),
 }
-_WHOLE = frozenset({"num_cpus", "n_tries", "num_of_procs"})
+_WHOLE = frozenset({"num_cpus", "num_gpus", "n_tries", "num_of_procs"})
 
 
 class TemplateParameter(msgspec.Struct, frozen=True, kw_only=True):

@@ -525,6 +525,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         Bytes of the file system of the sessions, and of those free.
     received : int
         Bytes of contents that the process of the node fetched from other nodes.
+    gpus, gpus_free : int
+        GPUs that the node gives to attempts, and those that none has now.
     """
 
     cores: int = 0
@@ -536,6 +538,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     disk: int = 0
     disk_free: int = 0
     received: int = 0
+    gpus: int = 0
+    gpus_free: int = 0
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from dropflow.apps.api import App
-from dropflow.apps.needs import refuse_need
+from dropflow.apps.needs import gpu_needs, refuse_need
 from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse_missing_class, user_errors
 from dropflow.apps.surroundings import refuse_unsupported
 from dropflow.data.registry import store_for
 from dropflow.engine.parameters import TIMEOUT, time_limit
-from dropflow.errors import DropflowError
+from dropflow.errors import BadParameterError, DropflowError
 from dropflow.failure import Problem, Severity
-from dropflow.graph.templates import ORDER_PORT, Kind, Link, Template
+from dropflow.graph.templates import GPU_FIELD, ORDER_PORT, Kind, Link, Template
 
 __all__ = ["check", "finding", "findings", "with_time_limit"]
 
@@ -95,7 +95,11 @@ def _checked_app(template: Template, *, imports: bool) -> App | None:
         refuse_unsupported(template, application.surroundings)
         with user_errors(template):
             application.check()
-        for need in application.needs():
+        gpus = gpu_needs(template)
+        if gpus and application.waits:
+            text = "it runs in a thread of the session, and only worker processes have GPUs"
+            raise BadParameterError(f"{GPU_FIELD}: {text}", where=template.name, fields=(GPU_FIELD,), hint="clear it")
+        for need in (*application.needs(), *gpus):
             refuse_need(need, template.name)
         return application
     refuse_missing_class(template, template.component.strip())

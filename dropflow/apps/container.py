@@ -43,7 +43,7 @@ from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, BadParameterError
 from dropflow.formatting import format_size
 from dropflow.graph.templates import Kind, ResourceNeeds, Template, needs_of
-from dropflow.runners.capacity import THREAD_VARIABLES
+from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES
 from dropflow.runners.descendants import WORKER_VARIABLE
 
 __all__ = ["Container", "ContainerApp", "ContainerPlace", "Program"]
@@ -222,7 +222,7 @@ class Container:
             *(f"--mount={mount.text}" for mount in (*place.mounts, *self._mounted())),
         ]
         if engine.is_apptainer:
-            words.append(f"--pwd={self._directory or place.scratch}")
+            words += [f"--pwd={self._directory or place.scratch}", *self._gpus(engine)]
             secrets = {f"APPTAINERENV_{key}": value for key, value in hidden.items()}
             words = [word for word in words if word.removeprefix("--env=") not in hidden]
             command = _exec(_apptainer(engine, image, words, program))
@@ -261,8 +261,20 @@ class Container:
             *([f"--cpus={needs.cpus}"] if "cpu" in engine.limits else []),
             *([f"--memory={int(needs.memory)}"] if needs.memory and "memory" in engine.limits else []),
             *([f"--shm-size={self._shm}"] if self._shm else []),
+            *self._gpus(engine),
             *(f"--publish={port}" for port in self._ports),
         ]
+
+    def _gpus(self, engine: ContainerEngine) -> list[str]:
+        """Return the options that give the container the GPUs of the attempt, as the only ones that it sees."""
+        if not self._limits.gpus:
+            return []
+        names = os.environ.get(GPU_VARIABLE, "all")
+        if engine.is_apptainer:
+            return ["--nv", *([f"--env={GPU_VARIABLE}={names}"] if GPU_VARIABLE in os.environ else [])]
+        if engine.name == "docker":
+            return [f'--gpus="device={names}"']
+        return [f"--device=nvidia.com/gpu={name}" for name in names.split(",")]
 
     def _mounted(self) -> list["_Mount"]:
         """Return the mounts that the node gives.

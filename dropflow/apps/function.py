@@ -36,7 +36,7 @@ from dropflow.apps.surroundings import FIELDS as SURROUNDINGS
 from dropflow.apps.surroundings import Surroundings
 from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
-from dropflow.graph.templates import MEMORY_FIELDS, Argument, Kind, Template
+from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, Argument, Kind, Template
 from dropflow.states import DropState
 
 __all__ = [
@@ -84,6 +84,7 @@ _OF_THE_DROP = frozenset(
     for name in (
         *("dropclass", "appclass", "Application Class", "base_name", "execution_time", "num_cpus", "No. of CPUs"),
         *MEMORY_FIELDS,
+        GPU_FIELD,
         *SURROUNDINGS,
         *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs", "timeout"),
         *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),

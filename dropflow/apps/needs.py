@@ -2,9 +2,9 @@
 
 A need is a text: ``class:`` and ``function:`` with a dotted name, ``program:`` with the name of a program on PATH,
 ``library:`` with the path or name of a shared library, ``container:engine``, ``secret:`` with a name, ``virtual:`` with
-the directory of a virtual environment, ``modules:`` for the command ``module``, or ``image:`` with the name of an
-image, which any host with an engine can pull. A manager asks its nodes for the needs of a graph, and places what only
-some nodes can run on those (`managers.planning`).
+the directory of a virtual environment, ``modules:`` for the command ``module``, ``gpus:`` with their number, or
+``image:`` with the name of an image, which any host with an engine can pull. A manager asks its nodes for the needs of
+a graph, and places what only some nodes can run on those (`managers.planning`).
 """
 
 import os
@@ -20,10 +20,13 @@ from dropflow.apps.registry import app_for, builtin_name
 from dropflow.apps.surroundings import refuse_surrounding
 from dropflow.errors import DropflowError, MissingDependencyError
 from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import needs_of as resource_needs
+from dropflow.runners.capacity import host_gpus, lack_of_gpus
 
 __all__ = [
     "ENTRY_POINTS",
     "end_containers",
+    "gpu_needs",
     "has_images",
     "images_of",
     "needs_of",
@@ -56,10 +59,16 @@ def _needs(template: Template) -> tuple[str, ...]:
     name = template.component.strip()
     try:
         if builtin_name(template):
-            return app_for(template).needs()
+            return (*app_for(template).needs(), *gpu_needs(template))
     except DropflowError:
         return ()
-    return () if name.startswith(_OWN) else (f"class:{name}",)
+    return () if name.startswith(_OWN) else (f"class:{name}", *gpu_needs(template))
+
+
+def gpu_needs(template: Template) -> tuple[str, ...]:
+    """Return the need for the GPUs that an application declares; none if it declares none."""
+    count = resource_needs(template).gpus
+    return (f"gpus:{count}",) if count else ()
 
 
 def has_images(templates: Iterable[Template]) -> bool:
@@ -135,6 +144,8 @@ def refuse_need(need: str, where: str = "") -> None:
             from dropflow.apps.dynlib import refuse_library  # noqa: PLC0415 - most graphs have no such application
 
             refuse_library(name, where)
+        case "gpus" if len(host_gpus()) < int(name):
+            raise lack_of_gpus(int(name), len(host_gpus()), where)
         case "secret" | "virtual" | "modules":
             refuse_surrounding(kind, name)
         case "container":

@@ -10,6 +10,7 @@ import msgspec
 
 from dropflow.apps.api import InputData
 from dropflow.engine.parameters import TIMEOUT, Parameter
+from dropflow.graph.templates import GPU_FIELD
 from dropflow.states import DropState
 
 __all__ = [
@@ -50,6 +51,14 @@ COMMON_APP: tuple[Parameter, ...] = (
         minimum=1,
         parameter_type="ConstraintParameter",
         description="Cores that one attempt keeps busy. Attempts that run together on a node need at most its cores.",
+    ),
+    Parameter(
+        name=GPU_FIELD,
+        type="Integer",
+        default=0,
+        minimum=0,
+        parameter_type="ConstraintParameter",
+        description="GPUs that one attempt has to itself, in CUDA_VISIBLE_DEVICES. It runs on nodes that have as many.",
     ),
     Parameter(
         name="memory",

@@ -20,6 +20,7 @@ from dropflow.cli.manager_records import default_key, default_root
 from dropflow.cli.server_process import StopSignal, announce, browser_url, claim_root, cluster_key, kept_token
 from dropflow.errors import ConflictError
 from dropflow.files import private_directory
+from dropflow.runners.capacity import host_gpus
 from dropflow.web.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
@@ -136,6 +137,7 @@ class _Cluster:
         cores = len(os.sched_getaffinity(0))
         workers = options.workers or max(1, cores // options.nodes)
         share = () if options.memory is None else ("--memory", f"{options.memory // options.nodes or 1}")
+        gpus = host_gpus()
         suspect_after = min(SUSPECT_AFTER, options.lost_after / 2)
         timing = ("--lost-after", f"{options.lost_after}", "--suspect-after", f"{suspect_after}")
         started = [
@@ -143,7 +145,10 @@ class _Cluster:
                 "node",
                 f"node-{number + 1}",
                 self._port(3 + number, 0),
-                ("--links-port", "0", "--workers", f"{workers}", *share, *timing),
+                (
+                    *("--links-port", "0", "--workers", f"{workers}", *share, *timing),
+                    *(("--gpus", ",".join(gpus[number :: options.nodes])) if gpus else ()),
+                ),
             )
             for number in range(options.nodes)
         ]

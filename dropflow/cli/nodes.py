@@ -103,6 +103,7 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
         if not self.nodes:
             yield f"no nodes at {self.url}"
             return
+        has_gpus = any(node.load.gpus for node in self.nodes)
         rows = [
             (
                 node.name,
@@ -111,14 +112,16 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
                 f"{node.load.busy}/{node.load.workers}",
                 f"{node.load.processor:.0f} %",
                 f"{format_size(node.load.memory_free)} of {format_size(node.load.memory)}",
+                *([f"{node.load.gpus_free} of {node.load.gpus}"] if has_gpus else []),
                 format_size(node.load.disk_free),
                 node.sessions,
                 node.text or node.url,
             )
             for node in self.nodes
         ]
-        header = ("node", "state", "island", "busy", "processor", "memory free", "disk free", "sessions", "address")
-        yield from columns(rows, header=header, indent="")
+        gpus = ("GPUs free",) if has_gpus else ()
+        header = ("node", "state", "island", "busy", "processor", "memory free", *gpus, "disk free", "sessions")
+        yield from columns(rows, header=(*header, "address"), indent="")
         if len(self.nodes) > 1:
             number = plural(sum(self.cores.values()), "core")
             yield f"{plural(len(self.nodes), 'node')} on {plural(len(self.cores), 'host')} with {number}"

@@ -53,6 +53,12 @@ _DRAIN_SECONDS = 30.0
     "group and ulimit allow. Contents beyond go to the disk, and attempts wait."
 )
 @click.option(
+    "--gpus",
+    metavar="NAMES",
+    help="GPUs that the node gives to attempts, such as '0,1'; by default those of CUDA_VISIBLE_DEVICES, or all that "
+    "'nvidia-smi -L' lists.",
+)
+@click.option(
     "--drain-seconds",
     type=click.FloatRange(min=0, max=86400),
     metavar="SECONDS",
@@ -69,6 +75,7 @@ def node_command(
     links_port: int,
     workers: int | None,
     memory: int | None,
+    gpus: str | None,
     drain_seconds: float | None,
     suspect_after: float,
     lost_after: float,
@@ -86,10 +93,13 @@ def node_command(
     from dropflow.cli.manager_service import announce_by_zeroconf, rest_service
     from dropflow.cli.server_process import links_advertise, links_bind, serve
     from dropflow.engine.host_memory import restrict_memory
+    from dropflow.runners.capacity import restrict_gpus
     from managers.node.manager import NodeManager
 
     if memory is not None:
         restrict_memory(memory)
+    if gpus is not None:
+        restrict_gpus(gpus)
 
     def build(context: "ServerContext") -> str:
         manager = NodeManager(

@@ -135,6 +135,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Those of `then` run after it in the same place, one after another.
     Each of them `follows` the one before it, whose output is its only input.
+
+    A runner that has GPUs gives it the names of its own in `gpus`.
     """
 
     drop: int
@@ -149,6 +151,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     priority: int = 0
     then: "tuple[Task, ...]" = ()
     follows: bool = False
+    gpus: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -814,4 +817,4 @@ def is_not_begun(result: AttemptResult) -> bool:
 def largest_needs(needs: Iterable[ResourceNeeds]) -> ResourceNeeds:
     """Return what a chain takes: the most that one of its attempts needs."""
     found = tuple(needs)
-    return ResourceNeeds(max(each.cpus for each in found), max(each.memory for each in found))
+    return ResourceNeeds(*(max(amounts) for amounts in zip(*found, strict=True)))

@@ -37,7 +37,7 @@ _OUT, _IN = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 """Odd constants, so that a port's first and second edge, and its two ends, count differently."""
 _NARROW = 16
 """Levels with fewer drops are computed drop by drop."""
-_PLANNING = frozenset(("execution_time", "num_cpus", "data_volume", "memory", "weight", "dropclass"))
+_PLANNING = frozenset(("execution_time", "num_cpus", "num_gpus", "data_volume", "memory", "weight", "dropclass"))
 """Fields that change how a graph is planned, and the component, which is counted by itself."""
 
 

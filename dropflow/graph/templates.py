@@ -189,13 +189,17 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     carry: bool = False
 
 
-# The processors and the memory that an application declares.
+# The processors, the memory and the GPUs that an application declares.
 
 MEMORY_FIELDS = ("memory", "mem_usage")
 """Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``.
 
 Their kind does not matter: editors make new fields of an application its arguments. Ports do not count.
 """
+
+
+GPU_FIELD = "num_gpus"
+"""Field of an application that declares how many GPUs it needs."""
 
 
 class ResourceNeeds(NamedTuple):
@@ -207,25 +211,28 @@ class ResourceNeeds(NamedTuple):
         Processors, at least 1.
     memory : float
         Bytes; 0 if the application declares none.
+    gpus : int
+        GPUs that it has to itself.
     """
 
     cpus: int = 1
     memory: float = 0.0
+    gpus: int = 0
 
     @property
     def are_plain(self) -> bool:
-        """Whether this is one processor, and no declared memory."""
-        return self.cpus == 1 and not self.memory
+        """Whether this is one processor, no declared memory and no GPU."""
+        return self.cpus == 1 and not self.memory and not self.gpus
 
 
 def needs_of(template: Template) -> ResourceNeeds:
     """Return what an application declares; for data, one processor, which writes the initial content.
 
-    A value that is no size counts as none.
+    A value that is no size, or no number of GPUs, counts as none.
     """
     if template.kind is not Kind.APP:
         return ResourceNeeds()
-    return ResourceNeeds(max(template.cpus, 1), _memory(template))
+    return ResourceNeeds(max(template.cpus, 1), _memory(template), _gpus(template))
 
 
 def unreadable_memory(template: Template) -> str:
@@ -237,6 +244,16 @@ def unreadable_memory(template: Template) -> str:
 def _memory(template: Template) -> float:
     field = _memory_field(template)
     return 0.0 if field is None else max(quantity(field.value, MEMORY) or 0.0, 0.0)
+
+
+def _gpus(template: Template) -> int:
+    field = template.argument(GPU_FIELD)
+    if field is None or field.is_port or field.value in (None, ""):
+        return 0
+    try:
+        return max(int(field.value), 0)
+    except (TypeError, ValueError):
+        return 0
 
 
 def _memory_field(template: Template) -> Argument | None:

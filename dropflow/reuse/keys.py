@@ -40,6 +40,7 @@ _NO_MATTER = frozenset(
         "num_cpus",
         "memory",
         "mem_usage",
+        "num_gpus",
         "group_start",
         "group_end",
         "n_tries",

@@ -1,19 +1,30 @@
-"""The processors and the memory that the attempts of a runner, or of all runners of a pool, share.
+"""The processors, the memory and the GPUs that the attempts of a runner, or of all runners of a pool, share.
 
 An attempt begins when what it declares is free. One that declares more than there is runs when all is free: alone.
 Libraries that compute in threads of their own are limited to as many as the attempt declares processors.
+
+GPUs are given to attempts by name, in worker processes only (`dropflow.runners.dispatcher`).
 """
 
 import math
 import os
+import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 
+from dropflow.errors import MissingDependencyError
 from dropflow.formatting import format_size, plural
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory
 
 __all__ = [
+    "GPU_VARIABLE",
     "THREAD_VARIABLES",
     "Capacity",
+    "host_gpus",
+    "lack_of_gpus",
+    "restrict_gpus",
     "thread_variables",
     "unusual_needs",
 ]
@@ -32,6 +43,48 @@ THREAD_VARIABLES = (
 )
 """Environment variables with which libraries are told how many threads they may use, at the latest when they are
 loaded. Without them, each process uses one for each core."""
+
+
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""Environment variable with the GPUs that a process may use, separated by commas; all if it is not set."""
+_GPU_SECONDS = 20.0
+
+
+@cache
+def host_gpus() -> tuple[str, ...]:
+    """Return the names of the GPUs that this process may give to attempts.
+
+    They are those of ``CUDA_VISIBLE_DEVICES`` if it is set, otherwise those that ``nvidia-smi -L`` lists.
+    """
+    given = os.environ.get(GPU_VARIABLE)
+    if given is not None:
+        names = [name.strip() for name in given.split(",")]
+        return tuple(names[: names.index("-1")] if "-1" in names else filter(None, names))
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ()
+    try:
+        command = [program, "-L"]
+        found = subprocess.run(command, capture_output=True, timeout=_GPU_SECONDS, check=True, text=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):  # a driver that does not answer, or is not loaded
+        return ()
+    return tuple(re.findall(r"^GPU (\d+):", found.stdout, re.MULTILINE))
+
+
+def lack_of_gpus(wanted: int, there: int, where: str = "") -> MissingDependencyError:
+    """Return the error of an application that needs more GPUs than this host gives to attempts."""
+    return MissingDependencyError(
+        f"it needs {plural(wanted, 'GPU')}, and this host has {there or 'none'}",
+        where=where,
+        hint=f"run it on a host whose 'nvidia-smi -L' or {GPU_VARIABLE} names as many, or lower 'num_gpus'",
+        of_host=True,
+    )
+
+
+def restrict_gpus(names: str) -> None:
+    """Let this process, and those that it starts, give only these GPUs to attempts; separated by commas."""
+    os.environ[GPU_VARIABLE] = names
+    host_gpus.cache_clear()
 
 
 class Capacity:

@@ -13,6 +13,9 @@ when others wait that should begin before the rest of it: those of another runne
 A suspect is an attempt of an application that a worker died with before. It gets a worker that no other attempt has
 used, and has it to itself: if that dies too, no other attempt can be the reason, and none is lost. Such a worker takes
 the place of the first one that is idle.
+
+An attempt that declares GPUs gets such a worker, too, which ends with it: programs choose their GPUs once in a process,
+and hold memory of them until it ends. While it waits for GPUs, it holds up no attempts but those of the same kind.
 """
 
 import itertools
@@ -42,7 +45,7 @@ from dropflow.errors import WorkerStartError
 from dropflow.failure import Failure
 from dropflow.graph.templates import ResourceNeeds, needs_of
 from dropflow.runners.backlog import NO_ROOM, ExpectedSeconds, PoolClock
-from dropflow.runners.capacity import Capacity
+from dropflow.runners.capacity import Capacity, host_gpus
 from dropflow.runners.descendants import IDLE
 from dropflow.runners.in_process import aborted
 from dropflow.runners.worker_messages import AbortTask, CloseExecutor, OpenExecutor, frame
@@ -105,6 +108,8 @@ class RunnerQueue:
             return
         suspects = [task for task in tasks if self.runs_alone(task)]
         self.suspects.extend(suspects)
+        if any(task.priority for task in suspects):
+            self.suspects = deque(sorted(self.suspects, key=lambda task: -task.priority))
         self.pending.extend([task for task in tasks if not self.runs_alone(task)] if suspects else tasks)
         if self.pending and any(task.priority for task in (self.pending[0], *tasks)):
             self.pending = deque(sorted(self.pending, key=lambda task: -task.priority))
@@ -120,7 +125,12 @@ class RunnerQueue:
 
     def runs_alone(self, task: Task) -> bool:
         """Return whether an attempt waits apart from the others: it must have a process that no other has used."""
-        return task.is_suspect
+        return task.is_suspect or bool(self.needs_of(task).gpus)
+
+    def with_gpus(self, task: Task, gpus: Sequence[str]) -> Task:
+        """Return a task, with those that follow it, each with as many of these GPUs as it declares."""
+        own = tuple(gpus[: self._needs[task.template].gpus])
+        return msgspec.structs.replace(task, gpus=own, then=tuple(self.with_gpus(one, gpus) for one in task.then))
 
     def hold(self, *, is_held: bool) -> None:
         """Keep the attempts from workers while `is_held`."""
@@ -242,6 +252,7 @@ class Dispatcher:
     def __init__(self, workers: Sequence[WorkerProcess], clock: PoolClock, factory: str, *, memory: HostMemory) -> None:
         self._workers = workers
         self._memory = memory
+        self._gpus = host_gpus()
         self._clock = clock
         self._factory = factory
         self.is_paused = False
@@ -411,19 +422,30 @@ class Dispatcher:
             return True
         fresh = [worker for worker in self._workers if worker.is_fresh and worker.is_idle]
         for worker in fresh:
-            runner = next((runner for runner in suspects if runner.suspects), None)
+            runner = next((runner for runner in suspects if runner.suspects and self._has_gpus(runner)), None)
             if runner is None:
                 return True
             needs = self._admitted(runner.needs_of(runner.suspects[0]))
             if self._worker_for(needs) is None:
                 return False
-            self._give(worker, runner, [runner.suspects.popleft()], now, needs)
-        if not any(runner.suspects for runner in suspects) or any(worker.is_retiring for worker in self._workers):
+            worker.gpus = self._free_gpus()[: needs.gpus]
+            self._give(worker, runner, [runner.with_gpus(runner.suspects.popleft(), worker.gpus)], now, needs)
+        waiting = any(runner.suspects and self._has_gpus(runner) for runner in suspects)
+        if not waiting or any(worker.is_retiring for worker in self._workers):
             return True
         idle = next((worker for worker in self._workers if worker.is_idle and not worker.is_fresh), None)
         if idle is not None:
             idle.retire()
         return idle is not None
+
+    def _has_gpus(self, runner: RunnerQueue) -> bool:
+        """Return whether the GPUs are free that the first suspect of a runner declares; it fails if there are fewer."""
+        wanted = runner.needs_of(runner.suspects[0]).gpus
+        return wanted <= len(self._free_gpus()) or wanted > len(self._gpus)
+
+    def _free_gpus(self) -> tuple[str, ...]:
+        taken = {name for worker in self._workers for name in worker.gpus}
+        return tuple(name for name in self._gpus if name not in taken)
 
     def _give(
         self, worker: WorkerProcess, runner: RunnerQueue, tasks: Sequence[Task], now: float, needs: ResourceNeeds
@@ -499,6 +521,8 @@ class Dispatcher:
                 runner.await_successors(result.seconds, self._clock.now)
             found.append((number, result))
         self.deliver(found)
+        if worker.gpus and worker.is_idle:
+            worker.retire()
 
     def deliver(self, results: Sequence[tuple[int, AttemptResult]]) -> None:
         """Deliver results, each with the number of its runner."""

@@ -216,6 +216,11 @@ class WorkerPool:
         """Return a runner for one session. ``files`` and ``logs`` exist in its directory when it starts."""
         return PooledRunner(self, next(self._runner_numbers), spec)
 
+    @property
+    def gpus_taken(self) -> int:
+        """How many GPUs attempts have now. From any thread."""
+        return sum(len(worker.gpus) for worker in tuple(self._workers))
+
     def start(self) -> None:
         """Start the workers; they become ready while tasks already queue. Again is no error."""
         with self._lock:

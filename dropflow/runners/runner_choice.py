@@ -9,6 +9,8 @@ import msgspec
 
 from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError, install_hint
 from dropflow.failure import summary_of
+from dropflow.formatting import few
+from dropflow.graph.templates import needs_of
 
 __all__ = [
     "ENGINES",
@@ -70,7 +72,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         BadParameterError
             The store for contents has a URL that cannot be one.
         BadGraphError
-            The graph has streams or MPI jobs that this runner cannot run.
+            The graph has streams, MPI jobs or applications with GPUs that this runner cannot run.
         """
         from dropflow.apps.template_cache import streaming_links  # noqa: PLC0415 - all components; names need none
 
@@ -94,6 +96,10 @@ class RunnerChoice(msgspec.Struct, frozen=True):
                 where=graph.name,
                 hint="choose the runner processes or threads, or nodes; or clear 'streaming' of these links",
             )
+        hungry = [template.name for template in graph.templates if needs_of(template).gpus]
+        if hungry and (self.is_engine or self.kind == "threads"):
+            text = f"{few(hungry)} asks for GPUs, and the runner {self.kind!r} gives none"
+            raise BadGraphError(text, where=graph.name, hint="choose the runner processes, or nodes")
         ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
         if self.kind == "inline" and ranks > 1:
             text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"

@@ -34,8 +34,8 @@ from dropflow.engine.api import AttemptResult, Executor, Task, members, not_begu
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.errors import AppError, StorageError
 from dropflow.failure import Failure, name_of, summary_of
-from dropflow.graph.templates import needs_of
-from dropflow.runners.capacity import THREAD_VARIABLES, thread_variables
+from dropflow.graph.templates import ResourceNeeds, needs_of
+from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES, lack_of_gpus, thread_variables
 from dropflow.runners.descendants import IDLE, Marker, adopt_orphans, end_descendants
 from dropflow.runners.in_process import aborted
 from dropflow.runners.worker_messages import (
@@ -97,8 +97,8 @@ class _Worker:
         self._contents = ReceivedContents()
         self._executors: dict[int, Executor] = {}
         self._folders: dict[int, str] = {}
-        self._declared: dict[int, tuple[int, ...]] = {}
-        """Processors of each template of a runner."""
+        self._declared: dict[int, tuple[ResourceNeeds, ...]] = {}
+        """What each template of a runner declares."""
         self._folder = ""
         self._current = _NOTHING
         self._following: deque[_Key] = deque()
@@ -175,10 +175,13 @@ class _Worker:
             self._aborted.discard(key)
             return aborted(task.drop, task.attempt)
         self._marker.begin(number)
-        cpus = self._declared[runner][task.template]
-        if cpus != self._cpus:
-            self._limit_threads(cpus)
-        failure = self._enter(self._folders[runner])
+        needs = self._declared[runner][task.template]
+        if needs.cpus != self._cpus:
+            self._limit_threads(needs.cpus)
+        if GPU_VARIABLE in os.environ:  # set by the pool, if this host has GPUs
+            os.environ[GPU_VARIABLE] = ",".join(task.gpus)
+        lacks = needs.gpus > len(task.gpus)
+        failure = Failure.of(lack_of_gpus(needs.gpus, len(task.gpus))) if lacks else self._enter(self._folders[runner])
         result = executor.execute(task) if failure is None else AttemptResult(task.drop, task.attempt, failure=failure)
         self._current = _NOTHING
         if self._exiting.is_set():
@@ -350,7 +353,7 @@ class _Worker:
             return
         executor.worker = self._number
         executor.on_stream_opened = lambda opened: self._send_message(OutputOpened(message.runner, opened))
-        self._declared[message.runner] = tuple(needs_of(template).cpus for template in message.spec.templates)
+        self._declared[message.runner] = tuple(needs_of(template) for template in message.spec.templates)
         files = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
         self._folders[message.runner] = message.spec.folder or files
         self._executors[message.runner] = executor

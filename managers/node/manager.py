@@ -40,6 +40,7 @@ from dropflow.errors import (
 )
 from dropflow.files import make_directories
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.runners.capacity import host_gpus
 from dropflow.runners.pool import WorkerPool
 from dropflow.version import __version__
 from managers.keys import ClusterKey
@@ -331,6 +332,7 @@ class NodeManager(Manager):
 
     def _load(self, sessions: tuple[NodeSession, ...]) -> Load:
         memory, disk = host_memory(), shutil.disk_usage(self._root)
+        gpus = len(host_gpus())
         return Load(
             cores=len(os.sched_getaffinity(0)),
             workers=self._workers,
@@ -341,6 +343,8 @@ class NodeManager(Manager):
             disk=disk.total,
             disk_free=disk.free,
             received=self._links.statistics().fetched,
+            gpus=gpus,
+            gpus_free=gpus - self._resources.pool.gpus_taken,
         )
 
 

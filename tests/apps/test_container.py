@@ -382,11 +382,11 @@ def test_apptainer_gets_the_same_container(monkeypatch: pytest.MonkeyPatch, tmp_
     program.chmod(0o755)
     monkeypatch.setenv(ENGINE_VARIABLE, str(program))
 
-    got = _run(tmp_path, "wsclean {out}", image="icrar/wsclean:3.4", env='{"A": "b"}')
+    got = _run(tmp_path, "wsclean {out}", image="icrar/wsclean:3.4", env='{"A": "b"}', num_gpus=1)
 
     prepare_containers([_template(image="icrar/wsclean:3.4", command="true")], tmp_path)
     file = read_record(tmp_path).images["icrar/wsclean:3.4"]
     lines = got.log.splitlines()
     words = [line.split(" ")[-1] for line in lines]
-    assert {"exec", "--containall", "--env=A=b", "docker://icrar/wsclean:3.4", "/bin/sh", "-c"} <= {*words}
+    assert {"exec", "--containall", "--nv", "--env=A=b", "docker://icrar/wsclean:3.4", "/bin/sh", "-c"} <= {*words}
     assert file.startswith(str(tmp_path / "images"))

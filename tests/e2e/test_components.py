@@ -21,12 +21,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def island(tmp_path: Path) -> Iterator[Running]:
-    """An island over two nodes; only the second has the program ``only-there``."""
+    """An island over two nodes; only the second has the program ``only-there``, and GPUs, as a stand-in says."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    program = folder / "only-there"
-    program.write_text("#!/bin/sh\necho done by $0\n", encoding="utf-8")
-    program.chmod(0o755)
+    gpus = "GPU 0: Stand-in (UUID: GPU-1)\\nGPU 1: Stand-in (UUID: GPU-2)"
+    for name, does in (("only-there", "echo done by $0"), ("nvidia-smi", f'[ "$1" = -L ] && printf "{gpus}"')):
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        program.chmod(0o755)
 
     def start(name: str) -> Running:
         path = f"{folder}:{os.environ['PATH']}" if name == "n2" else os.environ["PATH"]
@@ -66,3 +68,28 @@ def test_what_one_node_has_runs_there(island: Running, tmp_path: Path) -> None:
     rows = [one for one in refused.value.problems if isinstance(one, Problem)]
     assert [row.where for row in rows] == ["no-such-program-here on n1", "no-such-program-here on n2"]
     assert all("install no-such-program-here" in row.hint for row in rows)
+
+
+def test_attempts_with_gpus_run_on_nodes_that_have_them(island: Running, tmp_path: Path) -> None:
+    """Only n2 has GPUs, two, as a stand-in for nvidia-smi says: it gets what needs them, and three are refused."""
+    url, token = island.ready["url"], island.ready["token"]
+    where = {"DROPFLOW_URL": url, "DROPFLOW_TOKEN": token}
+
+    def drawn(*gpus: int) -> Path:
+        command = "echo $CUDA_VISIBLE_DEVICES > {io}"
+        nodes = [node(f"A{count}", "BashShellApp", command=command, num_gpus=count) for count in gpus]
+        path = tmp_path / f"gpus{len(gpus)}.graph"
+        links = [link(f"A{count}", f"out {count}") for count in gpus]
+        path.write_bytes(document([*nodes, *(node(f"out {count}", "File") for count in gpus)], links))
+        return path
+
+    done = run(tmp_path, "submit", drawn(0, 1, 2), "--name", "s", "--wait", **where)
+    assert done.returncode == 0, done.stdout + done.stderr
+    refused = run(tmp_path, "submit", drawn(3), "--name", "t", **where)
+
+    with Client(url, token=token) as client:
+        ran = {drop.name: drop.node for drop in client.drops("s").drops}
+    assert (ran["A1"], ran["A2"]) == ("n2", "n2")
+    assert "it needs 3 GPUs, and this host has 2" in refused.stderr
+    assert "it needs 3 GPUs, and this host has none" in refused.stderr
+    assert "2 of 2" in run(tmp_path, "nodes", **where).stdout

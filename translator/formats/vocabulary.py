@@ -108,7 +108,7 @@ _APP_CLASS = {fold(old): "dropclass" for old in ("appclass", "Application class"
 _DATA_CLASS = {fold(old): "dropclass" for old in ("dataclass", "Data class", "dropclass")}
 _APP_NAMES: Mapping[str, str] = {
     **_APP_CLASS,
-    **{fold(name): name for name in ("execution_time", "num_cpus", "group_start", "group_end", "n_tries")},
+    **{fold(name): name for name in ("execution_time", "num_cpus", "num_gpus", "group_start", "group_end", "n_tries")},
     **{fold(name): name for name in ("input_error_threshold", "n_effective_inputs")},
     fold("No. of CPUs"): "num_cpus",
     fold("Number of CPUs"): "num_cpus",

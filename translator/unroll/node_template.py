@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.graph.templates import GPU_FIELD, Argument, Kind, Template
 from translator.logical import Field, LogicalNode, NodeKind
 from translator.problem_codes import problem
 from translator.unroll.levels import Findings, Levels, is_on, pointer, quantity, whole
@@ -64,6 +64,10 @@ def template_of(node: LogicalNode, levels: Levels, findings: Findings, *, artifi
         Whether the translator made the node.
     """
     is_data = node.kind is NodeKind.DATA
+    if not is_data:
+        whole(
+            node, GPU_FIELD, 0, findings, lowest=0
+        )  # only reported: `dropflow.graph.templates.needs_of` reads the field
     return Template(
         key=node.key or node.id,
         name=node.name,

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow import Graph
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import AttemptResult, PriorityQueue, Runner, StreamOpened, Task
 from dropflow.engine.host_memory import MemoryLimit, Pressure
+from dropflow.errors import BadGraphError
 from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement
 from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
-from dropflow.runners.capacity import Capacity, unusual_needs
+from dropflow.runners.capacity import GPU_VARIABLE, Capacity, host_gpus, restrict_gpus, unusual_needs
 from dropflow.runners.choice import LimitedRunner, make_runner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner
@@ -95,6 +97,30 @@ def test_running_attempts_declare_no_more_processors_than_there_are(kind: str, t
     assert result.status is SessionState.FINISHED
     assert len(together) == len(_CPUS)
     assert all(len(names) == 1 or sum(cpus[name] for name in names) <= _WORKERS for names in together)
+
+
+@pytest.mark.slow
+def test_attempts_with_gpus_have_them_to_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs that CUDA_VISIBLE_DEVICES names, which need not be there, go round; what declares none sees none."""
+    monkeypatch.setenv(GPU_VARIABLE, "3,5")
+    host_gpus.cache_clear()
+    each = "for gpu in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do %s {folder}/$gpu || exit 1; done; "
+    command = f"{each % 'mkdir'} echo $CUDA_VISIBLE_DEVICES > {{text}}; {each % 'rmdir'}"
+    with Graph("gpus") as graph:
+        found = [
+            (gpus, graph.command(command, outputs="text", folder=str(tmp_path), settings={"num_gpus": gpus}))
+            for gpus in (1, 1, 0, 2, 1, 0)
+        ]
+    with pytest.raises(BadGraphError, match="asks for GPUs, and the runner 'threads' gives none"):
+        graph.run(runner="threads", directory=tmp_path / "threads")
+    run = graph.run(runner="processes", workers=3, directory=tmp_path / "run")
+    given = [(gpus, str(run.value(text)).strip()) for gpus, text in found]
+    assert all(names in {0: ("",), 1: ("3", "5"), 2: ("3,5",)}[gpus] for gpus, names in given)
+
+    restrict_gpus("-1")
+    with pytest.raises(BadGraphError, match="it needs 1 GPU, and this host has none"):
+        graph.run(directory=tmp_path / "none")
+    host_gpus.cache_clear()
 
 
 @pytest.mark.parametrize("chain", ["A{0} -> b{0}", "a{0} -> A{0} -> b{0}"])
