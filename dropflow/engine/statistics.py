@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dropflow.engine.core import Core
 from dropflow.failure import Failure
-from dropflow.graph.drop_counts import NO_DROPS, DropCounts, add_counts, count_drops
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
@@ -33,6 +33,8 @@ __all__ = [
     "snapshot",
     "totals",
 ]
+
+_NAMES = tuple(state.name for state in DropState)
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
@@ -115,7 +117,17 @@ class Statistics(msgspec.Struct, frozen=True):
     @property
     def drop_counts(self) -> DropCounts:
         """Its drops by what has become of them, as if no attempt ran."""
-        return add_counts(node.drop_counts() for node in self.nodes)
+        return self.count()
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Number of drops by the name of their state, without zeros."""
+        return by_name([sum(column) for column in zip(*(node.counts for node in self.nodes), strict=True)])
+
+    def count(self, *, running: int = 0, queued: int = 0) -> DropCounts:
+        """Return its drops by what has become of them; `running` and `queued` of those in WRITING are attempts."""
+        failed, lost = sum(node.failed for node in self.nodes), sum(node.lost for node in self.nodes)
+        return count_drops(self.states, failed=failed, lost=lost, running=running, queued=queued)
 
     @property
     def rate(self) -> float:
@@ -165,7 +177,7 @@ def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
 
 def by_name(counts: Sequence[int]) -> dict[str, int]:
     """Return the number of drops by the name of their state, without zeros."""
-    return {DropState(state).name: count for state, count in enumerate(counts) if count}
+    return {name: count for name, count in zip(_NAMES, counts, strict=True) if count}
 
 
 class ErrorCauses(NamedTuple):
@@ -184,6 +196,9 @@ class ErrorCauses(NamedTuple):
     took_along: npt.NDArray[np.int64]
 
 
+_NO_CAUSES = ErrorCauses(*(np.zeros(0, np.int64) for _ in ErrorCauses._fields))
+
+
 def errors_by_cause(core: Core) -> ErrorCauses:
     """Return the number of local drops in ERROR by their root cause, and how many of them it took along.
 
@@ -192,6 +207,10 @@ def errors_by_cause(core: Core) -> ErrorCauses:
     is a cause too; it is not in ERROR itself.
     """
     table = core.drops
+    if (
+        not table.causes and not table.cancelled
+    ):  # as in most sessions, of which nodes report this several times a second
+        return _NO_CAUSES
     drops = np.fromiter(table.causes, np.int64, len(table.causes))
     causes = np.fromiter(table.causes.values(), np.int64, len(table.causes))
     cancelled = np.fromiter(table.cancelled, np.int64, len(table.cancelled))

@@ -7,7 +7,7 @@ import numpy as np
 
 from dropflow.api.records import FailureInfo, LogicalNodeInfo, PartEnd
 from dropflow.engine.statistics import Attempts, FailureReport, NodeStatistics, Statistics, by_name
-from dropflow.graph.drop_counts import DropCounts, add_counts
+from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 
@@ -18,7 +18,6 @@ __all__ = [
     "logical_nodes",
     "part_end",
     "running_by_node",
-    "states_of",
     "written_report",
 ]
 
@@ -78,11 +77,11 @@ def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -
 
 def counts_of(statistics: Statistics, running: Sequence[int]) -> DropCounts:
     """Return the drops of a session by what has become of them: the sums over its logical nodes."""
-    return add_counts(map(_counts, statistics.nodes, running))
+    return statistics.count(running=sum(running), queued=sum(map(_queued, statistics.nodes, running)))
 
 
-def _counts(node: NodeStatistics, running: int) -> DropCounts:
-    return node.drop_counts(running=running, queued=node.counts[DropState.WRITING] - running if node.is_app else 0)
+def _queued(node: NodeStatistics, running: int) -> int:
+    return node.counts[DropState.WRITING] - running if node.is_app else 0
 
 
 def logical_nodes(statistics: Statistics, running: Sequence[int] | None = None) -> tuple[LogicalNodeInfo, ...]:
@@ -98,16 +97,13 @@ def logical_nodes(statistics: Statistics, running: Sequence[int] | None = None) 
             states=by_name(node.counts),
             order=order,
             running=0 if running is None else running[order],
-            counts=node.drop_counts() if running is None else _counts(node, running[order]),
+            counts=node.drop_counts()
+            if running is None
+            else node.drop_counts(running=running[order], queued=_queued(node, running[order])),
         )
         for order, node in enumerate(statistics.nodes)
         if node.total
     )
-
-
-def states_of(statistics: Statistics) -> dict[str, int]:
-    """Return the number of drops by the name of their state, without zeros."""
-    return by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
 
 
 def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEnd:
@@ -121,7 +117,7 @@ def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEn
         node=node,
         status=(SessionState.CANCELLED if is_cancelled else statistics.status).name,
         counts=counts_of(statistics, running),
-        states=states_of(statistics),
+        states=statistics.states,
         logical=logical_nodes(statistics, running),
     )
 

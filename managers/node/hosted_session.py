@@ -717,7 +717,7 @@ class HostedSession:
             "settled": statistics.settled,
             **msgspec.structs.asdict(attempts),
             "counts": shown.counts_of(statistics, running),
-            "states": shown.states_of(statistics),
+            "states": statistics.states,
             "rate": progress.rate if has_rate else 0.0,
             "remaining": progress.remaining if has_rate else None,
             "quiet": quiet,

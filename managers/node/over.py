@@ -443,7 +443,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         drops=statistics.drops,
         settled=statistics.settled,
         counts=shown.counts_of(statistics, running),
-        states=shown.states_of(statistics),
+        states=statistics.states,
         created=deployment.created,
         started=replayed.started,
         finished=ended,

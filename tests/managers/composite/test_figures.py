@@ -74,7 +74,7 @@ def report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
         drops=statistics.drops,
         settled=statistics.settled,
         counts=shown.counts_of(statistics, running),
-        states=shown.states_of(statistics),
+        states=statistics.states,
         logical=shown.logical_nodes(statistics, running),
         nodes=(name,),
         failures=tuple(shown.failure_info(report, name) for report in reports),
