@@ -124,7 +124,7 @@ def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
 
 
 def levels_of(first: SessionSignature, second: SessionSignature, differences: int) -> Levels:
-    """Return at which levels two sessions are the same, of whose results so many differ."""
+    """Compare two sessions level by level. `differences` is the number of results that differ."""
     contents: Level = "different" if differences else "same" if first.contents and second.contents else "unknown"
     software: Level = "unknown"
     if first.software and second.software:

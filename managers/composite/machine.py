@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 
-# Has this manager become the witness of sessions whose witness is lost: part of `CompositeMachine`.
+# The part of `CompositeMachine` by which a manager becomes the witness of sessions whose witness is lost.
 #
 # The nodes of a session find that its witness is lost, and show that in their reports. A manager
 # above all of them then asks a member for a view with itself as the witness. If several do, one of
 # them is refused.
 
 _LOOK_SECONDS = 1.0
-"""How often is looked for sessions without a witness."""
+"""Seconds between two searches for sessions without a witness."""
 _GOING = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 
 

@@ -104,7 +104,7 @@ _FEWEST_DROPS = 8
 _SHORTEST = 5.0
 """Seconds that a session must still last, as far as that is known."""
 _LOOK_SECONDS = 1.0
-"""How often is looked for nodes to add."""
+"""Seconds between two searches for nodes to add."""
 
 
 class MemberChanges:
