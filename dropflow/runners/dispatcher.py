@@ -337,7 +337,10 @@ class Dispatcher:
     @property
     def has_waiting(self) -> bool:
         """Whether attempts wait for a worker."""
-        return any(runner.is_waiting for runner in self._turns)
+        for runner in self._turns:  # not `any`: this is asked several times for each attempt
+            if runner.pending or runner.suspects:
+                return True
+        return False
 
     def assign(self, now: float) -> None:
         """Give attempts that wait to the workers that have room for them."""

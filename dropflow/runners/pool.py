@@ -284,7 +284,8 @@ class WorkerPool:
             self._dispatcher.assign(now)
             self._dispatcher.recall(now)
             for worker in self._workers:
-                self._flush(worker)
+                if worker.outgoing:
+                    self._flush(worker)
         self._dispatcher.note_running()
 
     def _begin_close(self, _: Dispatcher) -> None:
@@ -328,7 +329,10 @@ class WorkerPool:
     @property
     def _has_attempts(self) -> bool:
         """Whether attempts wait or are with a worker."""
-        return self._dispatcher.has_waiting or any(worker.assigned for worker in self._workers)
+        for worker in self._workers:  # not `any`: this is asked several times for each attempt
+            if worker.assigned:
+                return True
+        return self._dispatcher.has_waiting
 
     # Starting workers.
 
