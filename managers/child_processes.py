@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 import psutil
@@ -84,6 +84,8 @@ class ChildProcess:
         self._popen = popen
         self._changed = changed
         self._line = b""
+        if popen.stdin is not None:
+            os.set_blocking(popen.stdin.fileno(), False)
 
     def read(self, descriptor: int) -> bool:
         """Read what it printed, without waiting; return whether there may be more."""
@@ -100,6 +102,8 @@ class ChildProcess:
     def collect(self) -> None:
         """Read the exit status of the process, after its process file descriptor became readable."""
         status = self._popen.wait()
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
         if self._line:
             self._take(self._line)
         self.fail(f"it ended with status {status}")
@@ -124,6 +128,18 @@ class ChildProcess:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process; no error if it has ended."""
         self._popen.send_signal(number)
+
+    def write(self, data: bytes) -> None:
+        """Write to its standard input without waiting; no error if it does not read."""
+        with suppress(OSError, ValueError):
+            os.write(cast(IO[bytes], self._popen.stdin).fileno(), data)
+
+    def request_end(self) -> None:
+        """Request its end: by the end of its standard input if it has one, as a process on another host needs it."""
+        if self._popen.stdin is None:
+            self.send(signal.SIGTERM)
+        else:
+            self._popen.stdin.close()
 
     def _take(self, line: bytes) -> None:
         if self.ready.done():
@@ -184,8 +200,21 @@ class ChildProcesses:
         os.write(self._wake_writer, b"x")
         return done.result()
 
-    def launch(self, role: str, name: str, command: Command, changed: Callable[[ChildProcess], None]) -> ChildProcess:
+    def launch(
+        self,
+        role: str,
+        name: str,
+        command: Command,
+        changed: Callable[[ChildProcess], None],
+        *,
+        first: bytes = b"",
+    ) -> ChildProcess:
         """Start a process; only from the thread of `ChildProcesses` (see `call`).
+
+        Parameters
+        ----------
+        first : bytes
+            What its standard input begins with, at most what a pipe holds; it stays open then. Without, it is empty.
 
         Raises
         ------
@@ -195,7 +224,7 @@ class ChildProcesses:
         try:
             popen = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 command(self._parent_reader),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if first else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 pass_fds=[self._parent_reader],
                 process_group=0,  # Ctrl-C reaches this process alone, which stops the others in order
@@ -204,6 +233,8 @@ class ChildProcesses:
             text = f"the {role} cannot be started: {error.strerror}"
             raise WorldError(text, where=name, hint="is it installed?") from error
         process = ChildProcess(role, name, popen, changed)
+        if first:
+            process.write(first)
         if self._is_cancelled:
             process.ready.cancel()
         self._processes.append(process)
@@ -241,7 +272,7 @@ class ChildProcesses:
     def stop(self, *processes: ChildProcess) -> None:
         """Stop processes, the first one first, and wait for their ends; those that do not end in time are killed."""
         for process in processes:
-            process.send(signal.SIGTERM)
+            process.request_end()
         for process in processes:
             try:
                 process.ended.result(self._stop_seconds)

@@ -6,7 +6,8 @@ everything between them is encrypted and authenticated. A user who can read the 
 names inside a cluster are not secrets, and a stolen key must be replaced on all hosts.
 
 The file holds the secret and is readable by its owner only (mode 0600, in a directory of mode 0700). Copy it
-to the other hosts as you copy other secrets (ssh, a Kubernetes secret); dropflow never sends it.
+to the other hosts as you copy other secrets (ssh, a Kubernetes secret). dropflow only sends it through ssh, to hosts on
+which it starts node managers itself.
 """
 
 import hashlib

@@ -25,7 +25,8 @@ package may import all others, and no other package imports it.
 `times`              ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
 `up`                 ``dropflow up``: a translator, a master, an island and nodes on this host
 `servers`            ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator``: the servers of a cluster
-`launch`             ``dropflow launch``: graphs and clusters on the hosts of a batch system
+`launch`             ``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh
+`hosts`              Hosts over ssh: their check, the start of their nodes, and ``dropflow down``
 `launched_job`       What runs inside a job of it: the head on its first host, and a node manager on each
 `doctor`             ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do
 `doctor_checks`      The checks of it, which yield findings from what was collected

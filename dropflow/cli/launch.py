@@ -1,4 +1,4 @@
-"""``dropflow launch``: graphs and clusters on the hosts of a batch system."""
+"""``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +9,15 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import Duration, GivenOptions, graphs, options_of, output_options, setting_options
+from dropflow.cli.option_types import (
+    Duration,
+    GivenOptions,
+    graphs,
+    options_of,
+    output_options,
+    setting_options,
+    skip_option,
+)
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.sessions.options import SubmitOptions
 
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from managers.places.batch import BatchSystem, Facility, JobState
     from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
+    from managers.places.ssh import SshHost
 
 __all__ = ["launch_command"]
 
@@ -35,10 +44,10 @@ _SYSTEMS = {
 
 @click.group("launch")
 def launch_command() -> None:
-    """Run GRAPH on hosts of a batch system, or start a cluster there.
+    """Run GRAPH on hosts of a batch system or over ssh, or start a cluster there.
 
-    One job starts a node manager on each of its hosts and an island on the first, with a key of its own. A directory
-    that the hosts share has all files of the job, and outlives it.
+    One job starts a node manager on each of its hosts and an island on the first, over ssh on this host, with a key of
+    its own. A directory has all files of the job, and outlives it; hosts of a batch system share it.
     """
 
 
@@ -91,6 +100,19 @@ def _time(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
+_directory_option = click.option(
+    "--directory",
+    default="dropflow-jobs",
+    show_default=True,
+    metavar="DIR",
+    help="Where the directory of the job is made; hosts of a batch system must see it under the same path.",
+)
+_results_option = click.option(
+    "-o", "results", metavar="DIR", help="Where the results go; the directory of the job by default."
+)
+_detach_option = click.option("--detach", is_flag=True, help="Do not wait for the job.")
+
+
 def _command_of(name: str) -> Callable[..., None]:
     """Return the command of one batch system."""
     title, submitter = _SYSTEMS[name]
@@ -104,14 +126,8 @@ def _command_of(name: str) -> Callable[..., None]:
     @click.option("-p", "--partition", default="", metavar="NAME", help="Partition or queue.")
     @click.option("--account", default="", metavar="NAME", help="Account that the job is charged to.")
     @click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority.")
-    @click.option(
-        "--directory",
-        default="dropflow-jobs",
-        show_default=True,
-        metavar="DIR",
-        help="Where the directory of the job is made; its hosts must see it under the same path.",
-    )
-    @click.option("-o", "results", metavar="DIR", help="Where the results go; the directory of the job by default.")
+    @_directory_option
+    @_results_option
     @click.option(
         "--margin",
         type=Duration(),
@@ -120,7 +136,7 @@ def _command_of(name: str) -> Callable[..., None]:
         help="How long before the walltime the session stops, at most a quarter of it.",
     )
     @click.option("--requeue", is_flag=True, help="Start the job again after the walltime, until the session is over.")
-    @click.option("--detach", is_flag=True, help="Do not wait for the job.")
+    @_detach_option
     @click.option("--dry-run", is_flag=True, help="Print the batch script, and submit nothing.")
     @setting_options
     @options_of(SubmitOptions)
@@ -147,6 +163,34 @@ for _name in _SYSTEMS:
     _command_of(_name)
 
 
+@launch_command.command("ssh", short_help="Run GRAPH on hosts over ssh, or start a cluster there.")
+@output_options
+@click.argument("graph", metavar="[GRAPH]", required=False, shell_complete=graphs)
+@click.option("--hosts", required=True, metavar="FILE", help="The hosts, as TOML: a table [hosts.NAME] for each.")
+@skip_option
+@_directory_option
+@_results_option
+@_detach_option
+@setting_options
+@options_of(SubmitOptions)
+def ssh_command(output: CommandOutput, *, hosts: str, skip_unreachable: bool, **given: Any) -> Exit:
+    """Run GRAPH on hosts over ssh; without GRAPH, start a cluster.
+
+    ssh is that of the user, with its configuration, and never asks. All hosts are checked first: connection, Python,
+    dropflow, clock, disk and ports. If one has a problem, nothing is started; exit status 2. Each gets a node manager,
+    and this host an island. The command waits for the end of the session, with the answer and exit status of 'dropflow
+    submit --wait', and the results are in DIR on this host. Ctrl-C ends the session and all managers. GRAPH may also be
+    the directory of a job that has ended: a new one goes on with its session on the same hosts.
+
+    While it runs, commands find its manager by --to ssh:JOB. Without GRAPH, or with --detach, the command ends early,
+    and 'dropflow down --to ssh:JOB' ends the cluster.
+    """
+    from dropflow.cli.hosts import usable_hosts
+
+    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable)
+    return _launch("ssh", output, nodes=len(found), hosts=found, **given) if found else Exit.BAD_INPUT
+
+
 @launch_command.command("head", hidden=True)
 @output_options
 @click.argument("directory")
@@ -169,32 +213,54 @@ def member_command(_: CommandOutput, *, directory: str, rank: str | None) -> Exi
     run_member(directory, rank)
 
 
+@launch_command.command("hosts", hidden=True)
+@output_options
+@click.argument("directory")
+def hosts_command(_: CommandOutput, *, directory: str) -> Exit:
+    """Run the node managers of a job on its hosts, over ssh."""
+    from dropflow.cli.hosts import run_hosts
+
+    return run_hosts(directory)
+
+
+@launch_command.command("host", hidden=True)
+@output_options
+def host_command(_: CommandOutput) -> Exit:
+    """Run the node manager of this host, by an order on standard input."""
+    from dropflow.cli.hosts import run_host
+
+    run_host()
+
+
 def _launch(
     name: str,
     output: CommandOutput,
     *,
     graph: str | None,
-    arguments: tuple[str, ...],
     nodes: int,
-    walltime: str,
-    partition: str,
-    account: str,
-    facility: str | None,
     directory: str,
     results: str | None,
-    margin: float,
-    requeue: bool,
     detach: bool,
-    dry_run: bool,
     settings: tuple[str, ...],
     configuration: str | None,
     options: GivenOptions[SubmitOptions],
+    arguments: tuple[str, ...] = (),
+    walltime: str = "",
+    partition: str = "",
+    account: str = "",
+    facility: str | None = None,
+    margin: float = 0.0,
+    requeue: bool = False,
+    dry_run: bool = False,
+    hosts: tuple["SshHost", ...] = (),
 ) -> Exit:
+    from dropflow.cli.hosts import end_process
     from dropflow.clock import SystemClock
     from dropflow.errors import UsageError
     from dropflow.ids import dated_session_name
     from managers.places.batch import SYSTEMS, facility_of, job_script
     from managers.places.job_directory import JobDirectory, JobRequest, new_job_directory, seconds_of_time
+    from managers.places.ssh import local_address
 
     if graph is not None and graph.startswith("-") and graph != "-":  # there is no GRAPH, only arguments behind --
         arguments, graph = (graph, *arguments), None
@@ -219,6 +285,8 @@ def _launch(
         goes_on=requeue,
         results=str(Path(results).absolute() if results else path / "results"),
         options=options.options,
+        hosts=hosts,
+        address=local_address(hosts[0]) if hosts else "",
     )
     if earlier is not None:
         before = earlier.request
@@ -247,6 +315,10 @@ def _launch(
     try:
         status = waiting.until_over() if request.session else waiting.until_running()
     except KeyboardInterrupt:
+        if system.is_here:
+            output.note(f"ending job {number}; its session can go on in another job: 'dropflow launch ... {job.path}'")
+            end_process(int(number))
+            return Exit.INTERRUPTED
         stop = " ".join((*system.cancel, number))
         output.note(f"stopped waiting; job {number} continues. It is in {job.path}; '{stop}' cancels it")
         return Exit.INTERRUPTED

@@ -123,7 +123,7 @@ def _start_again(request: JobRequest, status: Exit) -> Exit:
 
 
 def _server_options(job: JobDirectory) -> list[str]:
-    address = ["--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - with a key
+    address = ["--host", "0.0.0.0", "--port", "0", "--advertise", job.request.address]  # noqa: S104 - with a key
     return [*address, "--key", str(job.key), "--group", safe_name(job.path.name)]
 
 
@@ -278,18 +278,22 @@ class _JobHead:
             if found and not self._known:
                 until = min(until, self._clock.monotonic() + _OTHERS_SECONDS)
             self._known = set(found)
-            if self._signals.must_stop or self._have_nodes_ended():
+            failed = self._job.failures()
+            if self._signals.must_stop or self._have_nodes_ended() or len({*found, *failed}) >= self._request.nodes:
                 break
             self._pause.wait(_LOOK_SECONDS)
-        found = self._job.addresses()
+        found, failed = self._job.addresses(), self._job.failures()
         self._known = set(found)
+        for text in failed.values():
+            self._output.note(text)
         if not found:
             raise BatchSystemError(
-                "no node manager has started in this job",
+                "no node manager has started in this job"
+                + "".join(f"; {text}" for text in dict.fromkeys(failed.values())),
                 where=str(self._job.path),
                 hint=f"see {self._job.output}; can the hosts write to this directory, and is dropflow installed there?",
             )
-        late = self._request.nodes - len(found)
+        late = self._request.nodes - len({*found, *failed})
         if late:
             self._output.note(f"{plural(late, 'node')} of {self._request.nodes} had not started in time")
         return [found[number] for number in sorted(found)]

@@ -1,7 +1,7 @@
 """A translator, a master, an island and nodes on this host, as processes that end with this one: ``dropflow up``.
 
-They share a token through a file that only the user can read, because other users see arguments and environments of
-processes.
+With ``--hosts`` the nodes are on other hosts, and end with this process, too. Those on this host share a token through
+a file that only the user can read, because other users see arguments and environments of processes.
 """
 
 import os
@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.hosts import beat, request_ends, start_node
 from dropflow.cli.manager_records import default_key, default_root
 from dropflow.cli.server_process import StopSignal, announce, browser_url, claim_root, cluster_key, kept_token
 from dropflow.errors import ConflictError
@@ -24,6 +25,7 @@ from dropflow.runners.capacity import host_gpus
 from dropflow.web.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
+from managers.places.ssh import BEAT_SECONDS, SshHost, local_address
 
 __all__ = ["UpOptions", "run"]
 
@@ -45,6 +47,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     lost_after: float
     log_level: str
     public_url: str = ""
+    hosts: tuple[SshHost, ...] = ()
 
 
 class UpReady(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +125,7 @@ class _Cluster:
         self._stop = stop
         self._child_processes = ChildProcesses(cancel=stop.fileno())
         self._processes: list[ChildProcess] = []
+        self._remote: list[ChildProcess] = []
 
     def start(self, token: str | None) -> UpReady:
         """Start the nodes in parallel, then the island, the master and the translator.
@@ -140,7 +144,11 @@ class _Cluster:
         gpus = host_gpus()
         suspect_after = min(SUSPECT_AFTER, options.lost_after / 2)
         timing = ("--lost-after", f"{options.lost_after}", "--suspect-after", f"{suspect_after}")
-        started = [
+        reach: tuple[str, ...] = ()
+        if options.hosts:
+            self._remote = [self._start_on(host, (*timing, "--log-level", options.log_level)) for host in options.hosts]
+            reach = ("--host", "0.0.0.0", "--advertise", local_address(options.hosts[0]))  # noqa: S104 - with a key
+        started = self._remote or [
             self._start(
                 "node",
                 f"node-{number + 1}",
@@ -154,8 +162,8 @@ class _Cluster:
         ]
         nodes = tuple(self._url(process) for process in started)
         pairs = [word for url in nodes for word in ("--nodes", url)]
-        island = self._url(self._start("island", "island", self._port(2, _ISLAND), (*pairs, *timing)))
-        below = ("--islands", island, *timing)
+        island = self._url(self._start("island", "island", self._port(2, _ISLAND), (*pairs, *timing, *reach)))
+        below = ("--islands", island, *timing, *reach)
         master = self._url(self._start("master", "master", self._port(1, _MASTER), below))
         port = self._port(0, _TRANSLATOR)
         translator = self._url(self._start("translator", "translator", port, ("--to", master)))
@@ -163,16 +171,25 @@ class _Cluster:
 
     def wait(self) -> Exit:
         """Wait until this process gets a signal to end or all processes of the cluster have ended."""
-        self._stop.wait()
+        while not self._stop.wait(BEAT_SECONDS if self._remote else None):
+            beat(self._remote)
         return Exit.FINISHED if any(process.status is None for process in self._processes) else Exit.FAILED
 
     def close(self) -> None:
         """Stop all processes: the parents first, so that they report no lost children."""
         self._stop.set()
+        request_ends(self._remote)
         self._child_processes.close()
 
     def _url(self, process: ChildProcess) -> str:
         return self._child_processes.wait_ready(process, _START_SECONDS)
+
+    def _start_on(self, host: SshHost, options: Sequence[str]) -> ChildProcess:
+        key = Path(self._options.key or default_key())
+        changed = self._changed
+        process = start_node(self._child_processes, host, key=key, root="up", options=options, changed=changed)
+        self._processes.append(process)
+        return process
 
     def _start(self, role: str, name: str, port: int, more: Sequence[str]) -> ChildProcess:
         options = self._options
@@ -199,8 +216,10 @@ class _Cluster:
         if process.status is None or self._stop.is_set() or process.error is not None:
             return
         others = any(other.status is None for other in self._processes)
+        remote = next((host for host in self._options.hosts if host.name == process.name), None)
         log = self._root / process.name / "manager.log"
-        sys.stderr.write(f"{process.name} has ended with status {process.status}: see {log}")
+        place = f"{log}" if remote is None else f"{remote.directory}/up/{remote.name}/manager.log there"
+        sys.stderr.write(f"{process.name} has ended with status {process.status}: see {place}")
         sys.stderr.write("; the others continue\n" if others else "\n")
         sys.stderr.flush()
         if not others:

@@ -57,7 +57,8 @@ _GROUPS = {
         "master": "Run a master manager over islands, until SIGINT or SIGTERM.",
         "daemon": "Run the daemon of this host, which starts and stops its other managers, until SIGINT or SIGTERM.",
         "translator": "Run the translator service for EAGLE, until SIGINT or SIGTERM.",
-        "launch": "Run GRAPH on hosts of a batch system, or start a cluster there.",
+        "launch": "Run GRAPH on hosts of a batch system or over ssh, or start a cluster there.",
+        "down": "End the cluster that dropflow up or dropflow launch ssh has started on this host.",
         "nodes": "List the nodes at or below a manager, with their load.",
         "drain": "Have NODE give its sessions to their other nodes, and end.",
         "doctor": "Check a manager, all managers below it, and the network between them.",
@@ -85,6 +86,7 @@ _MODULES = {
     "doctor": ("doctor",),
     "up": ("up",),
     "launch": ("launch",),
+    "hosts": ("down",),
     "servers": ("node", "island", "master", "daemon", "translator"),
     "misc": ("keys", "palette", "completion", "cache"),
 }

@@ -53,6 +53,7 @@ __all__ = [
     "sessions",
     "setting_options",
     "settings",
+    "skip_option",
     "target_option",
 ]
 
@@ -289,7 +290,7 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
     @functools.wraps(function)
     def command(*arguments: Any, url: str | None, token: str | None, key: str | None, **given: Any) -> Exit:
         manager = ConnectionOptions(url=url, token=token, key=key)
-        if url is not None and url.startswith(("slurm:", "pbs:", "sge:")):
+        if url is not None and url.startswith(("slurm:", "pbs:", "sge:", "ssh:")):
             from dropflow.cli.connection import manager_of_job
 
             manager = manager_of_job(manager)
@@ -387,6 +388,10 @@ def _runner(context: click.Context, parameter: click.Parameter, value: str) -> s
 
 prefix_option = click.option(
     "--prefix", default="", metavar="TEXT", help="First part of the drops' ids; the name of the graph by default."
+)
+
+skip_option = click.option(
+    "--skip-unreachable", is_flag=True, help="Leave out hosts to which ssh cannot connect, with a note."
 )
 
 target_option = click.option(

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import output_options
+from dropflow.cli.option_types import given_on_command_line, output_options, skip_option
 from dropflow.cli.output import CommandOutput
 from dropflow.formatting import MEMORY, quantity
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
@@ -247,13 +247,20 @@ def discover_options(*, finds: str, daliuge: bool = True) -> Callable[[Callable[
 @click.option(
     "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
 )
+@click.option(
+    "--hosts",
+    metavar="FILE",
+    help="Start the nodes on these hosts over ssh, as 'dropflow launch ssh' does, and none on this host.",
+)
+@skip_option
 @public_url_option(of_many=True)
 @lost_option("A node that does not answer for this long is lost.")
 @log_level_option("The least severe records in the log files of the managers.")
-def up_command(_: CommandOutput, **options: Any) -> Exit:
+def up_command(output: CommandOutput, hosts: str | None, *, skip_unreachable: bool, **options: Any) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
-    All of them listen on loopback, with one token and one key, and are reached from one address in a browser. When
+    All of them listen on loopback, with one token and one key, and are reached from one address in a browser. With
+    --hosts, master and island listen on all addresses. 'dropflow down' ends them, too. When
     they are ready, standard output gets one line, {"ready": true, "translator": URL, "master": URL, "island": URL,
     "nodes": [URL, ...], "token": ...}, and standard error that address. The token stays the same when the command is
     started again. A process that ends early is reported, and the others continue. Each writes its
@@ -261,4 +268,13 @@ def up_command(_: CommandOutput, **options: Any) -> Exit:
     """
     from dropflow.cli.local_cluster import UpOptions, run
 
-    return run(UpOptions(**options))
+    if hosts is None:
+        return run(UpOptions(**options))
+    from dropflow.cli.hosts import usable_hosts
+    from dropflow.errors import UsageError
+
+    lost = [f"--{name.replace('_', '-')}" for name in given_on_command_line(("nodes", "workers", "memory", "no_auth"))]
+    if lost:
+        raise UsageError(f"{lost[0]} is of nodes on this host", hint="leave it out; the file of hosts has such keys")
+    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable)
+    return run(UpOptions(**options, hosts=found)) if found else Exit.BAD_INPUT

@@ -92,6 +92,8 @@ class BatchSystem(NamedTuple):
     has_input : bool
         Whether the end of the standard input of `spread` reaches the commands on the hosts. Signals do not do: ``srun``
         kills its tasks at once after SIGTERM.
+    is_here : bool
+        Whether jobs are processes of this host, which end when they are not waited for any more.
     """
 
     marker: str
@@ -106,6 +108,7 @@ class BatchSystem(NamedTuple):
     processors: str
     job: str
     has_input: bool = False
+    is_here: bool = False
 
     def submit_job(self, script: Path, arguments: Sequence[str]) -> str:
         """Submit a script with further arguments, and return the number of the job.
@@ -298,6 +301,14 @@ def _sge_states(answer: str) -> dict[str, JobState]:
     }
 
 
+# Hosts over ssh: a job is a process of this host, whose number is its process id.
+
+
+def _ssh_states(answer: str) -> dict[str, JobState]:
+    rows = [line.split(maxsplit=1) for line in answer.splitlines()]
+    return {row[0]: JobState(word="RUNNING") for row in rows if " launch head " in row[-1]}
+
+
 SYSTEMS = {
     "slurm": BatchSystem(
         marker="#SBATCH",
@@ -338,6 +349,21 @@ SYSTEMS = {
         rank="",
         processors="NSLOTS",
         job="JOB_ID",
+    ),
+    "ssh": BatchSystem(
+        marker="# ",
+        directives=lambda *_: [],
+        spread=lambda _, member: [*member[:-2], "hosts", member[-1]],
+        submit=("sh", "-c", 'setsid sh "$0" >>"${0%/*}/output" 2>&1 </dev/null & echo $!'),
+        states=("ps", "-e", "-o", "pid=,args="),
+        cancel=("kill",),
+        requeue=(),
+        read_states=_ssh_states,
+        rank="",
+        processors="",
+        job="",
+        has_input=True,
+        is_here=True,
     ),
 }
 """The batch systems that there are templates for."""

@@ -15,6 +15,7 @@ Commands outside learn from ``status.json`` how the session is, also where they 
 """
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -26,6 +27,7 @@ from dropflow.errors import BadFileError, NotFoundError, StorageError
 from dropflow.files import private_directory, private_opener
 from dropflow.sessions.options import SubmitOptions
 from managers.keys import create
+from managers.places.ssh import SshHost
 
 __all__ = ["JobDirectory", "JobRequest", "JobStatus", "new_job_directory", "seconds_of_time"]
 
@@ -40,7 +42,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     system : str
-        ``slurm``, ``pbs`` or ``sge``.
+        ``slurm``, ``pbs``, ``sge`` or ``ssh``.
     session : str
         Name of the session; empty for a cluster for interactive work.
     nodes : int
@@ -55,6 +57,10 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
         Where the results go.
     options : SubmitOptions
         How the session runs.
+    hosts : tuple of SshHost
+        The hosts of a job over ssh; a batch system chooses its own.
+    address : str
+        Address of the host of the island; its name by default.
     """
 
     system: str
@@ -65,6 +71,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     goes_on: bool
     results: str
     options: SubmitOptions = SubmitOptions()
+    hosts: tuple[SshHost, ...] = ()
+    address: str = ""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,11 +165,16 @@ class JobDirectory:
 
     def addresses(self) -> dict[int, str]:
         """Return the addresses of the nodes that have started, by number."""
-        found = {}
+        return {number: line.url for number, line in self._ready_lines() if line.url}
+
+    def failures(self) -> dict[int, str]:
+        """Return why nodes have not started, by number."""
+        return {number: str(line.error["text"]) for number, line in self._ready_lines() if "text" in line.error}
+
+    def _ready_lines(self) -> Iterator[tuple[int, "_Ready"]]:
         for path in self.nodes.glob("*.json"):
             with suppress(msgspec.MsgspecError, OSError):  # it is being written
-                found[int(path.stem)] = msgspec.json.decode(path.read_bytes(), type=_Ready).url
-        return found
+                yield int(path.stem), msgspec.json.decode(path.read_bytes(), type=_Ready)
 
     def forget_addresses(self) -> None:
         """Remove the addresses of an earlier job."""
@@ -177,9 +190,10 @@ class JobDirectory:
 
 
 class _Ready(msgspec.Struct, frozen=True):
-    """The part of a ready line that is used; a line that is being written is not complete."""
+    """The part of a ready line, or of the line of an error, that is used; one that is being written is not complete."""
 
-    url: str
+    url: str = ""
+    error: dict[str, object] = {}
 
 
 def new_job_directory(parent: Path, name: str) -> JobDirectory:

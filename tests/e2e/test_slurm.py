@@ -2,13 +2,9 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +12,11 @@ import psutil
 import pytest
 
 from dropflow.graph.codec import save
-from tests.processes import environment
+from tests.e2e.launched import Launched
 from tests.recovery_graphs import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).resolve().parents[2]
 _TOOLS = ("slurmctld", "slurmd", "srun", "sbatch")
 _CONFIGURATION = """
 ClusterName=t
@@ -52,65 +47,8 @@ PartitionName=p Nodes=n[1-2] Default=YES MaxTime=60 State=UP
 """
 
 
-class Slurm:
-    """A Slurm on this machine, and the commands that use it, in a directory with the examples."""
-
-    def __init__(self, directory: Path) -> None:
-        self.home = directory
-        self.environment = environment(directory) | {
-            "SLURM_CONF": str(directory / "slurm.conf"),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin",
-            "DROPFLOW_TOKEN": "a-token-of-the-user",
-        }
-
-    def shell(self, command: str, *, status: int = 0) -> str:
-        """Run a command, and return what it printed; without a traceback, and with this exit status."""
-        done = subprocess.run(
-            ["/bin/bash", "-c", command],
-            env=self.environment,
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        assert (done.returncode, "Traceback" in done.stderr) == (status, False), (
-            f"{command}\n{done.stdout}{done.stderr}"
-        )
-        return done.stdout + done.stderr
-
-    def until(self, command: str, wanted: str) -> None:
-        """Wait until a command prints a text."""
-        pause = threading.Event()
-        for _ in range(600):
-            if wanted in self.shell(f"{command} || true"):
-                return
-            pause.wait(0.2)
-        raise AssertionError(f"{command} has not printed {wanted!r}")
-
-    def started(self, *arguments: object) -> "subprocess.Popen[str]":
-        """Start a ``dropflow launch slurm`` that waits for its job."""
-        command = [sys.executable, "-m", "dropflow", "launch", "slurm", *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, env=self.environment, cwd=self.home, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
-
-    def processes(self) -> list[psutil.Process]:
-        """Return the processes of dropflow that work in this directory."""
-        found = []
-        for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if "dropflow" in words and any(str(self.home) in word for word in words):
-                found.append(process)
-        return found
-
-    def nothing_is_left(self) -> bool:
-        """Return whether all processes of jobs end."""
-        _, alive = psutil.wait_procs(self.processes(), timeout=60)
-        return alive == []
-
-
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[Slurm]:
+def slurm(tmp_path: Path) -> Iterator[Launched]:
     """A Slurm with two hosts, for one test."""
     lacking = [tool for tool in _TOOLS if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") is None]
     if lacking or os.geteuid() != 0:
@@ -122,8 +60,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
     host = socket.gethostname().partition(".")[0]
     (tmp_path / "state").mkdir()
     (tmp_path / "slurm.conf").write_text(_CONFIGURATION.format(directory=tmp_path, host=host, ports=ports))
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    found = Slurm(tmp_path)
+    found = Launched(tmp_path, "slurm", SLURM_CONF=str(tmp_path / "slurm.conf"))
     try:
         found.shell("slurmctld -c; slurmd -N n1 -c; slurmd -N n2 -c")
         found.until("sinfo -h -o %D -t idle", "2")
@@ -138,31 +75,23 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
             process.kill()
 
 
-def test_the_guide_to_slurm_is_as_it_says(slurm: Slurm) -> None:
+def test_the_guide_to_slurm_is_as_it_says(slurm: Launched) -> None:
     """The commands of the page run one after another, with the output that it shows; no secret is where others look."""
-    page = (ROOT / "docs" / "howto" / "slurm.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```shell\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    steps = [step.splitlines() for block in blocks for step in ("\n" + block).split("\n$ ")[1:]]
-    for command, *expected in steps:
-        shown = slurm.shell(command)
-        for line in expected:
-            assert re.search(re.escape(line).replace(r"\.\.\.", ".*"), shown), f"{command}\n{shown}"
-        if command.startswith("dropflow nodes"):
-            secrets = [*slurm.home.glob("dropflow-jobs/*/key"), *slurm.home.glob("dropflow-jobs/*/token")]
-            hidden = [path.read_text().split()[-1] for path in secrets] + ["a-token-of-the-user"]
-            public = slurm.shell("scontrol show job; cat dropflow-jobs/*/job.sh dropflow-jobs/*/output")
-            words = [word for one in slurm.processes() for word in (*one.cmdline(), *one.environ().values())]
 
-            assert len(hidden) == 5
-            assert [secret for secret in hidden if secret in public or secret in " ".join(words)] == []
-            assert [path for path in secrets if path.stat().st_mode & 0o077] == []
+    def then(command: str) -> None:
+        if command.startswith("dropflow nodes"):
+            public = slurm.shell("scontrol show job; cat dropflow-jobs/*/job.sh dropflow-jobs/*/output")
+
+            assert slurm.secrets_seen(public) == []
+
+    slurm.run_guide("slurm.md", then)
 
     assert slurm.nothing_is_left()
     assert "Traceback" not in slurm.shell("cat dropflow-jobs/*/output")
     assert "error DF107" in slurm.shell("dropflow sessions --to slurm:1", status=2)
 
 
-def test_a_session_goes_on_without_a_host_and_in_another_job(slurm: Slurm) -> None:
+def test_a_session_goes_on_without_a_host_and_in_another_job(slurm: Launched) -> None:
     """It goes on after the loss of a host and after a walltime with ``--requeue``, to the end."""
     marks = slurm.home / "marks"
     save(files(marks, 0.5), slurm.home / "g.dfg")
@@ -187,7 +116,7 @@ def test_a_session_goes_on_without_a_host_and_in_another_job(slurm: Slurm) -> No
     assert slurm.nothing_is_left()
 
 
-def test_jobs_that_never_run(slurm: Slurm) -> None:
+def test_jobs_that_never_run(slurm: Launched) -> None:
     """What Slurm refuses, and why a job waits, is told in its words; nothing is left of a refused job."""
     refused = slurm.shell("dropflow launch slurm examples/hello.graph -p nowhere", status=2)
     left = list((slurm.home / "dropflow-jobs").iterdir())

@@ -1,0 +1,242 @@
+"""Hosts over ssh, for ``dropflow launch ssh`` and ``dropflow up --hosts``; and ``dropflow down``.
+
+`usable_hosts` checks the hosts before anything is started. `start_node` starts the node manager of a host by an ``ssh``
+that runs until the manager ends. `run_hosts` does that for all hosts of a job, in the place of ``srun``; `run_host` is
+the other end: it runs on a host, stores the key, and becomes the node manager.
+"""
+
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+import psutil
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
+from dropflow.cli.output import CommandOutput
+from dropflow.cli.progress import columns
+from dropflow.errors import NotFoundError
+from dropflow.files import private_directory
+from dropflow.ids import safe_name
+from managers.child_processes import ChildProcess, ChildProcesses
+from managers.places.ssh import (
+    BEAT_SECONDS,
+    END_LINE,
+    SILENT_SECONDS,
+    HostProblem,
+    NodeOrder,
+    SshHost,
+    check_hosts,
+    hosts_of,
+    node_command,
+    node_input,
+)
+
+__all__ = [
+    "HostsReply",
+    "beat",
+    "down_command",
+    "end_process",
+    "request_ends",
+    "run_host",
+    "run_hosts",
+    "start_node",
+    "usable_hosts",
+]
+
+_END_SECONDS = 90.0
+"""How long a cluster may take to end: its sessions are cancelled, and its managers end one after another."""
+
+
+class HostsReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The hosts that cannot be used."""
+
+    ok: bool = False
+    problems: tuple[HostProblem, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One row for each problem."""
+        rows = [(problem.host, problem.text, problem.hint) for problem in self.problems]
+        yield from columns(rows, header=("host", "problem", "what to do"), indent="")
+        yield "nothing was started"
+
+
+def usable_hosts(output: CommandOutput, path: str, *, skip_unreachable: bool) -> tuple[SshHost, ...]:
+    """Return the hosts in a file, after all have been checked; empty if the answer is a table of their problems.
+
+    Parameters
+    ----------
+    skip_unreachable : bool
+        Whether hosts without a connection are left out, with a note. All others must be without problems.
+    """
+    hosts, problems = check_hosts(hosts_of(path))
+    skipped = {problem.host: problem for problem in problems if problem.is_unreachable and skip_unreachable}
+    if len(skipped) == len(hosts) or any(problem.host not in skipped for problem in problems):
+        output.answer(HostsReply(problems=tuple(problems)))
+        return ()
+    for problem in skipped.values():
+        output.note(f"{problem.host} is left out: {problem.text}")
+    return tuple(host for host in hosts if host.name not in skipped)
+
+
+def start_node(
+    processes: ChildProcesses,
+    host: SshHost,
+    *,
+    key: Path,
+    root: str,
+    options: Sequence[str],
+    changed: Callable[[ChildProcess], None],
+) -> ChildProcess:
+    """Start the node manager of a host. Its process is the ``ssh`` to it."""
+    more = ("--group", root, "--output", "json", *options)
+    first = node_input(host, key=key, root=root, options=more)
+    launch = partial(processes.launch, "node", host.name, lambda _: node_command(host), changed, first=first)
+    return processes.call(launch)
+
+
+def beat(nodes: Iterable[ChildProcess]) -> None:
+    """Tell node managers that their connections work."""
+    for node in nodes:
+        node.write(b"\n")
+
+
+def request_ends(nodes: Iterable[ChildProcess]) -> None:
+    """Tell node managers to end, also those that stay when their connection is cut."""
+    for node in nodes:
+        node.write(END_LINE)
+
+
+def run_hosts(directory: str) -> Exit:
+    """Run the node managers of a job on its hosts, until standard input ends or all have ended."""
+    from dropflow.cli.server_process import StopSignal
+    from managers.places.job_directory import JobDirectory
+
+    job = JobDirectory(Path(directory))
+    numbers = {host.name: number for number, host in enumerate(job.request.hosts)}
+
+    def changed(process: ChildProcess) -> None:
+        """Write the address of a node, or why it has none; from the thread of `ChildProcesses`."""
+        if process.status is not None and process.error is None:
+            sys.stderr.write(f"{process.name}: its ssh has ended with status {process.status}\n")
+        elif process.status is None:
+            text = f"{process.name}: {process.error.text}" if process.error is not None else ""
+            line = {"error": {"text": text}} if text else {"url": process.url}
+            job.write_text(job.ready_file(numbers[process.name]), msgspec.json.encode(line).decode())
+        if all(node.status is not None for node in nodes) and len(nodes) == len(numbers) and not stays:
+            stop.set()
+
+    nodes: list[ChildProcess] = []
+    stays = any(host.stays for host in job.request.hosts)
+    with StopSignal(os.dup(0)) as stop:
+        processes = ChildProcesses(cancel=stop.fileno())
+        try:
+            root = safe_name(job.path.name)
+            start = partial(start_node, processes, key=job.key, root=root, options=(), changed=changed)
+            nodes.extend(map(start, job.request.hosts))
+            while not stop.wait(BEAT_SECONDS):
+                beat(nodes)
+        finally:
+            request_ends(nodes)
+            processes.close()
+    return Exit.FINISHED
+
+
+def run_host() -> NoReturn:
+    """Run the node manager of this host by the order on standard input, and exit."""
+    from dropflow.api.auth import store_token
+    from dropflow.cli.main import main
+
+    order = msgspec.json.decode(_first_line(0), type=NodeOrder)
+    root = private_directory(Path(order.root).expanduser())
+    key = root / "key"
+    store_token(key, order.key)
+    connection = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    watched, held = os.pipe()
+    watch = threading.Thread(target=_watch, args=(connection, held), kwargs={"stays": order.stays}, daemon=True)
+    watch.start()
+    own = ("--root", str(root), "--key", str(key), "--log-file", str(root / "manager.log"))
+    try:
+        main(["node", *own, "--watch-parent", f"{watched}", *order.options])
+    finally:
+        key.unlink(missing_ok=True)
+
+
+def _first_line(descriptor: int) -> bytes:
+    """Read a line and not more, so that what follows stays in the pipe."""
+    line = b""
+    while not line.endswith(b"\n") and (letter := os.read(descriptor, 1)):
+        line += letter
+    return line
+
+
+def _watch(connection: int, held: int, *, stays: bool) -> None:
+    """Close a pipe when the connection has ended or been silent, or only after the line for the end."""
+    last = b""
+    while True:
+        readable = select.select([connection], [], [], SILENT_SECONDS)[0]
+        data = b""
+        with suppress(OSError):
+            data = os.read(connection, 1024) if readable else b""
+        last = (last + data)[-len(END_LINE) :]
+        if data and last != END_LINE:
+            continue
+        if last != END_LINE and stays:
+            if readable:
+                return
+            continue
+        os.close(held)
+        return
+
+
+@click.command("down")
+@output_options
+@connection_options
+def down_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
+    """End the cluster that dropflow up or dropflow launch ssh has started on this host.
+
+    Its nodes on other hosts end, too. Sessions that run are cancelled. The command returns when the process that
+    started the cluster has ended.
+    """
+    from dropflow.cli.connection import manager_url
+    from dropflow.cli.manager_records import record_for, records_here
+
+    url = manager_url(manager)
+    record = record_for(url)
+    if record is None or record not in records_here() or not record.group:
+        hint = "end it on the host where it was started: Ctrl-C, SIGTERM, or the command that cancels its job"
+        raise NotFoundError("this manager was not started by 'dropflow up' or 'launch ssh' here", where=url, hint=hint)
+    parent = psutil.Process(record.process).parent()
+    if parent is not None and any("dropflow" in word for word in parent.cmdline()):  # else it is ending already
+        end_process(parent.pid)
+    output.answer(DownReply(url=url))
+    return Exit.FINISHED
+
+
+class DownReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster that has ended."""
+
+    ok: bool = True
+    url: str
+
+    def lines(self) -> Iterator[str]:
+        """Which it was."""
+        yield f"ended {self.url}"
+
+
+def end_process(process: int) -> None:
+    """End a process of this host, and wait until it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        found = psutil.Process(process)
+        found.send_signal(signal.SIGTERM)
+        found.wait(_END_SECONDS)

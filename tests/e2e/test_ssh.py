@@ -1,0 +1,164 @@
+"""`dropflow launch ssh` and `up --hosts` with a real sshd on this machine, which is all of their hosts."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dropflow.graph.codec import save
+from tests.e2e.launched import ROOT, Launched
+from tests.recovery_graphs import files
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+_SERVER = """
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {home}/host-key
+AuthorizedKeysFile {home}/user-key.pub
+PidFile {home}/sshd.pid
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+SetEnv XDG_STATE_HOME={home}/remote-state
+"""
+_CLIENT = """
+Host alpha beta silent
+  HostName 127.0.0.1
+  Port {port}
+  IdentityFile {home}/user-key
+  UserKnownHostsFile /dev/null
+  StrictHostKeyChecking no
+  LogLevel ERROR
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> Iterator[Launched]:
+    """A server of SSH with its own keys, and a configuration in which it is several hosts."""
+    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if server is None or shutil.which("ssh") is None:
+        pytest.skip("there is no sshd or ssh")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name in ("host-key", "user-key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    (tmp_path / "sshd_config").write_text(_SERVER.format(home=tmp_path, port=port))
+    (tmp_path / "ssh_config").write_text(_CLIENT.format(home=tmp_path, port=port))
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "ssh"  # ssh finds the configuration of the user by the password file only
+    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {tmp_path}/ssh_config "$@"\n')
+    program.chmod(0o755)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    log = tmp_path / "sshd.log"
+    with subprocess.Popen([server, "-D", "-f", tmp_path / "sshd_config", "-E", log]) as running:
+        launched = Launched(tmp_path, "ssh")
+        launched.environment["PATH"] = f"{tmp_path}/bin:{launched.environment['PATH']}"
+        page = (ROOT / "docs" / "howto" / "ssh.md").read_text(encoding="utf-8")
+        hosts = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+        (tmp_path / "hosts.toml").write_text(f'directory = "{tmp_path}/nodes"\n{hosts}')
+        try:
+            launched.until("ssh alpha echo works", "works")
+            yield launched
+        finally:
+            running.terminate()
+
+
+def test_the_guide_to_ssh_is_as_it_says(ssh: Launched) -> None:
+    """The commands of the page run one after another; no secret is where others look, and no process is left."""
+
+    def then(command: str) -> None:
+        if command.startswith("dropflow nodes"):
+            keys = list(ssh.home.glob("nodes/*/*/key"))
+            public = ssh.shell("cat dropflow-jobs/*/job.sh dropflow-jobs/*/output nodes/*/*/manager.log")
+
+            assert [path.stat().st_mode & 0o777 for path in keys] == [0o600, 0o600]
+            assert ssh.secrets_seen(public) == []
+
+    ssh.run_guide("ssh.md", then)
+
+    assert ssh.nothing_is_left()
+    assert list(ssh.home.glob("nodes/*/*/key")) == []
+
+
+def test_all_problems_of_hosts_are_in_one_table(ssh: Launched) -> None:
+    """Nothing is started; a host that does not answer is left out if that is asked for, and no other."""
+    with socket.socket() as silent, socket.socket() as taken:
+        for each in (silent, taken):
+            each.bind(("127.0.0.1", 0))
+            each.listen()
+        port = taken.getsockname()[1]
+        (ssh.home / "bad.toml").write_text(
+            f'directory = "{ssh.home}/nodes"\n'
+            '[hosts.alpha]\npython = "/nowhere/python"\n'
+            f"[hosts.beta]\nport = {port}\n"
+            f'[hosts.old]\nssh = "alpha"\npython = "{ssh.home}/old"\n'
+            f'[hosts.silent]\nssh = "ssh://127.0.0.1:{silent.getsockname()[1]}"\n'
+        )
+        found = {"python": [3, 9], "version": "", "error": "", "time": 0, "free": 9, "writable": False, "ports": []}
+        (ssh.home / "old").write_text(f"#!/bin/sh\nread line\necho '{json.dumps(found)}'\n")
+        (ssh.home / "old").chmod(0o755)
+        program = ssh.home / "bin" / "ssh"
+        program.write_text(program.read_text().replace('"$@"', '-o ConnectTimeout=1 "$@"'))
+        shown = ssh.shell("dropflow launch ssh --hosts bad.toml examples/hello.graph", status=2)
+        answer = json.loads(ssh.shell("dropflow up --hosts bad.toml --skip-unreachable --output json", status=2))
+
+    texts = {f"{problem['host']}: {problem['text']}" for problem in answer["problems"]}
+    varying = {text for text in texts if text.startswith(("old: its clock differs by -", "silent: Connection "))}
+    assert len(varying) == 2
+    assert texts - varying == {
+        "alpha: its Python does not run: sh: 1: exec: /nowhere/python: not found",
+        f"beta: cannot listen on port {port}: Address already in use",
+        "old: its Python is 3.9",
+        f"old: {ssh.home}/nodes cannot be written",
+        f"old: {ssh.home}/nodes has only 9 Bytes left",
+    }
+    assert all(text.partition(": ")[2] in shown for text in texts - varying)
+    assert "nothing was started" in shown
+    assert not (ssh.home / "dropflow-jobs").exists()
+    assert ssh.nothing_is_left()
+
+
+@pytest.mark.exhaustive
+def test_losses_and_ends_of_hosts_over_ssh(ssh: Launched) -> None:
+    """A session goes on without a host that dies and in another job after Ctrl-C; a killed `up` leaves no manager."""
+    marks = ssh.home / "marks"
+    save(files(marks, 0.5), ssh.home / "g.dfg")
+    with ssh.started("g.dfg", "--hosts", "hosts.toml") as first:
+        ssh.until(f"cat {marks}", "FIRST")
+        first.send_signal(signal.SIGINT)
+        _, said = first.communicate(timeout=100)
+    kept = marks.read_text().split()
+    (directory,) = (ssh.home / "dropflow-jobs").iterdir()
+
+    assert (first.returncode, "can go on in another job" in said) == (130, True)
+    assert ssh.nothing_is_left()
+
+    with ssh.started(directory, "--hosts", "hosts.toml", "--output", "json") as second:
+        ssh.until(f"cat {marks}", "SECOND")
+        then = marks.read_text().split()[len(kept) :]
+        nodes = [one for one in ssh.processes() if one.cmdline()[-2:] == ["launch", "host"]]
+        nodes[0].kill()
+        answer, notes = second.communicate(timeout=200)
+
+    assert len(nodes) == 2
+    assert second.returncode == 0, notes
+    assert json.loads(answer)["status"] == "FINISHED"
+    assert "SOURCE" not in then  # what was completed is kept
+    assert ssh.nothing_is_left()
+
+    ssh.shell("dropflow up --hosts hosts.toml --port 0 >up.json 2>/dev/null &")
+    ssh.until("cat up.json", '"ready":true')
+
+    assert len(json.loads((ssh.home / "up.json").read_text())["nodes"]) == 2
+    assert "ended http://" in ssh.shell("dropflow down")
+    assert ssh.nothing_is_left()
