@@ -152,6 +152,9 @@ class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fiel
     settings : tuple of str
         ``name=value`` or ``node.name=value``: parameters of the nodes that failed, or of those in `start`. The session
         must be over.
+    code : mapping of str to str
+        New sources of functions, by the key of their logical node: for those that run again, or have not run. If no
+        drop has failed and `start` is empty, those that were completed run again, too. The session must be over.
     if_running : bool
         Refuse a session that is over: for a manager above, which continues it on all of its nodes.
     """
@@ -159,6 +162,7 @@ class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fiel
     drops: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
     start: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
     settings: tuple[Annotated[str, Meta(max_length=100_000)], ...] = ()
+    code: dict[str, Annotated[str, Meta(max_length=100_000)]] = {}
     if_running: bool = False
 
     def __post_init__(self) -> None:

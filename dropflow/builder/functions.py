@@ -7,12 +7,15 @@ import contextvars
 import dis
 import functools
 import inspect
+import linecache
 import math
 import pickle
+import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from dropflow.apps.parameters import COMMON_APP, SURROUNDING
@@ -32,6 +35,7 @@ from dropflow.builder.handles import (
 )
 from dropflow.engine.parameters import ENVIRONMENT_PREFIX, is_empty
 from dropflow.errors import UsageError
+from dropflow.failure import summary_of
 from translator.formats.vocabulary import fold
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "AppFunction",
     "app",
     "as_app",
+    "code_in",
     "code_of",
     "connect",
     "connect_inputs",
@@ -93,6 +98,56 @@ def code_of(*wanted: types.FunctionType) -> str:
         _add(function, lines, functions, as_name=function.__name__)
     head = "".join(f"{line}\n" for line in sorted(lines.values(), key=_order))
     return "\n\n".join(part for part in (head, *reversed(functions.values())) if part)
+
+
+_DEFINING = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Try, ast.If)
+
+
+def code_in(path: Path, name: str) -> str:
+    """Return the code of the function `name` of a file as `code_of` gives it; empty if the file does not define it.
+
+    Of the file, only that runs what the function needs: imports, other functions, and constants. So a graph that the
+    file runs at its end is not run.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read, is not Python, or the function cannot be written into a graph.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UsageError(f"the functions of {path} cannot be read: {summary_of(error)}", where=str(path)) from error
+    binding: dict[str, list[ast.stmt]] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            statement.decorator_list = []
+        if isinstance(statement, _DEFINING):
+            names = (one.argval for one in dis.get_instructions(_compiled([statement], path)) if "STORE_" in one.opname)
+            for bound in names:
+                binding.setdefault(bound, []).append(statement)
+    if not any(isinstance(one, ast.FunctionDef) for one in binding.get(name, ())):
+        return ""
+    needed: list[ast.stmt] = [one for one in binding.get("annotations", ()) if isinstance(one, ast.ImportFrom)]
+    waiting = [name]
+    for wanted in waiting:
+        for statement in binding.pop(wanted, ()):
+            needed.append(statement)
+            waiting += _globals_of(_compiled([statement], path))
+    space: dict[str, Any] = {"__name__": "__dropflow_code__", "__file__": str(path)}
+    sys.path.insert(0, str(path.parent))  # as Python does for a script
+    try:
+        linecache.checkcache(str(path))
+        exec(_compiled([one for one in tree.body if one in needed], path), space)  # noqa: S102 - the user's own code
+    except Exception as error:
+        raise UsageError(f"what {name} uses of {path} cannot be made: {summary_of(error)}", where=str(path)) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return code_of(space[name])
+
+
+def _compiled(statements: list[ast.stmt], path: Path) -> types.CodeType:
+    return compile(ast.Module(statements, []), str(path), "exec", dont_inherit=True)
 
 
 def _add(function: types.FunctionType, lines: dict[str, str], functions: dict[str, str], *, as_name: str) -> None:

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -163,6 +163,16 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def argument(self, name: str) -> Argument | None:
         """Return the argument called `name`, or None."""
         return next((argument for argument in self.arguments if argument.name == name), None)
+
+    def value(self, name: str) -> Any:
+        """Return the value of the argument called `name`; None if there is none."""
+        found = self.argument(name)
+        return None if found is None else found.value
+
+    def with_value(self, name: str, value: Any) -> Self:
+        """Return the template with another value of an argument."""
+        changed = (msgspec.structs.replace(one, value=value) if one.name == name else one for one in self.arguments)
+        return msgspec.structs.replace(self, arguments=tuple(changed))
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):

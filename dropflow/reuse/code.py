@@ -26,7 +26,7 @@ from dropflow.engine.api import KeyPart
 from dropflow.errors import DropflowError
 from dropflow.reuse.store import ResultStore
 
-__all__ = ["CodeReader", "first_changed_line", "outdated_modules"]
+__all__ = ["CodeReader", "first_changed_line", "is_same_code", "outdated_modules"]
 
 _OURS = "dropflow"
 
@@ -207,6 +207,11 @@ def outdated_modules(clock: Clock) -> frozenset[str]:
 
 
 _previous_call: dict[str, float] = {}
+
+
+def is_same_code(before: str, now: str) -> bool:
+    """Whether two sources have the same syntax tree: comments and formatting do not count."""
+    return _parsed(before, "").digest == _parsed(now, "").digest
 
 
 def first_changed_line(before: str, now: str) -> tuple[int, str] | None:

@@ -7,11 +7,12 @@ reads its contents. Contents that are gone are made again (`dropflow.engine.reco
 outside of the session are read where they are; if one is not as it was, what was computed from it must not stay.
 """
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,7 +23,7 @@ from dropflow.errors import BadParameterError, ConflictError, UsageError
 from dropflow.formatting import plural
 from dropflow.graph.order import reached
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument, Template
+from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import find_drop, find_drops, oid
 from dropflow.states import DropState
 
@@ -40,9 +41,11 @@ __all__ = [
 
 RETRY_REASON = "failed drops were tried again with 'dropflow retry'"
 _AGAIN_REASON = "drops were run again with 'dropflow retry --from'"
+_CODE_REASON = "their code was changed with 'dropflow retry --new-code'"
 """Why drops run again, for explanations."""
 
 _SHOWN = 5
+_NO_CODE: Mapping[str, str] = MappingProxyType({})
 
 BooleanColumn = npt.NDArray[np.bool_]
 StateColumn = npt.NDArray[np.uint8]
@@ -142,11 +145,14 @@ def choose(
     drops: Sequence[str] = (),
     start: Sequence[str] = (),
     settings: Sequence[str] = (),
+    code: Mapping[str, str] = _NO_CODE,
     what: str = "session",
     where: str = "",
     hint: str = "",
 ) -> Again:
     """Return what runs again: from the drops of `start` on, or the failed drops.
+
+    If there are none, and functions have new code, from these on.
 
     Parameters
     ----------
@@ -161,6 +167,8 @@ def choose(
     settings : sequence of str
         ``name=value``: a parameter of the nodes of root causes, or of `start`. With ``node.name=value`` only of the
         node with that name.
+    code : mapping of str to str
+        The source of functions, by the key of their node; for those that run again, or have not run.
     what, where, hint : str
         For errors, see `causes_to_retry`.
 
@@ -171,13 +179,20 @@ def choose(
     BadParameterError, UsageError
         A setting does not fit the nodes.
     """
-    if start:
-        named = drops_to_repeat(graph, states, causes, start, where=where)
+    by_code = [] if start or causes else _completed(graph, states, code)
+    if start or by_code:
+        named = (
+            drops_to_repeat(graph, states, causes, start, where=where)
+            if start
+            else _repeated_from(graph, states, causes, by_code)
+        )
         changed = _with_settings(graph, named.starts, settings, what="run again")
-        return Again(changed, named.drops, named.begun, _AGAIN_REASON, is_named=True)
+        reason = _AGAIN_REASON if start else _CODE_REASON
+        return Again(_with_code(changed, states, named.drops, code), named.drops, named.begun, reason, is_named=True)
     failed = causes_to_retry(graph, states, causes, drops, what=what, where=where, hint=hint)
     repeated = tuple(sorted(drop for drop, cause in causes.items() if cause in {*failed}))
-    return Again(_with_settings(graph, failed, settings), repeated, tuple(failed), RETRY_REASON)
+    changed = _with_code(_with_settings(graph, failed, settings), states, repeated, code)
+    return Again(changed, repeated, tuple(failed), RETRY_REASON)
 
 
 def drops_to_repeat(
@@ -213,22 +228,51 @@ def drops_to_repeat(
     """
     runs = has_attempts(graph)
     before = graph.predecessors
-
-    def has_run(drop: int) -> bool:
-        has_failed = states[drop] == DropState.ERROR and causes.get(drop) == drop
-        return bool(states[drop] == DropState.COMPLETED or has_failed)
-
     starts: set[int] = set()
     for name in names:
         named = find_drops(graph, name)
         writers = {other for drop in named for other in ([drop] if runs[drop] else before.of(drop))}
-        found = {drop for drop in writers if has_run(drop)}
+        found = {drop for drop in writers if _has_run(states, causes, drop)}
         if not found:
             raise _has_not_run(graph, states, causes, named[0], where)
         starts |= found
-    repeated = np.sort(reached(graph.successors, starts)[0]).tolist()
-    begun = tuple(drop for drop in repeated if runs[drop] and has_run(drop))
+    return _repeated_from(graph, states, causes, starts)
+
+
+def _repeated_from(
+    graph: PhysicalGraph, states: StateColumn, causes: Mapping[int, int], starts: Collection[int]
+) -> RepeatedDrops:
+    runs = has_attempts(graph)
+    repeated = np.sort(reached(graph.successors, list(starts))[0]).tolist()
+    begun = tuple(drop for drop in repeated if runs[drop] and _has_run(states, causes, drop))
     return RepeatedDrops(tuple(sorted(starts)), tuple(repeated), begun)
+
+
+def _has_run(states: StateColumn, causes: Mapping[int, int], drop: int) -> bool:
+    has_failed = states[drop] == DropState.ERROR and causes.get(drop) == drop
+    return bool(states[drop] == DropState.COMPLETED or has_failed)
+
+
+def _completed(graph: PhysicalGraph, states: StateColumn, code: Mapping[str, str]) -> list[int]:
+    """Return the drops that were completed by functions which have new code."""
+    rows = [row for row, template in enumerate(graph.templates) if template.key in code]
+    found: list[int] = np.flatnonzero(np.isin(graph.template, rows) & (states == DropState.COMPLETED)).tolist()
+    return found
+
+
+def _with_code(
+    graph: PhysicalGraph, states: StateColumn, repeated: Collection[int], code: Mapping[str, str]
+) -> PhysicalGraph:
+    """Return the graph with the new code of functions that run; the same graph if there are none."""
+    runs = ~np.isin(states, (DropState.COMPLETED, DropState.SKIPPED))
+    runs[list(repeated)] = True
+    templates = list(graph.templates)
+    for row in np.unique(graph.template[runs]).tolist():
+        source = code.get(templates[row].key)
+        if source is not None and source != templates[row].value("func_code"):
+            templates[row] = templates[row].with_value("func_code", source)
+    is_same = all(map(operator.is_, templates, graph.templates))
+    return graph if is_same else replace(graph, templates=tuple(templates))
 
 
 def refuse_mixed_results(
@@ -467,11 +511,7 @@ def _with_value(template: Template, name: str, value: str) -> Template:
         raise BadParameterError(
             f"{name!r} of {template.name!r} cannot be {value!r}: {error}", fields=(name,), where="--set"
         ) from error
-
-    def changed(one: Argument) -> Argument:
-        return msgspec.structs.replace(one, value=converted) if one.name == name else one
-
-    return msgspec.structs.replace(template, arguments=tuple(changed(one) for one in template.arguments))
+    return template.with_value(name, converted)
 
 
 def _described(templates: Sequence[Template]) -> str:

@@ -4,7 +4,7 @@ The session directory is described in ``docs/reference/session-directory.md``.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
@@ -510,6 +510,7 @@ def retry(
     hooks: RunHooks = _NO_HOOKS,
     start: Sequence[str] = (),
     settings: Sequence[str] = (),
+    code: Mapping[str, str] | None = None,
 ) -> SessionResult:
     """Run the failed drops in `directory` again, or from some drops on all that depends on them.
 
@@ -531,6 +532,9 @@ def retry(
     settings : sequence of str
         ``name=value``: a parameter of the failed applications, or of the nodes of `start`, for all of their instances
         that run from now on. With ``node.name=value`` only of the node with that name.
+    code : mapping of str to str
+        New sources of functions, by the key of their logical node, for their drops that run from now on. If no drop has
+        failed and `start` is empty, those that were completed run again, and all that depends on them.
 
     Raises
     ------
@@ -559,6 +563,7 @@ def retry(
             drops=drops,
             start=start,
             settings=settings,
+            code=code or {},
             what="run",
             where=str(path),
             hint="'dropflow resume' continues a run that was killed or cancelled",

@@ -107,12 +107,8 @@ class Replay:
             The graph does not have the source of this application.
         """
         row = int(self.graph.template[self.drop])
-        changed = tuple(
-            msgspec.structs.replace(one, value=source) if one.name == "func_code" else one
-            for one in self.template.arguments
-        )
         templates = list(self.graph.templates)
-        templates[row] = msgspec.structs.replace(self.template, arguments=changed)
+        templates[row] = self.template.with_value("func_code", source)
         return replace(self, graph=replace(self.graph, templates=tuple(templates)))
 
     @property
@@ -124,8 +120,8 @@ class Replay:
         UsageError
             The graph does not have it.
         """
-        found = next((one.value for one in self.template.arguments if one.name == "func_code" and one.value), None)
-        if not isinstance(found, str):
+        found = self.template.value("func_code")
+        if not isinstance(found, str) or not found:
             raise UsageError(
                 f"the graph has no source of {self.template.name} that could be edited",
                 hint="edit the module of its function, or its command in the graph; a replay reads modules anew",

@@ -76,11 +76,11 @@ class MemberOperations:
 
     def retry(self, call: int, now: float, *, session: str, request: RetryRequest) -> None:
         """Try failed drops again while the session runs; answered when that is decided."""
-        if request.settings:
+        if request.settings or request.code:
             raise ConflictError(
                 f"session {session!r} runs: parameters cannot be changed before it is over",
                 where=self._node,
-                hint="leave out the settings, or wait until it is over",
+                hint="leave out settings and code, or wait until it is over",
             )
         change = RequestedChange(self._new_id(), is_retrying=True, drops=request.drops)
         self._request(self._visible(session), call, change, now)

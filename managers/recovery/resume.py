@@ -156,7 +156,7 @@ def plan_resumption(
     states[list(pending.drops)] = DropState.INITIALIZED
     again = Again(placed)
     if isinstance(request, RetryRequest):
-        if request.start:
+        if request.start or (request.code and not causes):
             states = with_implied_completions(placed, states, _is_unknown(placed, states))
         again = choose(
             placed,
@@ -165,6 +165,7 @@ def plan_resumption(
             drops=request.drops,
             start=request.start,
             settings=request.settings,
+            code=request.code,
             where=session if request.start else "",
             hint="'dropflow resume' continues one that was stopped",
         )

@@ -167,7 +167,72 @@ def test_retry_says_that_it_uses_the_code_of_the_run(dropflow: Command, graph: C
 
     assert again.status == 1
     assert "the code that the run began with" in again.err
-    assert "--keep here --overwrite" in again.err
+    assert "--new-code FILE" in again.err
+
+
+SCRIPT = """
+from math import sqrt
+from dropflow import Graph, app
+
+FACTOR = 2 * 10
+
+def times(value):
+    return value * FACTOR
+
+@app
+def first(start: int):
+    return start
+
+@app
+def second(value):
+    return times(value)
+
+@app
+def third(value):
+    return str(int(sqrt(value)))
+
+graph = Graph("script")
+with graph:
+    third(second(first(3))).save("out.txt")
+graph.run(directory="ran", runner="inline")
+"""
+
+
+def test_retry_takes_new_code_of_a_script(dropflow: Command, tmp_path: Path) -> None:
+    """Functions that differ run again with what depends on them; the graph that the script runs at its end does not."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, capture_output=True)
+    command = ("retry", "ran", "--new-code", "script.py", "--runner", "inline")
+    script.write_text(SCRIPT.replace("times(value)\n", "times( value )  # the same\n").replace("str(int", "str(round"))
+    same = dropflow(*command)
+    script.write_text(SCRIPT.replace("2 * 10", "3").replace("return start", "return start + 1"))
+    changed = dropflow(*command, "--from", "Second", "--output", "json")
+    all_changed = dropflow(*command)
+
+    assert "Third has new code: return str(round(sqrt(value)))" in same.err, same.err
+    assert "Second" not in same.err
+    assert changed.status == 0, changed.err
+    assert "Second has new code: FACTOR = 3" in changed.err
+    assert "First keeps its code, because its results stay: run it again with --from 'First'" in changed.err
+    assert all_changed.status == 0
+    assert "Second" not in all_changed.err
+    assert (tmp_path / "ran" / "files" / "out.txt").read_text() == "3"  # the root of (3 + 1) * 3
+    assert [*tmp_path.glob("dropflow-runs")] == []
+
+
+def test_new_code_of_a_graph_is_for_drops_that_failed(dropflow: Command, graph: Callable[[str], Path]) -> None:
+    """A function that was corrected in its graph; a file without functions of the graph is refused."""
+    dropflow("run", graph(FAILING), "--keep", "here", "--runner", "inline")
+    corrected = graph(FAILING.replace("raise ValueError", "return str"))
+    again = dropflow("retry", "here", "--new-code", corrected, "--runner", "inline")
+    (corrected.parent / "other.py").write_text("def g():\n    pass\n")
+    other = dropflow("retry", "here", "--new-code", corrected.parent / "other.py")
+
+    assert again.status == 0, again.err
+    assert "Work has new code" in again.err
+    assert other.status == 2
+    assert "no function of the graph is in" in other.err
 
 
 def test_settings_change_parameters(dropflow: Command, examples: Path, tmp_path: Path) -> None:

@@ -210,6 +210,29 @@ def test_a_cancelled_session_is_resumed(tmp_path: Path) -> None:
         node.close()
 
 
+def test_functions_with_new_code_run_again(tmp_path: Path) -> None:
+    """The request has their sources; the function that it does not name, and that nothing changes for, stays."""
+    node = _node(tmp_path)
+    builder = GraphBuilder("g").data("a").data("b")
+    for name, code in {"FIRST": "def f():\n    return 1", "SECOND": "def f(a):\n    return str(a)"}.items():
+        fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+        builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
+    graph = builder.connect("FIRST", "a").connect("a", "SECOND").connect("SECOND", "b").build()
+    key = next(one.key for one in graph.templates if one.name == "SECOND")
+    try:
+        node.submit(graph, SubmitQuery(session="s"))
+        _ended(node)
+        node.retry("s", RetryRequest(code={key: "def f(a):\n    return str(a + 1)"}))
+        ended = _ended(node)
+
+        assert ended.status == "FINISHED"
+        assert "a + 1" in node.drop("s", "g_SECOND_0").parameters["func_code"]
+        assert "2" in b"".join(node.data("s", "g_b_0").chunks).decode(errors="replace")
+        assert node.drop("s", "g_FIRST_0").parameters["func_code"].endswith("return 1")
+    finally:
+        node.close()
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_session_runs_again_from_a_drop_that_was_completed(tmp_path: Path, *, restarted: bool) -> None:
     """Only it and what depends on it run, in the same session, whose results are then the new ones."""
