@@ -27,7 +27,8 @@
     ├── WorldError                  a fault of the environment; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
-    │   │   └── ResultLostError     it ended after the attempt, before its result was sent
+    │   │   ├── ResultLostError     it ended after the attempt, before its result was sent
+    │   │   └── OutOfMemoryError    it, or the attempt, ended because memory was used up
     │   ├── InputLostError          an input on another node was removed while an attempt read it there
     │   ├── TransferError           contents cannot be brought to or from a worker of another engine
     │   ├── WorkerStartError        no worker process can be started, or none can run this session
@@ -67,6 +68,7 @@ __all__ = [
     "MissingDependencyError",
     "NoManagerError",
     "NotFoundError",
+    "OutOfMemoryError",
     "PreviewError",
     "ProtocolError",
     "RangeError",
@@ -274,6 +276,15 @@ class ResultLostError(WorkerDiedError):
     """A worker process ended before it had sent the result of an attempt that was over."""
 
     code = "DF203"
+
+
+class OutOfMemoryError(WorkerDiedError):
+    """An attempt was ended, or gave up, because memory was used up.
+
+    If the worker process did not end, the attempt is repeated with ``--retry-memory`` only, as long as there is more.
+    """
+
+    code = "DF207"
 
 
 class InputLostError(WorldError):

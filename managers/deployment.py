@@ -82,6 +82,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Whether attempts take results of earlier runs from the store of their node, and put theirs there.
     verify_reuse : float
         Share of these results that are computed again, and compared.
+    retry_memory : float
+        By how much the memory of a drop grows when an attempt had too little; 0 if it is not repeated for that.
     trust_times : bool
         Whether size and time stand for the content of a file from outside.
     until : float
@@ -125,6 +127,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit: _Natural = 0
     reuse: bool = False
     verify_reuse: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+    retry_memory: Annotated[float, Meta(ge=0.0)] = 0.0
     trust_times: bool = False
     until: float = 0.0
     decision: bytes = b""

@@ -300,6 +300,7 @@ def plan_deployment(
         memory_limit=options.memory_limit,
         reuse=options.reuse,
         verify_reuse=options.verify_reuse,
+        retry_memory=options.retry_memory,
         trust_times=options.trust_times,
         request_id=options.request_id,
         notes=tuple(str(note) for note in notes if note),

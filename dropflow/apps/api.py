@@ -195,6 +195,11 @@ class Context(Protocol):
         """The first input at `port`."""
         ...
 
+    @property
+    def memory_limit(self) -> int:
+        """Bytes of memory that the attempt has: what its node declares, or more, see ``--retry-memory``; 0 for none."""
+        ...
+
     def log(self, text: str, level: str = "INFO") -> None:
         """Add a line to the log of the drop."""
         ...

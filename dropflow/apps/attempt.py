@@ -24,7 +24,7 @@ from dropflow.engine.api import Handle, Output, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.interrupt_thread import is_importing, raise_in
 from dropflow.errors import AppError, Interrupted
-from dropflow.graph.templates import ORDER_PORT, Argument
+from dropflow.graph.templates import ORDER_PORT, Argument, needs_of
 from dropflow.runners.capacity import thread_variables
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
@@ -471,6 +471,11 @@ class AttemptContext:
             if not self.interruption.is_requested:
                 self._event.wait(seconds)
         self.check()
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes of memory that the attempt has; 0 if its node declares none."""
+        return int(self.task.memory or needs_of(self.plan.template).memory)
 
     def used_memory(self, size: int) -> None:
         """Note how many bytes of memory were used outside of this process and its children."""

@@ -40,9 +40,9 @@ from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFil
 from dropflow.apps.surroundings import RUN_IN, VARIABLES
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.parameters import Component, Parameter
-from dropflow.errors import AppError, BadParameterError
+from dropflow.errors import AppError, BadParameterError, OutOfMemoryError
 from dropflow.formatting import format_size
-from dropflow.graph.templates import Kind, ResourceNeeds, Template, needs_of
+from dropflow.graph.templates import Kind, Template, needs_of
 from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES
 from dropflow.runners.descendants import WORKER_VARIABLE
 
@@ -132,7 +132,7 @@ class ContainerApp(BashShellApp):
         hidden = self.around.secrets(values)
         status, lack = self.container.run(context, place, program, {**given, **values}, hidden=hidden)
         if status:
-            raise AppError(
+            raise (OutOfMemoryError if lack else AppError)(
                 f"the command in a container of {self.container.image} ended with {lack or status_text(status)}: "
                 f"{self.command[:200]}",
                 hint="set the field 'memory' of the node to what it needs" if lack else "see the drop's log",
@@ -236,7 +236,7 @@ class Container:
             *(f"--label={label}" for label in labels(context.directory.parent)),
             f"--label=dropflow.session={context.session}",
             f"--label=dropflow.drop={context.oid}",
-            *self._limiting(engine),
+            *self._limiting(engine, context.memory_limit),
             *([f"--entrypoint={program.name}"] if program.name else []),
             image,
             *program.arguments,
@@ -244,11 +244,11 @@ class Container:
         with _removed(engine, name, stays=self._stays), _PeakMemory(engine, name) as peak:
             command = _exec([*engine.command, "run", f"--name={name}", *words])
             status = context.command(command, hidden, hidden=tuple(hidden.values()))
-            lack = _lack_of_memory(engine, name, self._limits, status) if status else ""
+            lack = _lack_of_memory(engine, name, context.memory_limit, status) if status else ""
         context.used_memory(peak.bytes)
         return status, lack
 
-    def _limiting(self, engine: ContainerEngine) -> list[str]:
+    def _limiting(self, engine: ContainerEngine, memory: int) -> list[str]:
         """Return the options that limit the container."""
         needs = self._limits
         return [
@@ -259,7 +259,7 @@ class Container:
             *(["--userns=keep-id"] if engine.is_rootless else []),
             *(["--init"] if engine.name == "docker" else []),  # so that a shell ends at SIGTERM; podman's is a package
             *([f"--cpus={needs.cpus}"] if "cpu" in engine.limits else []),
-            *([f"--memory={int(needs.memory)}"] if needs.memory and "memory" in engine.limits else []),
+            *([f"--memory={memory}"] if memory and "memory" in engine.limits else []),
             *([f"--shm-size={self._shm}"] if self._shm else []),
             *self._gpus(engine),
             *(f"--publish={port}" for port in self._ports),
@@ -438,12 +438,12 @@ def _memory_file(pid: str) -> Path | None:
     return None
 
 
-def _lack_of_memory(engine: ContainerEngine, name: str, needs: ResourceNeeds, status: int) -> str:
+def _lack_of_memory(engine: ContainerEngine, name: str, memory: int, status: int) -> str:
     """Return that a container was ended because of its memory; empty if it was not."""
     # podman does not learn of it from each kernel and runtime. With a limit, it is what SIGKILL means.
     is_short = engine.ask("inspect", "--format", "{{.State.OOMKilled}}", name) == "true"
-    if needs.memory and (is_short or status == _KILLED):
-        return f"a lack of memory (its limit is {format_size(int(needs.memory))})"
+    if memory and (is_short or status == _KILLED):
+        return f"a lack of memory (its limit is {format_size(memory)})"
     return "a lack of memory" if is_short else ""
 
 

@@ -41,9 +41,11 @@ from dropflow.engine.api import (
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL, raise_in
 from dropflow.engine.parameters import time_limit, timed_out
-from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted
+from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted, OutOfMemoryError
 from dropflow.failure import Failure, sendable, trace_of
+from dropflow.formatting import format_size
 from dropflow.graph.templates import Kind
+from dropflow.runners.capacity import judge_memory
 from dropflow.runners.descendants import end_descendants
 from dropflow.stopping import GRACE_SECONDS
 
@@ -112,6 +114,8 @@ def _failure_of(error: BaseException, log_tail: str) -> Failure:
             detail=trace(error),
         )
     found = Failure.of(error, frames=_own(error.__traceback__))
+    if isinstance(error, MemoryError):
+        found = msgspec.structs.replace(found, code=OutOfMemoryError.code)
     return msgspec.structs.replace(found, hint=_hint(error)) if not found.hint else found
 
 
@@ -444,6 +448,9 @@ class LocalExecutor:
         try:
             if task.attempt > 1:
                 log.begin_attempt(task.attempt, self._clock.now())
+            if task.memory:
+                text = f"it has {format_size(int(task.memory))} of memory, because an earlier attempt had too little"
+                log.line("INFO", text, self._clock.now())
             limit = self._limit(task.template)
             result = self._attempt_within(limit, task, log, started) if limit else self._attempt(task, log, started)
         except (DropflowError, Interrupted) as error:  # a bad time limit, or an exception whose text raises
@@ -618,6 +625,8 @@ class LocalExecutor:
 
     def _failed(self, task: Task, error: BaseException, log: DropLog, started: float) -> AttemptResult:
         failure = failure_of(error, log_tail=log.tail(_TAIL))
+        if failure.code == OutOfMemoryError.code:
+            failure = judge_memory(failure, task, self._spec)
         if not isinstance(error, Interrupted):
             text = failure.text + (f" ({failure.hint})" if failure.hint else "")
             detail = failure.detail if failure.detail.startswith("Traceback") else ""

@@ -40,8 +40,9 @@ from dropflow.apps.function import encoding_of, is_event
 from dropflow.apps.parameters import describe_missing
 from dropflow.apps.shell_quote import Replacement, places, program_of, substitute
 from dropflow.apps.surroundings import MODULES, VARIABLES, VIRTUAL, Surroundings
+from dropflow.engine.host_memory import count_kills
 from dropflow.engine.parameters import Component, Parameter, Unusable, expand, find, fold, is_empty
-from dropflow.errors import AppError, BadParameterError, UsageError
+from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
 from dropflow.graph.templates import Argument, Kind, Template
 
 __all__ = [
@@ -293,6 +294,7 @@ _LONGEST = 128 * 1024 - 1
 """Maximal bytes of one argument of a program on Linux (MAX_ARG_STRLEN)."""
 
 _SIGNALLED = 128
+_KILLED = (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
 """Shells report a command that was ended by signal n with status 128 + n."""
 
 COMMAND_PARAMETERS = (
@@ -408,6 +410,7 @@ class BashShellApp(App):
         _refuse_long(command)
         context.log(f"$ {command}")
         values = self.around.values()
+        kills = count_kills()
         status = context.command(
             self.around.prelude + command,
             values,
@@ -415,6 +418,11 @@ class BashShellApp(App):
             sink=(lambda block: [output.write(block) for output in context.outputs]) if is_piped else None,
             hidden=tuple(self.around.secrets(values).values()),
         )
+        if status in _KILLED and count_kills() > kills:
+            raise OutOfMemoryError(
+                f"the command was ended by the kernel's OOM killer: {self.command[:200]}",
+                hint="set the field 'memory' of the node to what it needs, and see --retry-memory",
+            )
         if status:
             raise AppError(
                 f"the command ended with {status_text(status)}: {self.command[:200]}", hint="see the drop's log"

@@ -162,7 +162,17 @@ if TYPE_CHECKING:
 
 
 _OF_REUSE = ("reuse", "store", "verify_reuse", "trust_times")
-_OF_DIRECTORIES = ("runner", "workers", "infrastructure_retries", "durable", "containers", "check", "grace", *_OF_REUSE)
+_OF_DIRECTORIES = (
+    "runner",
+    "workers",
+    "infrastructure_retries",
+    "retry_memory",
+    "durable",
+    "containers",
+    "check",
+    "grace",
+    *_OF_REUSE,
+)
 _OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing", "force")
 
 

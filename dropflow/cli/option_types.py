@@ -524,9 +524,27 @@ class _Share(click.ParamType[float]):
         return share
 
 
+_LARGEST_FACTOR = 1000.0
+
+
+class _Factor(click.ParamType[float]):
+    name = "factor"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the factor, more than 1; or 0, the default."""
+        try:
+            factor = float(str(value).removesuffix("x"))
+        except ValueError:
+            factor = -1.0
+        if factor and not 1.0 < factor <= _LARGEST_FACTOR:
+            self.fail(f"{value!r} is not a factor; give a number above 1, such as 2x", param, ctx)
+        return factor
+
+
 _TYPES: dict[str, dict[str, Any]] = {
     "directory": {"metavar": "DIR", "type": click.STRING},
     "share": {"metavar": "SHARE", "type": _Share()},
+    "factor": {"metavar": "FACTOR", "type": _Factor()},
     "walltime": {"type": _Walltime(), "metavar": "WALLTIME"},
     "duration": {"type": Duration(), "metavar": "DURATION"},
     "algorithm": {"shell_complete": algorithms, "show_default": True},

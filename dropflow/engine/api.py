@@ -136,7 +136,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Those of `then` run after it in the same place, one after another.
     Each of them `follows` the one before it, whose output is its only input.
 
-    A runner that has GPUs gives it the names of its own in `gpus`.
+    A runner that has GPUs gives it the names of its own in `gpus`. With `memory`, it gets so many bytes and not as many
+    as its template declares, because an earlier attempt had too little.
     """
 
     drop: int
@@ -152,6 +153,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     then: "tuple[Task, ...]" = ()
     follows: bool = False
     gpus: tuple[str, ...] = ()
+    memory: float = 0.0
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -295,6 +297,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
         Whether contents are committed on another host, so that all uncommitted ones are in ``tmp``.
     reuse : ReuseSpec or None
         How results of earlier runs are taken; None if they are not.
+    retry_memory : float
+        By how much the memory of a drop grows when an attempt had too little, and is repeated; 0 if it is not.
     """
 
     session: str
@@ -309,6 +313,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     tag: str = ""
     is_detached: bool = False
     reuse: ReuseSpec | None = None
+    retry_memory: float = 0.0
 
 
 class Executor(Protocol):

@@ -50,6 +50,7 @@ from dropflow.engine.recovery import (
     known_reports,
 )
 from dropflow.engine.streaming import Streaming
+from dropflow.errors import OutOfMemoryError
 from dropflow.failure import Failure
 from dropflow.graph.order import refuse_cycle
 from dropflow.graph.physical import PhysicalGraph
@@ -254,6 +255,8 @@ class Core:
         if following is NextAttempt.AFTER_FAULT:
             faults = self.drops.faults[drop] = self.drops.faults.get(drop, 0) + 1
             delay = fault_delay(faults, event.failure)
+            if event.failure.code == OutOfMemoryError.code:
+                self.drops.memory_faults[drop] = self.drops.memory_faults.get(drop, 0) + 1
         if not (self.drops.has_known_states and self._awaits_inputs(drop)):
             self._actions.append(Run(drop, attempt + 1, delay))
 

@@ -49,6 +49,8 @@ class DropTable:
         of the application.
     faults : dict of int to int
         How many infrastructure faults a drop has had. From the first one on it is a suspect.
+    memory_faults : dict of int to int
+        How many of them had too little memory as their reason, since the session was begun or continued.
     cancelled : set of int
         Drops here that were cancelled alone, and not with their session.
     running : set of int
@@ -82,6 +84,7 @@ class DropTable:
         "failed_leaves",
         "faults",
         "has_known_states",
+        "memory_faults",
         "pending_consumers",
         "pending_inputs",
         "remote",
@@ -106,6 +109,7 @@ class DropTable:
         self.attempts: dict[int, int] = {}
         self.uncounted_attempts: dict[int, int] = {}
         self.faults: dict[int, int] = {}
+        self.memory_faults: dict[int, int] = {}
         self.running: set[int] = set()
         self.skipped_outputs: dict[int, tuple[int, ...]] = {}
         self.unsettled = graph.drops - len(self.remote)

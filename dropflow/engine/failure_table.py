@@ -10,7 +10,7 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.engine.recovery import NextAttempt
 from dropflow.engine.statistics import FailureReport, RankedCauses, cause_reports, given_up, ranked_causes
-from dropflow.errors import DropflowError, WorkerDiedError
+from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
@@ -37,14 +37,19 @@ class Fault(msgspec.Struct, frozen=True):
     failure: Failure
 
 
+_REPEATED = {WorkerDiedError.code: "ended its worker process", OutOfMemoryError.code: "had too little memory"}
+"""What a drop has done again and again before it is given up, by the code of its last failure."""
+
+
 def culprit(template: Template, faults: Sequence[Fault]) -> Failure:
     """Return why a drop of `template` is given up after these faults: the last one, with how often that happened."""
     last = faults[-1].failure
-    deaths = sum(fault.failure.code == WorkerDiedError.code for fault in faults)
-    if last.code != WorkerDiedError.code or deaths == 1:
+    what = _REPEATED.get(last.code)
+    count = sum(fault.failure.code == last.code for fault in faults)
+    if what is None or count == 1:
         return last
     noun = "application" if template.kind is Kind.APP else "data drop"
-    text = f"{noun} {template.name!r} ended its worker process {deaths} times; the last time, {last.text}"
+    text = f"{noun} {template.name!r} {what} {count} times; the last time, {last.text}"
     return msgspec.structs.replace(last, text=text, detail="\n".join(fault_lines(faults)))
 
 
@@ -52,6 +57,7 @@ def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
     """Yield a line for each fault of a drop, oldest first."""
     for fault in faults:
         kind = "repeated, innocent" if fault.failure.is_innocent else "infrastructure fault"
+        kind = "too little memory" if fault.failure.code == OutOfMemoryError.code else kind
         yield f"attempt {fault.attempt}: {kind}: {fault.failure.text}"
 
 

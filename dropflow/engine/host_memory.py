@@ -14,7 +14,9 @@ old as 20 measurements take.
 
 import enum
 import os
+import re
 import resource
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,7 +24,16 @@ from typing import NamedTuple
 
 from dropflow.clock import SystemClock
 
-__all__ = ["HostMemory", "MemoryLimit", "Pressure", "control_groups", "host_memory", "restrict_memory"]
+__all__ = [
+    "HostMemory",
+    "MemoryLimit",
+    "Pressure",
+    "control_groups",
+    "count_kills",
+    "counter_files",
+    "host_memory",
+    "restrict_memory",
+]
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -217,3 +228,43 @@ def _used_by(root: int) -> float:
 
 def _pressure(used: float, limit: float, shares: tuple[float, float]) -> Pressure:
     return Pressure(sum(used > share * limit for share in shares))
+
+
+# How many processes the kernel has ended because memory was used up.
+
+
+def counter_files(membership: Path = _PROC / "self" / "cgroup", root: Path = _CGROUPS) -> list[Path]:
+    """Return the files that count the kills in the control groups of this process."""
+    try:
+        lines = membership.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        inside = group.lstrip("/")
+        if not controllers:
+            found.append(root / inside / "memory.events")
+        elif "memory" in controllers.split(","):
+            found.append(root / "memory" / inside / "memory.oom_control")
+    return [path for path in found if path.exists()]
+
+
+def count_kills(counters: Iterable[Path] | None = None) -> int:
+    """Return how many processes the OOM killer has ended in the control groups of this process, or in those given."""
+    return sum(_read_count(path) for path in (_own_counters() if counters is None else counters))
+
+
+@cache
+def _own_counters() -> tuple[Path, ...]:
+    return tuple(counter_files())
+
+
+def _read_count(path: Path) -> int:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return 0
+    match = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
+    return int(match[1]) if match else 0

@@ -21,9 +21,10 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import Abort, CancelDrop, Event, KnownStates, Run, Stopped
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.followers import Followers
+from dropflow.engine.host_memory import host_memory
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Kind, needs_of, with_more_memory
 from dropflow.graph.text_ids import index_of, oids
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import stopped_after
@@ -82,10 +83,13 @@ class TaskBuilder:
         Links whose data can be read by their consumers while it is written.
     kept : bytes
         Which contents outlive the session, from `dropflow.engine.content_table.kept_drops`.
+    retry_memory : float
+        By how much the memory of a drop grows when an attempt had too little.
     """
 
-    def __init__(self, graph: PhysicalGraph, streams: Iterable[int], kept: bytes) -> None:
+    def __init__(self, graph: PhysicalGraph, streams: Iterable[int], kept: bytes, retry_memory: float = 0.0) -> None:
         self._graph = graph
+        self._retry_memory = retry_memory
         self._kept = kept
         self._template = np.ascontiguousarray(graph.template).data
         self._instance = np.ascontiguousarray(graph.instance).data
@@ -167,9 +171,18 @@ class TaskBuilder:
                 core.streaming.is_ahead(run.drop),
                 run.drop in suspects,
                 0 if priority is None else priority[run.drop],
+                memory=self._memory(run.drop, core) if run.drop in suspects else 0.0,
             )
             for run, taken, given in zip(batch, inputs, outputs, strict=True)
         ]
+
+    def _memory(self, drop: int, core: Core) -> float:
+        """Return the memory of an attempt after those that had too little; 0 if its template declares what it gets."""
+        faults = core.drops.memory_faults.get(drop, 0) if self._retry_memory else 0
+        if not faults:
+            return 0.0
+        needs = needs_of(self._graph.templates[self._template[drop]])
+        return with_more_memory(needs, faults, self._retry_memory, host_memory().limit.bytes).memory
 
     def _index(self, drop: int) -> tuple[int, ...]:
         return (self._instance[drop],) if self._is_line[self._template[drop]] else index_of(self._graph, drop)

@@ -209,6 +209,8 @@ class Execution:
         How many infrastructure faults each drop may have.
     until : float
         Walltime of the session, in seconds since the epoch; 0 for none. The runner starts nothing that ends later.
+    retry_memory : float
+        By how much the memory of a drop grows when an attempt had too little; 0 if it is not repeated for that.
     """
 
     graph: PhysicalGraph
@@ -218,6 +220,7 @@ class Execution:
     chains: IntColumn | None = None
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES
     until: float = 0.0
+    retry_memory: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,7 +413,7 @@ class Session:
             self._streams,
             self._inputs,
             followers=self._followers,
-            tasks=TaskBuilder(graph, work.streams, kept),
+            tasks=TaskBuilder(graph, work.streams, kept, work.retry_memory),
             runner=runner,
             clock=resources.clock,
             times=resources.times,

@@ -207,9 +207,7 @@ def errors_by_cause(core: Core) -> ErrorCauses:
     is a cause too; it is not in ERROR itself.
     """
     table = core.drops
-    if (
-        not table.causes and not table.cancelled
-    ):  # as in most sessions, of which nodes report this several times a second
+    if not table.causes and not table.cancelled:  # as in most sessions: nodes report this several times a second
         return _NO_CAUSES
     drops = np.fromiter(table.causes, np.int64, len(table.causes))
     causes = np.fromiter(table.causes.values(), np.int64, len(table.causes))

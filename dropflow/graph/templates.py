@@ -19,6 +19,7 @@ __all__ = [
     "Template",
     "needs_of",
     "unreadable_memory",
+    "with_more_memory",
 ]
 
 
@@ -243,6 +244,23 @@ def needs_of(template: Template) -> ResourceNeeds:
     if template.kind is not Kind.APP:
         return ResourceNeeds()
     return ResourceNeeds(max(template.cpus, 1), _memory(template), _gpus(template))
+
+
+def with_more_memory(needs: ResourceNeeds, faults: int, factor: float, most: float) -> ResourceNeeds:
+    """Return what the next attempt needs of a drop whose attempts had too little memory.
+
+    Parameters
+    ----------
+    faults : int
+        How many had.
+    factor : float
+        By how much memory grows each time. What declares none gets all at once.
+    most : float
+        Bytes that attempts may use together.
+    """
+    if not (faults and factor):
+        return needs
+    return needs._replace(memory=min(needs.memory * factor**faults, most) if needs.memory else most)
 
 
 def unreadable_memory(template: Template) -> str:

@@ -14,7 +14,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+import msgspec
+
+from dropflow.engine.api import ExecutorSpec, Task
+from dropflow.engine.host_memory import host_memory
 from dropflow.errors import MissingDependencyError
+from dropflow.failure import Failure
 from dropflow.formatting import format_size, plural
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory
 
@@ -23,6 +28,7 @@ __all__ = [
     "THREAD_VARIABLES",
     "Capacity",
     "host_gpus",
+    "judge_memory",
     "lack_of_gpus",
     "restrict_gpus",
     "thread_variables",
@@ -133,6 +139,13 @@ def thread_variables(cpus: int, environment: Mapping[str, str]) -> dict[str, str
         return {}
     threads = str(max(1, min(cpus, len(os.sched_getaffinity(0)))))
     return {name: threads for name in THREAD_VARIABLES if name not in environment}
+
+
+def judge_memory(failure: Failure, task: Task, spec: ExecutorSpec) -> Failure:
+    """Return why an attempt failed that had too little memory: it is repeated if the next one gets more."""
+    declared = needs_of(spec.templates[task.template]).memory
+    has_more = bool(spec.retry_memory) and (task.memory or declared) < host_memory().limit.bytes
+    return msgspec.structs.replace(failure, infrastructure=has_more)
 
 
 def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tuple[str, ...]:

@@ -177,6 +177,7 @@ def make_runner(
     folder: str = "",
     parts: Collection[int] | None = None,
     reuse: ReuseSpec | None = None,
+    retry_memory: float = 0.0,
     run_app: RunApp | None = None,
 ) -> Runner:
     """Return the runner of one session.
@@ -205,6 +206,8 @@ def make_runner(
         as many processors at a time as the plan has for them, and at least one.
     reuse : ReuseSpec, optional
         How its attempts take results of earlier runs.
+    retry_memory : float
+        By how much the memory of a drop grows when an attempt had too little; 0 if it is not repeated for that.
     run_app : callable, optional
         For the kind ``inline``: runs applications, see `dropflow.apps.execute.LocalExecutor`.
 
@@ -230,6 +233,7 @@ def make_runner(
         until=until,
         tag=workspace.tag,
         reuse=reuse,
+        retry_memory=retry_memory,
     )
     if reuse is not None and choice.is_engine:
         raise BadParameterError(

@@ -83,6 +83,7 @@ class RunnerQueue:
         self.deliver = deliver
         self.limits = tuple(time_limit(template) for template in spec.templates)
         self._needs = tuple(needs_of(template) for template in spec.templates)
+        self._has_gpus = any(needs.gpus for needs in self._needs)
         self.expected = ExpectedSeconds(spec.templates)
         """How long its attempts take."""
         self.pending: deque[Task] = deque()
@@ -125,7 +126,7 @@ class RunnerQueue:
 
     def runs_alone(self, task: Task) -> bool:
         """Return whether an attempt waits apart from the others: it must have a process that no other has used."""
-        return task.is_suspect or bool(self.needs_of(task).gpus)
+        return task.is_suspect or (self._has_gpus and bool(self.needs_of(task).gpus))
 
     def with_gpus(self, task: Task, gpus: Sequence[str]) -> Task:
         """Return a task, with those that follow it, each with as many of these GPUs as it declares."""
@@ -199,7 +200,8 @@ class RunnerQueue:
     def needs_of(self, task: Task) -> ResourceNeeds:
         """Return what a task takes: what its template declares, or the most that one of a chain does."""
         if not task.then:
-            return self._needs[task.template]
+            needs = self._needs[task.template]
+            return needs._replace(memory=task.memory) if task.memory else needs
         return largest_needs(self._needs[one.template] for one in members(task))
 
     def take(self, most: int, seconds: float) -> list[Task]:
@@ -337,7 +339,7 @@ class Dispatcher:
     @property
     def has_waiting(self) -> bool:
         """Whether attempts wait for a worker."""
-        for runner in self._turns:  # not `any`: this is asked several times for each attempt
+        for runner in self._turns:  # noqa: SIM110 - `any` is slower, and this is asked several times for each attempt
             if runner.pending or runner.suspects:
                 return True
         return False
@@ -425,7 +427,7 @@ class Dispatcher:
             return True
         fresh = [worker for worker in self._workers if worker.is_fresh and worker.is_idle]
         for worker in fresh:
-            runner = next((runner for runner in suspects if runner.suspects and self._has_gpus(runner)), None)
+            runner = next((runner for runner in suspects if runner.suspects and self._has_free_gpus(runner)), None)
             if runner is None:
                 return True
             needs = self._admitted(runner.needs_of(runner.suspects[0]))
@@ -433,7 +435,7 @@ class Dispatcher:
                 return False
             worker.gpus = self._free_gpus()[: needs.gpus]
             self._give(worker, runner, [runner.with_gpus(runner.suspects.popleft(), worker.gpus)], now, needs)
-        waiting = any(runner.suspects and self._has_gpus(runner) for runner in suspects)
+        waiting = any(runner.suspects and self._has_free_gpus(runner) for runner in suspects)
         if not waiting or any(worker.is_retiring for worker in self._workers):
             return True
         idle = next((worker for worker in self._workers if worker.is_idle and not worker.is_fresh), None)
@@ -441,7 +443,7 @@ class Dispatcher:
             idle.retire()
         return idle is not None
 
-    def _has_gpus(self, runner: RunnerQueue) -> bool:
+    def _has_free_gpus(self, runner: RunnerQueue) -> bool:
         """Return whether the GPUs are free that the first suspect of a runner declares; it fails if there are fewer."""
         wanted = runner.needs_of(runner.suspects[0]).gpus
         return wanted <= len(self._free_gpus()) or wanted > len(self._gpus)
@@ -459,9 +461,14 @@ class Dispatcher:
             worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
         worker.assign(runner.number, tasks, now, cost=runner.expected.cost, needs=needs)
 
+    @property
+    def _has_startable(self) -> bool:
+        """Whether attempts wait that need no GPU which another one has."""
+        return any(runner.pending or (runner.suspects and self._has_free_gpus(runner)) for runner in self._turns)
+
     def recall(self, now: float) -> None:
         """If a worker is idle, recall what waits behind a long attempt of another one."""
-        if any(worker.is_idle for worker in self._workers) and not self.has_waiting:
+        if any(worker.is_idle for worker in self._workers) and not self._has_startable:
             for worker in self._workers:
                 if worker.is_slow(now):
                     worker.recall()

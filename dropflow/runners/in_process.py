@@ -411,7 +411,8 @@ class ThreadRunner:
 
     def _needs_of(self, task: Task) -> ResourceNeeds:
         if not task.then:
-            return self._needs[task.template]
+            needs = self._needs[task.template]
+            return needs._replace(memory=min(task.memory, self._capacity.memory)) if task.memory else needs
         return largest_needs(self._needs[one.template] for one in members(task))
 
     def _first(self) -> Task | None:

@@ -36,10 +36,11 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.host_memory import host_memory
-from dropflow.errors import DropflowError, InternalError, ResultLostError, WorkerStartError
+from dropflow.engine.host_memory import counter_files, host_memory
+from dropflow.errors import DropflowError, InternalError, OutOfMemoryError, ResultLostError, WorkerStartError
 from dropflow.failure import Failure, summary_of
 from dropflow.runners.backlog import MOST_AHEAD, PoolClock
+from dropflow.runners.capacity import judge_memory
 from dropflow.runners.descendants import IDLE
 from dropflow.runners.dispatcher import Dispatcher, RunnerQueue
 from dropflow.runners.worker_messages import (
@@ -57,7 +58,6 @@ from dropflow.runners.worker_process import (
     WorkerEnd,
     WorkerMonitor,
     WorkerProcess,
-    counter_files,
 )
 from dropflow.stopping import GRACE_SECONDS, stopped_after
 
@@ -469,7 +469,10 @@ class WorkerPool:
         self._output_logs.add_line(number, last, reason)
         lost = Failure.of(ResultLostError(f"the result was lost before it was sent: {reason}"))
         results = [(at, AttemptResult(task.drop, task.attempt, failure=lost)) for at, task in failed[:-1]]
-        results.append((number, AttemptResult(last.drop, last.attempt, failure=Failure.of(error))))
+        failure, runner = Failure.of(error), self._dispatcher.find(number)
+        if runner is not None and failure.code == OutOfMemoryError.code and runner.spec.retry_memory:
+            failure = judge_memory(failure, last, runner.spec)
+        results.append((number, AttemptResult(last.drop, last.attempt, failure=failure)))
         self._dispatcher.deliver(results)
 
     def _unregister(self, *watched: socket.socket | int) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import math
 import os
-import re
 import resource
 import secrets
 import signal
@@ -20,9 +19,9 @@ from pathlib import Path
 import psutil
 
 from dropflow.engine.api import AttemptResult, Task, members
-from dropflow.engine.host_memory import host_memory
+from dropflow.engine.host_memory import count_kills, host_memory
 from dropflow.engine.parameters import timed_out
-from dropflow.errors import DropflowError, WorkerDiedError
+from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
 from dropflow.formatting import format_size
 from dropflow.graph.templates import ResourceNeeds
 from dropflow.runners.backlog import NO_ROOM, Backlog, Room
@@ -40,7 +39,6 @@ __all__ = [
     "WorkerMonitor",
     "WorkerOutput",
     "WorkerProcess",
-    "counter_files",
     "exit_descriptor",
     "needs_own_worker",
 ]
@@ -216,7 +214,8 @@ class WorkerEnd:
 
     def error(self) -> WorkerDiedError:
         """Return the error of the attempt that it was at."""
-        return WorkerDiedError(f"the worker process {self.text}", hint=self._hint())
+        kind = OutOfMemoryError if self.by_oom_killer else WorkerDiedError
+        return kind(f"the worker process {self.text}", hint=self._hint())
 
     def _hint(self) -> str:
         if not self.is_over:
@@ -253,8 +252,6 @@ def _name(number: int) -> str:
 # version 1 counts in another file than version 2.
 
 _KERNEL_LOG = Path("/dev/kmsg")
-_CGROUPS = Path("/sys/fs/cgroup")
-_MEMBERSHIP = Path("/proc/self/cgroup")
 _RECORD = 8192
 """Bytes: a read of the kernel's log with less room than its record fails."""
 
@@ -306,7 +303,7 @@ class OomKiller:
             self._log = -1
 
     def _count(self) -> int:
-        return sum(_read_count(path) for path in self._counters)
+        return count_kills(self._counters)
 
     def _records(self) -> Iterator[str]:
         while self._log >= 0:
@@ -319,33 +316,6 @@ class OomKiller:
             if not record:
                 return
             yield record.decode(errors="replace")
-
-
-def counter_files(membership: Path = _MEMBERSHIP, root: Path = _CGROUPS) -> list[Path]:
-    """Return the files that count the kills in the control groups of this process."""
-    try:
-        lines = membership.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, group = rest.partition(":")
-        inside = group.lstrip("/")
-        if not controllers:
-            found.append(root / inside / "memory.events")
-        elif "memory" in controllers.split(","):
-            found.append(root / "memory" / inside / "memory.oom_control")
-    return [path for path in found if path.exists()]
-
-
-def _read_count(path: Path) -> int:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return 0
-    match = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
-    return int(match[1]) if match else 0
 
 
 _PLAIN = ResourceNeeds()

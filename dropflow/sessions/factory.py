@@ -42,6 +42,7 @@ def make_session(
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     continuation: Continuation | None = None,
     until: float = 0.0,
+    retry_memory: float = 0.0,
     watch: Watch = _UNWATCHED,
 ) -> Session:
     """Return a session that has not started, in the directory of its repository.
@@ -68,7 +69,7 @@ def make_session(
         How many infrastructure faults each drop may have.
     continuation : Continuation, optional
         What is known of a session that continues. Its journal is replaced.
-    until : float
+    until, retry_memory : float
         See `dropflow.engine.session.Execution`.
     watch : Watch
         What observes it.
@@ -104,6 +105,7 @@ def make_session(
             chains=_chains(graph, exchange),
             infrastructure_retries=infrastructure_retries,
             until=until,
+            retry_memory=retry_memory,
         )
         resources = Resources(
             repository=repository,

@@ -205,9 +205,17 @@ def execute(
             graph,
             repository,
             make_runner(
-                graph, workspace, kind, options.workers, until=options.until, reuse=reuse, run_app=hooks.run_app
+                graph,
+                workspace,
+                kind,
+                options.workers,
+                until=options.until,
+                reuse=reuse,
+                retry_memory=options.retry_memory,
+                run_app=hooks.run_app,
             ),
             clock=time,
+            retry_memory=options.retry_memory,
             infrastructure_retries=options.infrastructure_retries,
             continuation=continuation,
             watch=Watch(on_statistics=hooks.on_statistics, check_invariants=options.check),

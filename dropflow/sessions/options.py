@@ -39,6 +39,18 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             extra={"flag": "--infrastructure-retries", "metavar": "N"},
         ),
     ] = 5
+    retry_memory: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=1000.0,
+            title="More memory after too little, times",
+            description="Repeat an attempt that had too little memory with so many times as much, such as 2x, up to "
+            "what a node may use.",
+            extra={"flag": "--retry-memory", "type": "factor"},
+        ),
+    ] = 0.0
+    """0 for no such repeats. They count as --infrastructure-retries."""
     check: Annotated[
         bool,
         Meta(
@@ -128,6 +140,7 @@ class RunKeywords(TypedDict, total=False):
 
     until: float
     infrastructure_retries: int
+    retry_memory: float
     check: bool
     reuse: bool
     verify_reuse: float

@@ -202,6 +202,7 @@ class ProcessResources:
                 until=deployment.until,
                 parts=np.unique(np.delete(graph.part, exchange.remote)).tolist(),
                 reuse=reuse,
+                retry_memory=deployment.retry_memory,
             )
         else:
             runner = before.runner
@@ -218,6 +219,7 @@ class ProcessResources:
             inbox=None if before is None else before.inbox,
             continuation=continuation,
             until=deployment.until,
+            retry_memory=deployment.retry_memory,
         )
         if before is None:
             session.notes += capacity_notes(graph, self.runner, self.pool.size)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.engine.host_memory import counter_files
 from dropflow.failure import Failure
-from dropflow.runners.worker_process import OomKiller, WorkerEnd, counter_files
+from dropflow.runners.worker_process import OomKiller, WorkerEnd
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,8 @@ def test_the_end_of_a_worker_is_told(end: WorkerEnd, text: str) -> None:
     failure = Failure.of(end.error())
 
     assert end.text == text
-    assert (failure.text, failure.code) == (f"the worker process {text}", "DF202")
+    code = "DF207" if end.by_oom_killer else "DF202"
+    assert (failure.text, failure.code) == (f"the worker process {text}", code)
     assert failure.infrastructure
     assert not failure.is_innocent
 

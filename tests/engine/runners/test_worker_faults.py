@@ -17,14 +17,15 @@ import msgspec
 import psutil
 import pytest
 
+from dropflow import Graph
+from dropflow.engine.host_memory import counter_files
 from dropflow.engine.journal import read, replay
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument
+from dropflow.graph.templates import Argument, ResourceNeeds, with_more_memory
 from dropflow.runners.descendants import WORKER_VARIABLE
-from dropflow.runners.worker_process import counter_files
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.nightly import nightly
@@ -147,7 +148,7 @@ def test_a_process_limit_is_told_by_its_effect(limit: str, tmp_path: Path) -> No
     (failure,) = result.failures
 
     assert (failure.code, failure.kind) == (
-        ("DF105", "MemoryError") if limit == "RLIMIT_AS" else ("DF202", failure.kind)
+        ("DF207", "MemoryError") if limit == "RLIMIT_AS" else ("DF202", failure.kind)
     )
     assert ("MemoryError" if limit == "RLIMIT_AS" else "SIGXCPU") in failure.text
 
@@ -303,7 +304,46 @@ def test_the_oom_killer_is_named(small_group: Path, tmp_path: Path) -> None:
 
     assert answer["status"] == "FAILED", answer
     text = answer["failures"][0]["text"]
-    assert "ended its worker process 2 times" in text
+    assert "had too little memory 2 times" in text
     assert "killed by the kernel's OOM killer" in text
     assert small_group.name in answer["failures"][0]["hint"]
     assert answer["infrastructure_faults"] == 2
+
+
+def test_memory_grows_by_a_factor_up_to_what_there_is() -> None:
+    """What declares none gets all at once."""
+    declared = ResourceNeeds(1, 3.0)
+    found = [with_more_memory(declared, faults, 2.0, 10.0).memory for faults in range(4)]
+
+    assert found == [3.0, 6.0, 10.0, 10.0]
+    assert with_more_memory(ResourceNeeds(), 1, 2.0, 10.0).memory == 10.0
+    assert with_more_memory(declared, 3, 0.0, 10.0) == declared
+
+
+@pytest.mark.parametrize("runner", ["inline", "threads", pytest.param("processes", marks=pytest.mark.slow)])
+def test_an_attempt_with_too_little_memory_is_repeated_with_more(runner: str, tmp_path: Path) -> None:
+    """With --retry-memory it runs again with all memory, as its log says, and fails if that is too little, too."""
+    (tmp_path / "tries").mkdir()
+    once = f"try: os.mkdir('{tmp_path}/tries/1')\n    except OSError: return 7\n    raise MemoryError"
+    graph = functions(ONCE=once, EVER="raise MemoryError")
+    result = run(graph, tmp_path / "run", runner=runner, retry_memory=2.0)
+
+    (failure,) = result.failures
+    assert attempts(graph, tmp_path / "run") == {"ONCE": 2, "EVER": 2}
+    assert (failure.name, failure.code, result.infrastructure_faults) == ("EVER", "DF207", 2)
+    (log,) = (tmp_path / "run" / "logs").glob("*ONCE*.log")
+    assert re.search(r"it has .* of memory, because an earlier attempt had too little", log.read_text())
+
+
+def test_a_command_that_the_oom_killer_ends_is_repeated_with_more_memory(small_group: Path, tmp_path: Path) -> None:
+    """The kernel ends the largest process, which is the command and not its worker: it is told apart from a kill."""
+    with Graph("greedy") as graph:
+        graph.command("head -c 900M /dev/zero | tail -c 900M > {text}; exit ${PIPESTATUS[1]}", outputs="text")
+    save(graph.translate().graph, tmp_path / "g.dfg")
+    command = (sys.executable, "-m", "dropflow", "run", str(tmp_path / "g.dfg"), "--keep", str(tmp_path / "run"))
+    done = _inside(small_group, *command, "--output", "json", "--retry-memory", "2x", "--workers", "1")
+    answer = msgspec.json.decode(done.stdout)
+    (failure,) = answer["failures"]
+
+    assert (failure["code"], failure["attempts"], answer["infrastructure_faults"]) == ("DF207", 2, 1)
+    assert "the command was ended by the kernel's OOM killer" in failure["text"]

@@ -32,6 +32,7 @@ def test_a_posted_form_has_all_options() -> None:
         "protect": "1.5",
         "until": "2033-05-18T03:33",
         "infrastructure_retries": "0",
+        "retry_memory": "",
         "join": "",
         "fuse": "yes",
         "check": "",
