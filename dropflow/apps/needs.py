@@ -33,6 +33,7 @@ __all__ = [
     "prepare_containers",
     "refuse_need",
     "registered_components",
+    "unable_rows",
 ]
 
 ENTRY_POINTS = "dropflow.components"
@@ -152,6 +153,23 @@ def refuse_need(need: str, where: str = "") -> None:
             from dropflow.apps.container_engine import container_engine  # noqa: PLC0415 - as above
 
             container_engine()
+
+
+def unable_rows(templates: Iterable[Template]) -> tuple[int, ...]:
+    """Return the applications of a graph that this host cannot run, by row."""
+    refused: dict[str, bool] = {}
+
+    def lacks(need: str) -> bool:
+        if need not in refused:
+            try:
+                refuse_need(need)
+            except DropflowError:
+                refused[need] = True
+            else:
+                refused[need] = False
+        return refused[need]
+
+    return tuple(row for row, needs in needs_of(templates).items() if any(map(lacks, needs)))
 
 
 def registered_components() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.api.records import SessionDetail
+from dropflow.apps.needs import unable_rows
 from dropflow.data.repository import LocalRepository
 from dropflow.data.survival import is_intact
 from dropflow.engine.api import Handle
@@ -68,6 +69,7 @@ def report_of(session: Session, piece: Slice, *, workers: float, shared: Mapping
         report,
         workers=workers,
         durations=session.handover.durations(),
+        unable=unable_rows(piece.graph.templates),
         copies=pack_column(np.array(seen, dtype=np.int32)) if seen else b"",
     )
 
@@ -165,7 +167,11 @@ def _part_of(stopped: StoppedSession, directory: SessionDirectory, status: str) 
     available = stopped.available.astype(np.uint8)
     report = member_report(piece.drop, states, available, left.drops, (), replaced=sorted(stopped.replaced))
     held = sorted(held_copies(stopped))
-    report = msgspec.structs.replace(report, copies=pack_column(np.array(held, dtype=np.int32)) if held else b"")
+    report = msgspec.structs.replace(
+        report,
+        copies=pack_column(np.array(held, dtype=np.int32)) if held else b"",
+        unable=unable_rows(piece.graph.templates),
+    )
     inputs = stopped.outside_inputs()
 
     def rows(drops: Iterable[int]) -> tuple[int, ...]:

@@ -159,6 +159,8 @@ class MemberReport(msgspec.Struct, frozen=True):
         Attempts that it can run at a time.
     durations : dict of int to (int, float)
         By template: attempts that have succeeded here, and how many seconds they took together.
+    unable : tuple of int
+        Templates whose applications it cannot run, because it lacks what they need.
     """
 
     rows: bytes
@@ -171,6 +173,7 @@ class MemberReport(msgspec.Struct, frozen=True):
     replaced: bytes = b""
     workers: float = 1.0
     durations: dict[int, tuple[int, float]] = {}
+    unable: tuple[int, ...] = ()
 
 
 class ViewDecision(msgspec.Struct, frozen=True):

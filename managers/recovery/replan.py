@@ -445,9 +445,40 @@ class _Placement:
             load = np.bincount(stays[~moved], weights=work[~moved], minlength=len(self._everybody))
             had = [float(load[number]) for number in targets]
             placed = reassign_together(graph, stays, moved, targets, had, capacities=speed, work=work, runs=runs)
+            placed = self._where_able(graph, placed, moved & runs, targets, speed=speed, work=work)
         index = np.zeros(len(self._everybody), dtype=np.int32)
         index[self._numbers] = np.arange(len(self._numbers), dtype=np.int32)
         return moved | is_left, index[placed]
+
+    def _where_able(
+        self,
+        graph: PhysicalGraph,
+        placed: IntColumn,
+        moved: BooleanColumn,
+        targets: Sequence[int],
+        *,
+        speed: Sequence[float],
+        work: FloatColumn,
+    ) -> IntColumn:
+        """Return a placement in which drops that move are on members that have what they need, if there are any.
+
+        Those that join have not reported, and count as able.
+        """
+        refusing: dict[int, set[int]] = {}
+        for number, report in enumerate(self._reports):
+            for row in report.unable:
+                refusing.setdefault(row, set()).add(number)
+        for row, members in sorted(refusing.items()):
+            able = [at for at, number in enumerate(targets) if number not in members]
+            wrong = moved & (graph.template == row) & np.isin(placed, sorted(members))
+            if able and wrong.any():
+                load = np.bincount(placed[~wrong], weights=work[~wrong], minlength=len(self._everybody))
+                numbers, powers = [targets[at] for at in able], [speed[at] for at in able]
+                had = [float(load[number]) for number in numbers]
+                placed = reassign_together(
+                    graph, placed, wrong, numbers, had, capacities=powers, work=work, runs=np.ones_like(moved)
+                )
+        return placed
 
     def _measured(self, graph: PhysicalGraph) -> Speeds:
         """Return how fast each of all nodes is; those that join have the mean speed."""
@@ -494,6 +525,7 @@ def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
         replaced=unpack_column(packed.replaced, np.int32).astype(np.int32, copy=False),
         workers=packed.workers,
         durations=packed.durations,
+        unable=packed.unable,
     )
     others = np.array([*packed.attempts, *packed.causes], dtype=np.int64)
     named = np.concatenate([rows, parts, found.copies, found.replaced, others])
@@ -516,6 +548,7 @@ class _Report(NamedTuple):
     replaced: npt.NDArray[np.int32]
     workers: float
     durations: Durations
+    unable: tuple[int, ...]
 
 
 def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, stays: BooleanColumn) -> _Known:

@@ -392,6 +392,21 @@ def named(graph: PhysicalGraph, names: str) -> list[int]:
     return sorted(row(graph, name) for name in names.split())
 
 
+def test_what_a_member_cannot_run_goes_to_one_that_can() -> None:
+    """A drop of a lost node goes to the other member if the first choice lacks what it needs; if both do, it stays."""
+    graph = placed("a -> B -> c, d -> E -> f, g -> H -> i", alpha="a B c", beta="d E f", gamma="g H i")
+    plan, at = plan_of(graph, {}, ["alpha"]), row(graph, "B")
+    reports = {name: msgspec.msgpack.decode(one, type=MemberReport) for name, one in plan.reports.items()}
+    found = [owners(graph, decide(graph, plan))[at]]
+    for name in (found[0], *({"beta", "gamma"} - {found[0]})):
+        lacking = msgspec.structs.replace(reports[name], unable=(int(graph.template[at]),))
+        plan = msgspec.structs.replace(plan, reports={**plan.reports, name: msgspec.msgpack.encode(lacking)})
+        found.append(owners(graph, decide(graph, plan))[at])
+
+    assert {found[0], found[1]} == {"beta", "gamma"}
+    assert found[2] in ("beta", "gamma")
+
+
 def owners(graph: PhysicalGraph, decision: ViewDecision) -> list[str]:
     """Return the node of every drop after a decision."""
     part = unpack_column(decision.placement, np.uint16)
