@@ -460,12 +460,15 @@ class ResultList(msgspec.Struct, frozen=True, kw_only=True):
         Nodes that did not answer.
     more, more_size : int
         How many results that match there are behind those that are listed, and their bytes.
+    stored : tuple of str
+        URLs of results that are in stores outside of the nodes.
     """
 
     results: tuple[ResultInfo, ...]
     missing: tuple[str, ...] = ()
     more: int = 0
     more_size: int = 0
+    stored: tuple[str, ...] = ()
 
     def chosen(self, query: ResultsQuery) -> "ResultList":
         """Return the list with what the query asks for: again if it was chosen by the same query before."""

@@ -94,6 +94,7 @@ def fetch_results(
         str(root),
         [fetched[file] for file in files],
         silent=found.missing,
+        stored=found.stored,
         is_interrupted=download.is_interrupted,
         is_terminated=bool(signals),
     )

@@ -283,9 +283,9 @@ class NodeOperations(SessionTimes):
             first = query.limit if query.is_in_order else 0
             return views.results(found.piece, contents, directory.path, limit=first).chosen(query)
         # Managers above have to know all copies, to leave out those of results that have their node: they choose.
-        own = views.results(found.piece, contents, directory.path).results
-        graph = directory.graph_in_view()
-        return ResultList(results=own + copied_results(graph, copies, directory.path, self.name))
+        own = views.results(found.piece, contents, directory.path)
+        copied = copied_results(directory.graph_in_view(), copies, directory.path, self.name)
+        return msgspec.structs.replace(own, results=own.results + copied)
 
     def _copy(self, session: str, drop: str) -> Handle | None:
         """Return the copy that this node has of the content of a drop on another node, by its whole id."""

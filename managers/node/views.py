@@ -23,6 +23,7 @@ from dropflow.api.records import (
 )
 from dropflow.api.requests import FailureList, FailureQuery, ResultList
 from dropflow.api.state_records import QUEUED, RUNNING, DropStates
+from dropflow.data.remote import url_of
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates, row_of_foreign
@@ -305,10 +306,15 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
     is_root = (np.diff(graph.predecessors.ptr) == 0).data
     is_own = piece.is_own.data
     found: list[ResultInfo] = []
+    stored: list[str] = []
     more = more_size = 0
     for row in sorted(contents, key=piece.drop.data.__getitem__):
         handle = contents[row]
-        if not is_own[row] or handle.kind in ("null", "url"):
+        if not is_own[row] or handle.kind == "null":
+            continue
+        if handle.kind == "url":
+            if stays[row] and not is_root[row]:
+                stored.append(url_of(handle.location))
             continue
         is_file = handle.kind in ("file", "directory")
         if not (stays[row] or is_file) or (is_root[row] and not Path(handle.location).is_relative_to(directory)):
@@ -334,7 +340,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
                 is_directory=handle.kind == "directory",
             )
         )
-    return ResultList(results=tuple(found), more=more, more_size=more_size)
+    return ResultList(results=tuple(found), more=more, more_size=more_size, stored=tuple(stored))
 
 
 # The states of the drops of a session here, and their latest changes, for clients that ask again and
