@@ -22,6 +22,7 @@ package may import all others, and no other package imports it.
 `log`                ``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own
 `fetch`              ``dropflow fetch``: copy the results of a session into a directory
 `explain`            ``dropflow explain``: why a drop is in its state, and what made it; how ``diff`` compares sessions
+`divergence`         Where two runs begin to differ, and how their contents do, for ``diff``
 `times`              ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
 `up`                 ``dropflow up``: a translator, a master, an island and nodes on this host
 `servers`            ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator``: the servers of a cluster

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from dropflow.api.client import Client
     from dropflow.api.records import PageQuery
+    from dropflow.cli.divergence import Divergence
     from dropflow.graph.differences import Difference
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.web.comparison import Comparison
@@ -296,6 +297,8 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True
     same_graph: bool
     comparison: "Comparison"
+    divergences: "tuple[Divergence, ...]" = ()
+    all_divergences: int = 0
 
     def lines(self) -> Iterator[str]:
         """Both sessions, what differs in their graphs and settings, totals, times by logical node, and causes."""
@@ -311,6 +314,12 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
         for number, one in (("first", found.first), ("second", found.second)):
             if found.levels.contents == "unknown" and one.signature.contents_note:
                 yield f"  contents of the {number}: {one.signature.contents_note}"
+        if self.divergences:
+            yield "Contents diverge first at:"
+        for drop in self.divergences:
+            yield from _divergence_lines(drop)
+        if self.all_divergences > len(self.divergences):
+            yield f"  and at {self.all_divergences - len(self.divergences):,} more"
         for title, listed in found.parts:
             yield f"{title}:"
             rows = [
@@ -321,6 +330,15 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
             )
             if listed.total > len(rows):
                 yield f"  {listed.total - len(rows):,} more; --output json has them"
+
+
+def _divergence_lines(drop: "Divergence") -> Iterator[str]:
+    yield f"  {drop.drop}: {drop.left} / {drop.right}"
+    yield from (f"    {line}" for line in drop.how)
+    if not drop.upstream:
+        yield "    upstream of it, nothing differs that is recorded: it may depend on time, chance, or a module or file"
+    for one in drop.upstream:
+        yield f"    upstream: {one.subject}, {one.what}: {' / '.join(_sides(one))}"
 
 
 def _short(text: str) -> str:
@@ -339,10 +357,21 @@ def _times(ratio: float | None) -> str:
 
 def compare(output: CommandOutput, manager: ConnectionOptions, first: str, second: str, other_url: str | None) -> Exit:
     """Answer with what differs between two runs or sessions; the other one may be at another manager."""
+    from dropflow.cli.divergence import divergences
+    from dropflow.graph.differences import graph_differences
     from dropflow.web.comparison import comparison_of
 
-    found = comparison_of(_report_of(manager, first), _report_of(manager, second, other_url=other_url))
-    output.answer(CompareReply(same_graph=found.is_same_graph, comparison=found))
+    reports = _report_of(manager, first), _report_of(manager, second, other_url=other_url)
+    found = comparison_of(*reports)
+    places = (
+        Path(run) if is_run_directory(run, has_url=bool(url or manager.url)) else None
+        for run, url in ((first, None), (second, other_url))
+    )
+    one, two = zip(reports, places, strict=True)
+    begin, total = divergences(one, two, graph_differences(reports[0].graph, reports[1].graph))
+    output.answer(
+        CompareReply(same_graph=found.is_same_graph, comparison=found, divergences=begin, all_divergences=total)
+    )
     return Exit.FINISHED if found.is_same_graph else Exit.FAILED
 
 

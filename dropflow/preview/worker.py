@@ -23,7 +23,7 @@ from dropflow.errors import BadFileError
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource, DirectorySource, OpenFileSource, PreviewAnswer, PreviewRequest, Source
 
-__all__ = ["answer", "main"]
+__all__ = ["allow", "answer", "main", "restrict"]
 
 _HEAD = 4
 """Bytes of the length before each message."""
@@ -44,7 +44,7 @@ def main(descriptor: int, memory: int, seconds: int) -> None:
         Processor time of one request.
     """
     _end_with_manager()
-    _restrict(memory)
+    restrict(memory)
     decoder = msgspec.msgpack.Decoder(PreviewRequest)
     with socket.socket(fileno=descriptor) as link:
         while True:
@@ -53,7 +53,7 @@ def main(descriptor: int, memory: int, seconds: int) -> None:
                 return
             length = int.from_bytes(head, "big")
             request = decoder.decode(link.recv(length, socket.MSG_WAITALL))
-            _allow(seconds)
+            allow(seconds)
             body = _encoded(answer(request, descriptors[0] if descriptors else None, memory))
             link.sendall(len(body).to_bytes(_HEAD, "big") + body)
 
@@ -115,7 +115,7 @@ def _end_with_manager() -> None:
         sys.exit()
 
 
-def _restrict(memory: int) -> None:
+def restrict(memory: int) -> None:
     """Give this process little: address space, priority, no files to write, no core dumps, the first to be killed."""
     os.nice(_NICE)
     with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ def _restrict(memory: int) -> None:
         resource.setrlimit(kind, (limit, limit))
 
 
-def _allow(seconds: int) -> None:
+def allow(seconds: int) -> None:
     """Have the kernel end this process after so many more seconds of processor time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)

@@ -4,8 +4,10 @@ import hashlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dropflow import Graph, InputPath, OutputPath, app
 from managers.service import Service
 from tests.cli.answers import Command
 
@@ -131,3 +133,41 @@ def test_results_that_are_not_there_are_not_described(command: Command, examples
     assert "not in that directory" in answer.text
     assert (here / "graph.dfg").exists()
     assert command("explain", run, "--crate", tmp_path / "nowhere").status == 2
+
+
+@app
+def table() -> str:
+    """Return a text."""
+    return "name,flux\na,123"
+
+
+@app
+def spectrum(text: str, scale: int, array: OutputPath) -> None:
+    """Write three numbers as an array of numpy."""
+    with Path(array).open("wb") as stream:
+        np.save(stream, np.array([1.0, 2.0, len(text)]) * [1, 1, scale])
+
+
+@app
+def report(values: InputPath) -> str:
+    """Return their sum."""
+    return str(np.load(values).sum())
+
+
+def test_the_first_contents_that_diverge_are_found(command: Command, tmp_path: Path) -> None:
+    """Not those that follow from them; with the parameter upstream, and the largest difference of numbers."""
+    for name, scale in (("a", 2), ("b", 3)):
+        with Graph("diverging") as graph:
+            report(spectrum(table(), scale)).save("report.txt")
+        graph.run(directory=tmp_path / name, runner="inline")
+    answer = command("diff", tmp_path / "a", tmp_path / "b", "--output", "json")
+    (found,) = answer.json["divergences"]
+
+    assert found["drop"].startswith("Spectrum")
+    assert found["how"][0] == "1 number of 3 differs (0.333 of all)"
+    assert found["how"][1] == "largest difference 15 at [2]: 30.0 / 45.0"
+    assert [(one["subject"], one["what"], one["left"], one["right"]) for one in found["upstream"]] == [
+        ("Spectrum", "scale", "2", "3")
+    ]
+    text = command("diff", tmp_path / "a", tmp_path / "b").text
+    assert "largest difference 15 at [2]" in text
