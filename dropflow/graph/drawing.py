@@ -500,15 +500,15 @@ def ordered(found: Pairs, layer: IntColumn) -> npt.NDArray[np.int64]:
 # Units are those of the drawing: at full size, one is a pixel.
 
 CELL_WIDTH = 176.0
-CELL_HEIGHT = 44.0
-HEADER = 34.0
+CELL_HEIGHT = 60.0
+HEADER = 30.0
 """Height of the label of a box."""
-MARGIN = 16.0
+MARGIN = 10.0
 """Between the border of a box and its cells."""
 
-_GAP = 32.0
-_LAYER_GAP = 120.0
-_LINE_GAP = 160.0
+_GAP = 22.0
+_LAYER_GAP = 84.0
+_LINE_GAP = 120.0
 _PAGES = (1.1, 1.5, 2.0, 2.8, 4.0)
 """Heights of columns that are tried, for the square root of the area of all boxes."""
 _UNWRAPPED = 1.4

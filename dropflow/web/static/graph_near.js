@@ -7,8 +7,8 @@ const MOST_EDGES = 5000;
 const MOST_OF_ONE = 120;
 const MOST_LABELS = 500;
 /** Size of a drop in its cell, in units of the drawing. */
-export const DROP_WIDTH = 132;
-export const DROP_HEIGHT = 30;
+export const DROP_WIDTH = 156;
+export const DROP_HEIGHT = 50;
 
 /**
  * @typedef {object} Frame
@@ -116,12 +116,11 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
   const { scale } = camera;
   const width = DROP_WIDTH * scale;
   const height = DROP_HEIGHT * scale;
-  const sign = Math.min(5, height * 0.24);
-  const size = Math.min(13, Math.max(9.5, height * 0.42));
-  const hasText = height >= 8;
-  const hasIndex = height >= 24;
+  const sign = Math.min(5, height * 0.2);
+  const size = Math.min(13, Math.max(9, height * 0.26));
+  const hasText = height >= 10;
   const hasPorts = scale >= 1.15 && model.edges !== null && quality === 1;
-  const isPlain = height < 20;
+  const isPlain = height < 34;
   const text = new Labels(context);
   let labels = MOST_LABELS * quality;
   for (const drop of drops) {
@@ -147,25 +146,20 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
       context.fill();
       context.stroke();
     }
-    const inset = height < 13 ? sign + 2.5 : Math.max(height * 0.5, sign + 3);
+    const inset = byPart ? 2 * scale : sign + 6 * scale;
     if (!byPart && (quality === 1 || (group > 0 && group < 5))) drawSign(context, theme, group, x + inset, my, sign);
     if (hasText && labels > 0 && !isDim) {
       labels -= 1;
-      const room = width - inset - sign - (height < 13 ? 3 : 14 * Math.min(scale, 1));
-      const left = x + inset + sign + (height < 13 ? 1.5 : 5 * Math.min(scale, 1));
+      const left = x + inset + (byPart ? 0 : sign + 2);
+      const room = x + width - left - 2;
       context.textBaseline = "middle";
-      context.textAlign = "left";
+      context.textAlign = "center";
       context.font = `${size}px ${theme.font}`;
       context.fillStyle = theme.ink;
       const index = model.indexOf(drop);
-      if (hasIndex && index) {
-        context.fillText(text.fitted(name, room), left, my - height * 0.19);
-        context.font = `${size * 0.84}px ${theme.font}`;
-        context.fillStyle = theme.muted;
-        context.fillText(text.fitted(index, room), left, my + height * 0.23);
-      } else {
-        context.fillText(text.fitted(index ? `${name} ${index}` : name, room), left, my);
-      }
+      const lines = text.lines(index ? `${name} ${index}` : name, room, height >= 2 * size);
+      const step = Math.min(size * 1.15, height / 2);
+      lines.forEach((line, at) => context.fillText(line, left + room / 2, my + (at - (lines.length - 1) / 2) * step + 0.5));
     }
     if (hasPorts && !isDim) drawPorts(context, model, theme, text, drop, { x, my, width, scale });
   }
@@ -208,12 +202,24 @@ export class Labels {
     this.context = context;
   }
 
-  /** @returns {string} the text, or the beginning of it that fits */
+  /** @returns {string} the text, or the beginning of it that fits, with the number at its end, which tells it from others */
   fitted(text, room) {
-    const whole = this.width(text);
-    if (whole <= room) return text;
-    const length = Math.floor((text.length * (room - this.width("…"))) / whole);
-    return length < 1 ? "" : `${text.slice(0, length).trimEnd()}…`;
+    if (this.width(text) <= room) return text;
+    const number = text.match(/ [\d–-]+$/)?.[0] ?? "";
+    const name = text.slice(0, text.length - number.length);
+    const length = Math.floor((name.length * (room - this.width(`…${number}`))) / this.width(name));
+    if (length >= 1) return `${name.slice(0, length).trimEnd()}…${number}`;
+    return this.width(number.trim()) <= room ? number.trim() : "";
+  }
+
+  /** @returns {string[]} the text in one line, or in two that are cut to the room */
+  lines(text, room, hasTwo) {
+    if (!hasTwo || this.width(text) <= room) return [this.fitted(text, room)];
+    // The first line has as many words as fit, or as many letters.
+    let end = text.length;
+    while (end > 0 && this.width(text.slice(0, end)) > room) end = text.lastIndexOf(" ", end - 1);
+    if (end <= 0) end = Math.max(1, Math.floor((text.length * room) / this.width(text)));
+    return [text.slice(0, end), this.fitted(text.slice(end).trim(), room)];
   }
 
   width(text) {

@@ -5,8 +5,8 @@ import { drawSign } from "./graph_theme.js";
 import { drawNear, DROP_HEIGHT, DROP_WIDTH, Labels } from "./graph_near.js";
 
 /** Height of a cell in pixels from which drops are cells of a matrix, and from which they have names. */
-const MATRIX = 2.2;
-const NEAR = 12;
+const MATRIX = 3;
+const NEAR = 16;
 /** A label of a box, whose head is too low for it, is on a plate of this height if the box is large enough. */
 const PLATE = 13;
 /** A box of this height is a matrix, however small its cells are. */
@@ -16,6 +16,8 @@ const MOST_SIGNS = 4000;
 const MOST_NUMBERS = 40;
 /** If more lines are seen, only those of the chosen box have numbers. */
 const MOST_NUMBERED = 250;
+/** Space beside a drop that is alone, in units of the drawing, into which its name may reach. */
+const BETWEEN = 80;
 /** Space for the bar and the label above the drops of a box, as a part of the header. */
 const LEAST = 0.8;
 
@@ -199,7 +201,7 @@ function drawBox(frame, box, cell, isNear) {
 }
 
 /** A box with one drop: the drop alone, as it is near by, but without words. */
-function drawSingle({ context, camera, model, theme, byPart, chosenBox }, box, cell, isDim) {
+function drawSingle({ context, camera, model, theme, byPart, chosenBox, visible }, box, cell, isDim) {
   const drop = model.cells[model.first[box]] - 1;
   const { x, y } = model.centre(drop);
   const [mx, my] = camera.toScreen(x, y);
@@ -224,13 +226,15 @@ function drawSingle({ context, camera, model, theme, byPart, chosenBox }, box, c
     drawSign(context, paper, group, mx, my, Math.min(5, height * 0.3));
   }
   // Below the drop, down to the next box: the name has the same size at each distance, as long as it fits there.
-  const across = model.columns.width[box] * camera.scale + 12;
-  if (across >= 40 && (model.columns.height[box] + 32) * camera.scale - height >= 13 && !isDim) {
+  const across = (model.columns.width[box] + BETWEEN) * camera.scale - 4;
+  const room = across < 40 || isDim ? 0 : roomBelow(camera, model, visible, box) - height / 2;
+  if (room >= 13) {
     context.font = `10px ${theme.font}`;
     context.textAlign = "center";
     context.textBaseline = "top";
     context.fillStyle = theme.muted;
-    context.fillText(new Labels(context).fitted(model.head.labels[box], across), mx, my + height / 2 + 2);
+    const lines = new Labels(context).lines(model.head.labels[box], across, room >= 23);
+    lines.forEach((line, at) => context.fillText(line, mx, my + height / 2 + 2 + 10 * at));
   }
   if (box === chosenBox) {
     context.strokeStyle = theme.accent;
@@ -240,6 +244,17 @@ function drawSingle({ context, camera, model, theme, byPart, chosenBox }, box, c
     context.stroke();
   }
   context.globalAlpha = 1;
+}
+
+/** Pixels from the middle of a box down to the next one, as far as two lines of a name need. */
+function roomBelow(camera, { columns: { x, y, width, height } }, visible, box) {
+  const middle = y[box] + height[box] / 2;
+  let found = 60 / camera.scale;
+  for (const other of visible) {
+    const isBelow = y[other] > y[box] && x[other] < x[box] + width[box] && x[other] + width[other] > x[box];
+    if (isBelow) found = Math.min(found, y[other] + 12 - middle);
+  }
+  return found * camera.scale;
 }
 
 /** A box far away: a label if there is room, and the stacked bar of its drops. */
@@ -347,7 +362,7 @@ function drawHead(frame, box, x, y, width, header) {
   context.textAlign = "left";
   context.fillStyle = theme.ink;
   const bar = Math.min(width * 0.35, 180);
-  const label = text.fitted(model.head.labels[box], width - 3 * inset - (width > 160 ? bar : 0));
+  const label = text.fitted(model.head.labels[box], width > 160 ? width - 3 * inset - bar : width - inset - 2);
   context.fillText(label, x + inset, y + header / 2 + 1);
   if (width > 160 && model.size[box] > 1) {
     const thick = Math.min(7, header * 0.25);
