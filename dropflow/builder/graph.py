@@ -24,7 +24,6 @@ from translator.pipeline import Translation
 
 __all__ = [
     "Graph",
-    "GraphBlocks",
     "Loop",
     "MknContent",
 ]
@@ -161,8 +160,45 @@ GROUP = "dropflow.apps.GroupByApp"
 BRANCH = "dlg.apps.simple.Branch"
 
 
-class GraphBlocks(GraphNodes):
-    """A graph that is being written, with its constructs."""
+class Graph(GraphNodes):
+    """A logical graph that is written in Python.
+
+    Inside ``with Graph(...) as graph``, calls of functions that `dropflow.app` has decorated add nodes. Constructs are
+    opened by ``with``, too. Nothing runs until `run` or `submit`.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    description : str
+        What it is for; the first line is the short description in EAGLE.
+
+    Examples
+    --------
+    >>> from dropflow import Graph, app
+    >>> @app
+    ... def greeting(name: str) -> str:
+    ...     return f"Hello {name}"
+    >>> with Graph("greet") as graph:
+    ...     text = greeting("World")
+    >>> graph.check()
+    ()
+    """
+
+    def __init__(self, name: str, description: str = "") -> None:
+        if not name or not isinstance(name, str) or "/" in name or not name.isprintable():
+            raise UsageError(f"{name!r:.60} is not a name of a graph", hint="give a short text without '/'")
+        super().__init__(name)
+        self.description = description
+
+    def __enter__(self) -> Self:
+        OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        opened = list(OPEN_GRAPHS.get())
+        place = len(opened) - 1 - opened[::-1].index(self)
+        OPEN_GRAPHS.set(tuple(opened[:place]))
 
     @contextmanager
     def scatter(
@@ -501,64 +537,6 @@ class GraphBlocks(GraphNodes):
             self.inside.remove(node)
             OPEN_GRAPHS.reset(token)
 
-
-def _count(value: Any, what: str, least: int) -> Any:
-    """Return a number of copies as the field has it.
-
-    Raises
-    ------
-    UsageError
-        It is no whole number of at least `least`, and no formula.
-    """
-    if isinstance(value, Formula):
-        if value.type not in ("Integer", "Float"):
-            raise UsageError(f"{what} is {value.text}, a {value.type}", hint="use a parameter of the type Integer")
-        return value.text
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{what} is {value!r:.60}, expected a whole number of at least {least}", hint="or a parameter")
-    return value
-
-
-class Graph(GraphBlocks):
-    """A logical graph that is written in Python.
-
-    Inside ``with Graph(...) as graph``, calls of functions that `dropflow.app` has decorated add nodes. Constructs are
-    opened by ``with``, too. Nothing runs until `run` or `submit`.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    description : str
-        What it is for; the first line is the short description in EAGLE.
-
-    Examples
-    --------
-    >>> from dropflow import Graph, app
-    >>> @app
-    ... def greeting(name: str) -> str:
-    ...     return f"Hello {name}"
-    >>> with Graph("greet") as graph:
-    ...     text = greeting("World")
-    >>> graph.check()
-    ()
-    """
-
-    def __init__(self, name: str, description: str = "") -> None:
-        if not name or not isinstance(name, str) or "/" in name or not name.isprintable():
-            raise UsageError(f"{name!r:.60} is not a name of a graph", hint="give a short text without '/'")
-        super().__init__(name)
-        self.description = description
-
-    def __enter__(self) -> Self:
-        OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        opened = list(OPEN_GRAPHS.get())
-        place = len(opened) - 1 - opened[::-1].index(self)
-        OPEN_GRAPHS.set(tuple(opened[:place]))
-
     def document(self, schema: Literal["OJS", "V4"] = "OJS") -> bytes:
         """Return the graph as EAGLE writes it, in its schema ``OJS`` or ``V4``, with a layout.
 
@@ -677,3 +655,20 @@ class Graph(GraphBlocks):
 
     def __repr__(self) -> str:
         return f"<Graph {self.name!r}: {len(self.drawing.nodes)} nodes, {len(self.drawing.links)} edges>"
+
+
+def _count(value: Any, what: str, least: int) -> Any:
+    """Return a number of copies as the field has it.
+
+    Raises
+    ------
+    UsageError
+        It is no whole number of at least `least`, and no formula.
+    """
+    if isinstance(value, Formula):
+        if value.type not in ("Integer", "Float"):
+            raise UsageError(f"{what} is {value.text}, a {value.type}", hint="use a parameter of the type Integer")
+        return value.text
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{what} is {value!r:.60}, expected a whole number of at least {least}", hint="or a parameter")
+    return value

@@ -163,8 +163,9 @@ def _refusable(kind: _Kind) -> _Kind:
     return kind
 
 
-class _Controls(SessionTimes, Manager):
-    """State of a fake manager, and the methods with which a test changes it.
+@_refusable
+class FakeManager(SessionTimes, Manager):
+    """A manager without processes, disk or network; see the module and `dropflow.api.manager.Manager`.
 
     Parameters
     ----------
@@ -292,9 +293,7 @@ class _Controls(SessionTimes, Manager):
             self._sessions[session.name] = msgspec.structs.replace(session, version=version)
             self._changed.notify_all()
 
-
-class _ManagerAndChildren(_Controls):
-    """The operations of a fake manager on itself and its children."""
+    # On itself and its children.
 
     def info(self) -> ManagerInfo:
         """Return what it is."""
@@ -367,9 +366,7 @@ class _ManagerAndChildren(_Controls):
         over = len(self._sessions) - len(left)
         return DrainReply(node=node, seconds=request.grace, sessions=told, over=over)
 
-
-class _MemberChanges(_ManagerAndChildren):
-    """The operations of a fake manager on the nodes of sessions."""
+    # On the nodes of sessions.
 
     def deployment(self, session: str) -> Download:
         """Download a text in place of a deployment."""
@@ -389,9 +386,7 @@ class _MemberChanges(_ManagerAndChildren):
         self.rebalanced.append(session)
         return found.info(self.clock.now())
 
-
-class _SessionLives(_MemberChanges):
-    """The operations of a fake manager on whole sessions."""
+    # On whole sessions.
 
     def status(self) -> ManagerStatus:
         """Return its info, nodes and sessions."""
@@ -519,10 +514,7 @@ class _SessionLives(_MemberChanges):
             self._put(msgspec.structs.replace(found, status=after, version=found.version + 1))
         return self.session(session)
 
-
-@_refusable
-class FakeManager(_SessionLives):
-    """A manager without processes, disk or network; see the module and `dropflow.api.manager.Manager`."""
+    # On drops and contents.
 
     def drops(self, session: str, query: DropQuery = FIRST_DROPS) -> DropPage:
         """Return a page of the drops that match."""
