@@ -7,6 +7,7 @@ the parsed model are changed, not the text of a document, and nothing is evaluat
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -662,17 +663,20 @@ class TemplateForm(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     parameters : tuple of TemplateParameter
         The parameters; their values are those of the graph with the chosen configuration.
+    nodes : tuple of TemplateParameter
+        Fields of nodes that can be changed, as ``NODE.PARAM``: sizes of constructs, arguments and code of applications.
     configurations : tuple of str
         Names of the stored configurations, or their ids.
     configuration : str
         The chosen one; empty for none beside the active one.
     given : dict of str to str
-        Values that were given, by parameter; they have priority.
+        Values that were given, by parameter or ``NODE.PARAM``; they have priority.
     is_template : bool
         Whether a parameter has no value, so that the graph cannot be translated without one.
     """
 
     parameters: tuple[TemplateParameter, ...] = ()
+    nodes: tuple[TemplateParameter, ...] = ()
     configurations: tuple[str, ...] = ()
     configuration: str = ""
     given: dict[str, str] = {}
@@ -693,27 +697,53 @@ def form_of(graph: LogicalGraph, configuration: str, settings: tuple[str, ...]) 
     configuration : str
         Name or id of a stored configuration; empty for none.
     settings : tuple of str
-        Settings, as texts ``NAME=VALUE``; those of single fields do not count.
+        Settings, as texts ``NAME=VALUE``.
     """
-    parameters = parameters_of(graph)
-    if not parameters and not graph.configurations:
+    parameters, nodes = parameters_of(graph), tuple(_node_fields(graph))
+    if not parameters and not nodes and not graph.configurations:
         return None
     values = variables_of(graph, configuration or None, ())
     valued = tuple(
         msgspec.structs.replace(one, value=values.get(one.name, one.value)) if one.name in values else one
         for one in parameters
     )
-    names = {one.name for one in parameters}
+    names = {one.name for one in (*parameters, *nodes)}
     pairs = [setting.partition("=")[::2] for setting in settings]
     given = {name.strip().removeprefix("global."): value.strip() for name, value in pairs}
     given = {name: value for name, value in given.items() if name in names}
     return TemplateForm(
         parameters=valued,
+        nodes=nodes,
         configurations=tuple(one.name or one.id for one in graph.configurations),
         configuration=configuration,
         given=given,
         is_template=is_template(tuple(one for one in valued if one.name not in given)),
     )
+
+
+def _node_fields(graph: LogicalGraph) -> Iterator[TemplateParameter]:
+    """Yield the fields of nodes that people change; a node is called by its id if another one has its name."""
+    called = Counter(_names(node, graph)[-1] for node in graph.nodes)
+    for node in graph.nodes:
+        if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
+            continue
+        construct = graph.by_id.get(node.embedded_in or "")
+        name = _names(node, graph)[-1]
+        name = name if name and called[name] == 1 else node.id
+        for field in node.fields:
+            if construct is not None and field.id in construct.by_id:
+                continue  # it is shared with the construct
+            is_argument = field.parameter_type == "ApplicationArgument" or field.name == "func_code"
+            if field.is_port or not (is_argument or field.name in MULTIPLICITIES.get(node.category, ())):
+                continue
+            yield TemplateParameter(
+                name=f"{name}.{field.name}",
+                type=field.type,
+                value=None if is_empty(field.effective, field.type) else field.effective,
+                description=field.description,
+                options=field.options,
+                where=field.pointer,
+            )
 
 
 def value_text(value: object) -> str:

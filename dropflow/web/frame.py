@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import bottle
 import msgspec
@@ -221,6 +221,7 @@ _NAMES: Mapping[str, object] = {
     "format_time": format_time,
     "hop_url": hop_url,
     "plural": plural,
+    "quoted": lambda text: quote(str(text), safe=""),
     "shown_name": shown_name,
     "single_line": single_line,
 }

@@ -1,4 +1,4 @@
-"""Parts of pages about sessions: bars of states, causes of failures, filters and orders of drops, paths of results.
+"""Parts of pages: fields of forms; of sessions bars of states, filters and orders of drops, paths of results.
 
 ``managers/web/static/bars.js`` does the same in the browser; a test compares the two.
 """
@@ -20,6 +20,7 @@ from dropflow.times.statistics import NodeTraffic
 
 __all__ = [
     "GROUPS",
+    "FormField",
     "Group",
     "Segment",
     "TrafficGrid",
@@ -39,6 +40,27 @@ _ACTIVE = "active"
 """A drop in WRITING: its attempt runs or is queued, or it has some of its contents."""
 _LEAST = 0.8
 """Smallest width of a group that is not empty, in per cent: one failure among a million drops must be visible."""
+
+
+class FormField(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a form, as ``fields.tpl`` shows it: what a browser needs to ask for a value.
+
+    `kind` is the type of an input in HTML, or ``lines`` for a text with several lines; with `choices` it is one of
+    them. `value` is its text, or ``yes`` for a box that is checked; `note` stands beside its title, and `help` below.
+    """
+
+    name: str
+    title: str
+    value: str = ""
+    kind: str = "text"
+    note: str = ""
+    help: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    step: str = ""
+    placeholder: str = ""
+    choices: tuple[str, ...] = ()
+    is_required: bool = False
 
 
 class Group(msgspec.Struct, frozen=True):

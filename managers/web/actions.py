@@ -1,26 +1,24 @@
-"""What forms of pages do: resume, retry, pause, continue, cancel or delete a session, and submit or clone a graph.
+"""What forms of pages do: resume, retry, pause, continue, cancel or delete a session; and where graphs are run from.
 
 A link changes nothing. Only pages of the same origin can post, with the page key (`dropflow.api.auth`).
 """
 
 from collections.abc import Callable, Mapping
-
-import msgspec
+from functools import partial
+from urllib.parse import urlencode
 
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import FORM, Request, Response, Route, posted_fields
-from dropflow.api.records import DropDetail, SubmitQuery
+from dropflow.api.records import DropDetail
 from dropflow.api.requests import ResumeRequest, RetryRequest
-from dropflow.api.submission_note import options_of, without_past_walltime
-from dropflow.clock import SystemClock
-from dropflow.graph.notes import logical_of, planning_of
-from dropflow.web.frame import PageTemplates, page_response, redirect
-from dropflow.web.places import Places
+from dropflow.errors import NotFoundError
+from dropflow.web.frame import redirect
+from dropflow.web.places import Places, hop_url
 from managers.web.page_templates import PREFIX, session_url
 
 __all__ = [
     "action_routes",
-    "submission_routes",
+    "launch_routes",
 ]
 
 
@@ -69,80 +67,27 @@ def _changed(drop: DropDetail, form: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in posted.items() if value != drop.parameters[name])
 
 
-# The page from which a graph is submitted: its form posts the file to the translator of the cluster,
-# as EAGLE does.
-#
-# Managers take physical graphs only. The page of the translator has the problems of the graph, a form
-# of its parameters, its size and partition, and the button that runs it here.
-
-_NO_COPY = "The session has no copy of a logical graph: it was submitted as a physical graph, whose values are fixed."
-_NO_TRANSLATOR = (
-    "No translator of this cluster is known here. Start the manager with --translator and its address, or use "
-    "'dropflow submit --like' with --set."
-)
+# The form that runs a graph is on the page of the translator, which knows the parameters of a logical graph.
 
 
-def submission_routes(manager: Manager, templates: PageTemplates, places: Places) -> list[Route]:
-    """Return the routes of the page, and of the page that clones a session."""
-    clock = SystemClock()
+def launch_routes(manager: Manager, places: Places) -> list[Route]:
+    """Return the routes that lead to the form that runs a graph: a new one, or that of a session."""
 
-    def submit(call: Request) -> Response:
-        info = manager.info()
-        translator = _translator(places)
-        page = templates.render("submit", manager=info, translator=translator, target=places.door() or info.url)
-        return page_response(page, call, form_targets=[translator] if translator else [])
+    def launch(call: Request) -> Response:
+        translator = next((place.url for place in places.neighbours() if place.role == "translator"), "")
+        if not translator:
+            hint = (
+                "start one with 'dropflow translator --to MANAGER', and this manager with --translator and its "
+                "address; or use 'dropflow submit', with --like and --set for a session"
+            )
+            raise NotFoundError("no translator of this cluster is known here", hint=hint)
+        target = {"manager": places.door() or manager.info().url}
+        session = call.path.get("session", "")
+        page = f"/like?{urlencode(target | {'session': session})}" if session else f"/?{urlencode(target)}"
+        return redirect(hop_url(translator, page))
 
-    def clone(call: Request) -> Response:
-        info, session = manager.info(), manager.session(call.path["session"])
-        graph = manager.graph(session.session)
-        note = logical_of(graph)
-        translator = _translator(places)
-        document = None if note is None else _text(note.document)
-        refusal = _NO_COPY if document is None else "" if translator else _NO_TRANSLATOR
-        page = templates.render(
-            "clone",
-            manager=info,
-            session=session,
-            note=note,
-            document=document,
-            refusal=refusal,
-            submission=msgspec.json.encode(options_of(graph)).decode(),
-            planning=msgspec.json.encode(planning_of(graph)).decode(),
-            translator=translator,
-            target=places.door() or info.url,
-        )
-        return page_response(page, call, form_targets=[translator] if translator else [])
-
-    def clone_unchanged(call: Request) -> Response:
-        graph = manager.graph(call.path["session"])
-        options = without_past_walltime(options_of(graph), clock.now())
-        made = manager.submit(graph, SubmitQuery.of(options, anew=True))
-        return redirect(session_url(made.session))
-
-    path = "/sessions/{session}/clone"
+    route = partial(Route, method="GET", handler=launch, tag="pages")
     return [
-        Route(method="GET", path="/submit", handler=submit, summary="A form that submits a graph.", tag="pages"),
-        Route(method="GET", path=path, handler=clone, summary="Ask how to run it again.", tag="pages"),
-        Route(
-            method="POST",
-            path=path,
-            handler=clone_unchanged,
-            summary="Run the graph again as it is, and go to the new session.",
-            form=True,
-            limit=_LONGEST_FORM,
-            tag="pages",
-        ),
+        route(path="/submit", summary="To the form that runs a graph."),
+        route(path="/sessions/{session}/clone", summary="To the form that runs the graph of a session again."),
     ]
-
-
-def _translator(places: Places) -> str:
-    """Return the address of the translator of the cluster for a browser; empty if none is known."""
-    return places.browser_url(next((place.url for place in places.neighbours() if place.role == "translator"), ""))
-
-
-def _text(document: bytes) -> str | None:
-    """Return a document as a form can send it; None if it is no text."""
-    try:
-        return document.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None

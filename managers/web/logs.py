@@ -1,7 +1,5 @@
-"""Texts on pages: the end of a log, the beginning of a download, and code with coloured words."""
+"""Texts on pages: the end of a log, and the beginning of a download."""
 
-import keyword
-import re
 from contextlib import closing
 
 import msgspec
@@ -10,7 +8,6 @@ from dropflow.api.contents import Download
 
 __all__ = [
     "LogTail",
-    "code_lines",
     "read_start",
     "tail_of",
 ]
@@ -56,53 +53,3 @@ def read_start(download: Download, limit: int) -> bytes:
             if len(found) >= limit:
                 break
     return bytes(found[:limit])
-
-
-# Splits text into lines, and code into words to be coloured. Code is only read, never parsed or
-# executed.
-
-_LIMIT = 200_000
-_WORDS = frozenset(keyword.kwlist) | {"match", "case", "self"}
-_TOKEN = re.compile(
-    r"""(?P<comment>\#[^\n]*)
-    |(?P<text>[rbfuRBFU]{0,2}(?:\"\"\"(?:[^\\"]|\\.|"(?!""))*+(?:\"\"\")?|'''(?:[^\\']|\\.|'(?!''))*+(?:''')?
-        |"(?:[^"\\\n]|\\.)*+"?|'(?:[^'\\\n]|\\.)*+'?))
-    |(?P<number>\b\d[\w.]*)
-    |(?P<name>(?<=def[ ])\w+|(?<=class[ ])\w+|@[\w.]+)
-    |(?P<word>[^\W\d]\w*)""",
-    re.VERBOSE | re.DOTALL,
-)
-
-CodeLine = list[tuple[str, str]]
-"""Pieces of a line: a style, ``word``, ``text``, ``number``, ``name``, ``comment`` or empty, and the piece."""
-
-
-def code_lines(text: str, *, is_code: bool) -> list[CodeLine]:
-    """Return the lines of a text; of code, in pieces with a style.
-
-    Parameters
-    ----------
-    is_code : bool
-        Whether it is Python code, or alike.
-    """
-    text = text.replace("\r\n", "\n").rstrip("\n")
-    if not is_code or len(text) > _LIMIT:
-        return [[("", line)] for line in text.split("\n")]
-    lines: list[CodeLine] = [[]]
-    at = 0
-    for found in _TOKEN.finditer(text):
-        style = found.lastgroup or ""
-        if style == "word" and found[0] not in _WORDS:
-            continue
-        _add(lines, "", text[at : found.start()])
-        _add(lines, style, found[0])
-        at = found.end()
-    _add(lines, "", text[at:])
-    return lines
-
-
-def _add(lines: list[CodeLine], style: str, piece: str) -> None:
-    first, *rest = piece.split("\n")
-    if first:
-        lines[-1].append((style, first))
-    lines.extend([(style, one)] if one else [] for one in rest)

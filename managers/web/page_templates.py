@@ -1,7 +1,7 @@
 """The templates of a manager's pages, ``managers/web/templates``, and the names that they use."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct, structs
@@ -15,13 +15,22 @@ from dropflow.web.cause_groups import causes
 from dropflow.web.comparison import spelled
 from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel, asked, page_response, shown_name
 from dropflow.web.places import Places
-from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word, traffic_grid
-from managers.web.logs import code_lines
+from dropflow.web.views import (
+    GROUPS,
+    FormField,
+    grouped,
+    segments,
+    session_style,
+    state_style,
+    state_word,
+    traffic_grid,
+)
 from managers.web.views import (
     FIRST_DROP_PAGE,
     RUN_AGAIN,
     TRY_AGAIN,
     DropPageQuery,
+    ManagerView,
     session_actions,
 )
 
@@ -149,11 +158,23 @@ def _ratio_text(ratio: float | None) -> str:
     return DASH if ratio is None else f"× {format_quantity(round(ratio, 2 if ratio < _LARGE_RATIO else 0))}"
 
 
+def value_fields(parameters: Mapping[str, str]) -> list[FormField]:
+    """Return the fields of a form for parameters of a drop."""
+    return [
+        FormField(
+            name=f"{PREFIX}{name}",
+            title=name,
+            value=value,
+            kind="lines" if name == "func_code" or "\n" in value else "text",
+        )
+        for name, value in parameters.items()
+    ]
+
+
 _LARGE_RATIO = 100
 _NAMES: dict[str, object] = {
     "api_url": api_url,
     "causes": causes,
-    "code_lines": code_lines,
     "causes_url": causes_url,
     "compare_url": compare_url,
     "cores_of_hosts": cores_of_hosts,
@@ -165,12 +186,11 @@ _NAMES: dict[str, object] = {
     "groups": GROUPS,
     "origin_url": origin_url,
     "ratio_text": _ratio_text,
-    "quoted": quoted,
     "segments": segments,
     "RUN_AGAIN": RUN_AGAIN,
     "SESSIONS": SESSIONS,
     "TRY_AGAIN": TRY_AGAIN,
-    "prefix": PREFIX,
+    "value_fields": value_fields,
     "session_actions": session_actions,
     "session_api": session_api,
     "session_style": session_style,
@@ -197,7 +217,7 @@ def view_page(
     templates: PageTemplates,
     call: Request,
     template: str,
-    view: "ManagerView",
+    view: ManagerView,
     own: str,
     *,
     first: Struct,
@@ -230,12 +250,3 @@ def view_page(
         **more,
     )
     return page_response(page, call)
-
-
-class ManagerView(Protocol):
-    """What a page shows of a manager."""
-
-    @property
-    def manager(self) -> ManagerInfo:
-        """The manager itself."""
-        ...

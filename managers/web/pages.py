@@ -17,7 +17,7 @@ from dropflow.api.content_disposition import attachment
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Request, Response, Route
-from dropflow.api.records import FIRST_PAGE, DropQuery, ManagerInfo, PageQuery, SessionDetail
+from dropflow.api.records import FIRST_PAGE, DropQuery, PageQuery, SessionDetail
 from dropflow.api.requests import DEFAULT_STATISTICS, StatisticsQuery
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
@@ -38,7 +38,7 @@ from dropflow.web.frame import (
 from dropflow.web.places import Places
 from dropflow.web.report import report_page, session_report
 from managers.state_hub import StateHub
-from managers.web.actions import action_routes, submission_routes
+from managers.web.actions import action_routes, launch_routes
 from managers.web.logs import read_start
 from managers.web.page_templates import (
     SESSIONS,
@@ -58,6 +58,7 @@ from managers.web.session_pages import compare_routes, graph_routes, origin_rout
 from managers.web.views import (
     DropPageQuery,
     DropView,
+    ManagerView,
     NodeQuery,
     SessionQuery,
     SessionView,
@@ -85,19 +86,17 @@ __all__ = [
 # The pages of the logs of sessions, drops and managers.
 
 
-class LogView(msgspec.Struct, frozen=True, kw_only=True):
+class LogView(ManagerView, frozen=True, kw_only=True):
     """A page of the log of a session, or of one of its drops."""
 
-    manager: ManagerInfo
     session: SessionDetail
     query: LogQuery
     log: LogPage
 
 
-class ManagerLogView(msgspec.Struct, frozen=True, kw_only=True):
+class ManagerLogView(ManagerView, frozen=True, kw_only=True):
     """A page of the log of a manager."""
 
-    manager: ManagerInfo
     node: str
     query: LogQuery
     log: LogPage
@@ -203,7 +202,7 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
         *origin_routes(manager, templates),
         *_details(manager, templates),
         *action_routes(manager),
-        *submission_routes(manager, templates, places or Places()),
+        *launch_routes(manager, places or Places()),
         *asset_routes(STATIC, _OWN),
     ]
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Request, Response, Route
-from dropflow.api.records import FIRST_PAGE, ManagerInfo, PageQuery, ResultInfo, SessionDetail, SessionInfo
+from dropflow.api.records import FIRST_PAGE, PageQuery, ResultInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import ResultsQuery
 from dropflow.graph.physical import IntColumn
 from dropflow.times.attempts import attempts_of, check_rows
@@ -21,6 +21,7 @@ from dropflow.web.origin import Origin, origin_of
 from dropflow.web.report import session_report
 from managers.state_hub import StateHub
 from managers.web.page_templates import compare_url, origin_url, session_api, session_url, view_page
+from managers.web.views import ManagerView
 
 __all__ = [
     "CompareQuery",
@@ -101,7 +102,7 @@ class CompareQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     text: Annotated[str, Meta(max_length=200)] = ""
 
 
-class CompareView(msgspec.Struct, frozen=True, kw_only=True):
+class CompareView(ManagerView, frozen=True, kw_only=True):
     """What differs between two sessions; or without another one, sessions to choose from.
 
     Attributes
@@ -112,7 +113,6 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
         Number of all of them.
     """
 
-    manager: ManagerInfo
     session: SessionInfo
     query: CompareQuery
     comparison: Comparison | None = None
@@ -160,10 +160,9 @@ def _view(manager: Manager, session: str, query: CompareQuery) -> CompareView:
 # The page of the origin of a drop: what it was made from, back to the roots.
 
 
-class OriginView(msgspec.Struct, frozen=True, kw_only=True):
+class OriginView(ManagerView, frozen=True, kw_only=True):
     """What a drop was made from."""
 
-    manager: ManagerInfo
     origin: Origin
     warnings: tuple[str, ...] = ()
 
@@ -206,10 +205,9 @@ class ResultQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-class ResultsView(msgspec.Struct, frozen=True, kw_only=True):
+class ResultsView(ManagerView, frozen=True, kw_only=True):
     """A page of the results that match; `total` and `size` are of all that match."""
 
-    manager: ManagerInfo
     session: SessionDetail
     query: ResultQuery
     results: tuple[ResultInfo, ...]

@@ -55,6 +55,7 @@ __all__ = [
     "DropPageQuery",
     "DropView",
     "LinePlot",
+    "ManagerView",
     "NodeQuery",
     "NodeView",
     "NodesView",
@@ -195,10 +196,15 @@ _NODE_ORDERS: dict[str, Callable[[NodeInfo], str | float]] = {
 }
 
 
-class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
-    """The manager, its children and nodes, and its youngest sessions."""
+class ManagerView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page shows of a manager: at least the manager itself."""
 
     manager: ManagerInfo
+
+
+class OverviewView(ManagerView, frozen=True, kw_only=True):
+    """The manager, its children and nodes, and its youngest sessions."""
+
     children: tuple[Child, ...] = ()
     nodes: tuple[NodeInfo, ...] = ()
     sessions: tuple[SessionInfo, ...] = ()
@@ -207,39 +213,35 @@ class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class NodesView(msgspec.Struct, frozen=True, kw_only=True):
+class NodesView(ManagerView, frozen=True, kw_only=True):
     """The node managers that match."""
 
-    manager: ManagerInfo
     nodes: tuple[NodeInfo, ...]
     query: NodeQuery
 
 
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+class NodeView(ManagerView, frozen=True, kw_only=True):
     """One node manager, and its load during the last hour."""
 
-    manager: ManagerInfo
     node: NodeInfo
     history: NodeHistory
     warnings: tuple[str, ...] = ()
 
 
-class SessionsView(msgspec.Struct, frozen=True, kw_only=True):
+class SessionsView(ManagerView, frozen=True, kw_only=True):
     """A page of the sessions that match, and the number of all that match."""
 
-    manager: ManagerInfo
     sessions: tuple[SessionInfo, ...]
     total: int
     query: SessionQuery
 
 
-class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+class SessionView(ManagerView, frozen=True, kw_only=True):
     """One session with a page of its drops, and the first of its results; the number and bytes are of all results.
 
     With the time of the query, all but its status, notes and actions is as it was then.
     """
 
-    manager: ManagerInfo
     session: SessionDetail
     drops: DropPage
     query: DropQuery
@@ -248,34 +250,26 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     result_size: int = 0
     warnings: tuple[str, ...] = ()
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the session has ended."""
-        return self.session.is_over
 
-
-class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineView(ManagerView, frozen=True, kw_only=True):
     """When the attempts of a session ran."""
 
-    manager: ManagerInfo
     session: SessionDetail
     times: TimesStatistics
     warnings: tuple[str, ...] = ()
 
 
-class CausesView(msgspec.Struct, frozen=True, kw_only=True):
+class CausesView(ManagerView, frozen=True, kw_only=True):
     """A page of the root causes of a session."""
 
-    manager: ManagerInfo
     session: SessionDetail
     causes: FailureList
     warnings: tuple[str, ...] = ()
 
 
-class DropView(msgspec.Struct, frozen=True, kw_only=True):
+class DropView(ManagerView, frozen=True, kw_only=True):
     """One drop, with the end of its log and the beginning of its content."""
 
-    manager: ManagerInfo
     session: SessionInfo
     drop: DropDetail
     query: DropPageQuery

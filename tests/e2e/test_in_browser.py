@@ -149,8 +149,8 @@ def finished(page: Any, up: Running, session: str) -> None:
 
 def test_an_uploaded_graph_runs_and_is_followed(page: Any, up: Running, tmp_path: Path) -> None:
     """One sign-in is enough to upload, translate and deploy a graph, watch its session, and download a result."""
-    page.get_by_role("link", name="Translate").click()
-    page.wait_for_url(f"{up.ready['translator']}/")
+    page.get_by_role("link", name="Submit", exact=True).click()
+    page.wait_for_url(f"{up.ready['translator']}/?manager=*")
     page.get_by_label("A file from EAGLE").set_input_files(str(GRAPH))
     page.get_by_role("button", name="Translate").click()
     page.get_by_label("Session").fill("uploaded")
@@ -162,18 +162,6 @@ def test_an_uploaded_graph_runs_and_is_followed(page: Any, up: Running, tmp_path
 
     (written,) = up.home.rglob("sessions/uploaded/files/sums.txt")
     assert (tmp_path / "sums.txt").read_bytes() == written.read_bytes()
-
-
-def test_a_graph_is_submitted_from_the_page_of_a_manager(page: Any, up: Running) -> None:
-    """A file that is chosen on the manager's page is previewed by the translator, and runs."""
-    page.get_by_role("link", name="Submit", exact=True).click()
-    page.get_by_label("Drop a file here").set_input_files(str(GRAPH))
-    page.get_by_role("button", name="Check and preview").click()
-    page.wait_for_url(f"{up.ready['translator']}/translations/*?manager=*")
-    page.get_by_label("Session").fill("from-page")
-    page.get_by_role("button", name="Deploy and watch").click()
-
-    finished(page, up, "from-page")
 
 
 needs_eagle = pytest.mark.skipif(
@@ -283,8 +271,8 @@ def mend_problems(tab: Any, *, exposures: str) -> None:
     findings = tab.locator("#problems li.note")
     expect(findings).to_have_count(1)
     expect(findings).to_contain_text("the parameter 'exposures' has no value")
-    tab.get_by_label("exposures").fill(exposures)
-    tab.get_by_role("button", name="Translate with these values").click()
+    tab.get_by_role("spinbutton", name="exposures").fill(exposures)
+    tab.get_by_role("button", name="Translate again").click()
     tab.get_by_text("Translated", exact=True).wait_for()
 
 
@@ -295,7 +283,7 @@ def preview_plan(tab: Any, *, drops: str) -> None:
     expect(tab.locator("#graph")).to_have_attribute("data-ready", "yes")
     tab.go_back()
     tab.get_by_role("spinbutton", name="Parts").fill("2")
-    tab.get_by_role("button", name="Partition", exact=True).click()
+    tab.get_by_role("button", name="Translate again").click()
     tab.get_by_text("2 parts by metis").first.wait_for()
 
 
@@ -357,23 +345,19 @@ def look_at_products(tab: Any, folder: Path) -> None:
 def clone_with_other_values(tab: Any, up: Running) -> None:
     """The forms have the values and options of the session; what is changed there is changed in the clone."""
     tab.get_by_role("link", name="Clone…").click()
-    expect(tab.locator("dt", has_text="exposures")).to_be_visible()
+    expect(tab.get_by_role("spinbutton", name="exposures")).to_have_value("3")
     assert accessibility_findings(tab) == []
-    tab.get_by_role("button", name="Change the values…").click()
-    expect(tab.get_by_label("exposures")).to_have_value("3")
     expect(tab.get_by_label("Nodes with a copy of each result")).to_have_value("2")
     expect(tab.get_by_label("Algorithm")).to_have_value("metis")
-    tab.get_by_label("exposures").fill("2")
-    tab.get_by_role("button", name="Translate with these values").click()
-    expect(tab.get_by_label("Summary").locator("dd").first).to_have_text("11")
+    tab.get_by_role("spinbutton", name="exposures").fill("2")
     tab.get_by_label("Session").fill("day-2")
     tab.get_by_text("Nodes that come later take a share").uncheck()
     tab.get_by_role("button", name="Deploy and watch").click()
     finished(tab, up, "day-2")
     tab.get_by_role("link", name="Clone…").click()
-
-    noted = json.loads(tab.locator("input[name=submission]").input_value())
-    assert (noted["replicas"], noted["join"]) == (2, False)
+    expect(tab.get_by_role("spinbutton", name="exposures")).to_have_value("2")
+    expect(tab.get_by_label("Nodes with a copy of each result")).to_have_value("2")
+    expect(tab.get_by_label("Nodes that come later take a share")).not_to_be_checked()
 
 
 def test_every_manager_is_reached_and_may_be_used(page: Any, up: Running) -> None:

@@ -77,8 +77,8 @@ def test_pages_work_below_a_path_of_a_proxy(servers: Servers, tmp_path: Path) ->
     with open_browser() as browser, open_window(browser, servers.manager) as window:
         page = window.page
         page.goto(login_url(reply.url, reply.ticket, "/submit"))
-        page.get_by_label("Drop a file here").set_input_files(str(GRAPH))
-        page.get_by_role("button", name="Check and preview").click()
+        page.get_by_label("A file from EAGLE").set_input_files(str(GRAPH))
+        page.get_by_role("button", name="Translate", exact=True).click()
         page.wait_for_url(f"{servers.translator}/translations/*?manager=*")
         page.get_by_label("Session").fill("below")
         page.get_by_role("button", name="Deploy and watch").click()
@@ -86,7 +86,7 @@ def test_pages_work_below_a_path_of_a_proxy(servers: Servers, tmp_path: Path) ->
         page.get_by_text(re.compile("^finished$", re.IGNORECASE)).first.wait_for()
         look_around(page, servers, tmp_path)
         page.get_by_role("link", name="Clone…").click()
-        page.get_by_role("button", name="Run it again").click()
+        page.get_by_role("button", name="Deploy and watch").click()
         page.wait_for_url(re.compile(f"^{servers.manager}/sessions/(?!below)[^/]+$"))
         cookies = page.context.cookies()
 

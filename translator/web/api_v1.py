@@ -182,10 +182,10 @@ class _ApiHandlers:
         return TranslationList(translations=self._service.all())
 
     def partition(self, call: Request) -> TranslationInfo:
-        return self._service.partition(call.path["translation"], call.body)
+        return self._service.again(call.path["translation"], partition=call.body)
 
     def fill(self, call: Request) -> TranslationInfo:
-        return self._service.fill(call.path["translation"], call.body)
+        return self._service.again(call.path["translation"], fill=call.body)
 
     def deploy(self, call: Request) -> Deployed:
         return self._service.deploy(call.path["translation"], call.body)

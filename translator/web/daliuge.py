@@ -28,7 +28,6 @@ from translator.parameters import substitute
 from translator.plan.steering import STEERING_FIELDS, steering
 from translator.problem_codes import problem
 from translator.web.forms import Form, read_form, whole_number
-from translator.web.page_templates import noted_planning
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
 
@@ -45,14 +44,9 @@ _USED = frozenset(
     {
         "json_data",
         "lg_name",
-        "manager",
         "algo",
         "num_par",
         "max_load_imb",
-        "configuration",
-        "settings",
-        "submission",
-        "planning",
         *STEERING_FIELDS,
     }
 )
@@ -78,8 +72,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     Parameters
     ----------
     form : Form
-        As EAGLE posts it to ``gen_pgt``. The page of a manager posts the graph as a file, whose name is the graph's, or
-        that of a session with its configuration, settings, and the options of its plan.
+        As EAGLE posts it to ``gen_pgt``.
 
     Returns
     -------
@@ -126,13 +119,9 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         algorithm=algorithm[:40],
         parts=parts,
         imbalance=imbalance_of(balance),
-        configuration=form.text("configuration")[:200],
-        settings=form.text("settings"),
         rehearsal=test in _YES,  # EAGLE's "Test PGT"
         **steered,
     )
-    if noted := noted_planning(form, found):
-        query = msgspec.structs.replace(query, **noted)
     return form.fields["json_data"], query, tuple(found)
 
 

@@ -1,9 +1,9 @@
-"""The translator's pages, complete without JavaScript: the form, the result of a translation, and its deployment.
+"""The translator's pages, complete without JavaScript: a graph is given, its translation is shown, changed and run.
 
 EAGLE posts to `gen_pgt` from a page of another site. Like the upload it needs no token, because it only translates a
 graph. It redirects to the page of the translation, so that reloading the page does not post again. The address of that
 page has a random id, and needs no token either. Deploying and deleting need the login and a form of our own page; the
-list of all translations needs the login.
+list of all translations needs the login, and so does what reads the graph of a session.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ import msgspec
 
 from dropflow.api.error_body import status_of, to_body
 from dropflow.api.openapi import FORM, Request, Response, Route
-from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
+from dropflow.errors import DropflowError, HttpError, UsageError
 from dropflow.failure import Problem
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
@@ -22,14 +22,12 @@ from dropflow.sessions.options import SubmitOptions
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.places import Places, login_url, split_target
-from translator.options import DEFAULT_ALGORITHM
-from translator.parameters import value_text
-from translator.plan.registry import ALGORITHMS
+from translator.problem_codes import problem
 from translator.repository import fetch_file, is_repository_address, list_graphs, parse_address
 from translator.web.api_v1 import download_routes
 from translator.web.daliuge import read_eagle
-from translator.web.forms import Form, read_form, whole_number
-from translator.web.page_templates import noted_submission, option_fields, posted_submission
+from translator.web.forms import Form, read_form
+from translator.web.page_templates import launch_groups, posted_submission, posted_values
 from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
 
@@ -73,25 +71,18 @@ def graph_routes(service: TranslatorService, templates: PageTemplates) -> list[R
     return GraphViews().routes(shown, source)
 
 
-_CHOICES = (DEFAULT_ALGORITHM, *(name for name in ALGORITHMS if name != DEFAULT_ALGORITHM))
-"""The algorithms in forms, the default first."""
-
 _PATIENCE = 0.8
 """Seconds that a page waits for the end of a translation, which is enough for most."""
 
 _ROWS = 200
-_VALUE = "value-"
-"""Prefix of the fields that hold values of parameters."""
-_PARAMETERS = 90
-"""Parameters in a form; `translator.web.forms` allows a hundred fields."""
-_LONGEST_FORM = 64 * 1024
-_MOST = 2**31 - 1
+_LONGEST_FORM = 1024 * 1024
 
 
 class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The manager that is selected in the form of deployment."""
+    """A manager, and the name of a session: in the form that runs a translation, or of one that there is."""
 
     manager: str = ""
+    session: str = ""
 
 
 def page_routes(service: TranslatorService, places: Places, templates: PageTemplates) -> list[Route]:
@@ -106,12 +97,19 @@ def page_routes(service: TranslatorService, places: Places, templates: PageTempl
     change = partial(form, public=False, form=True, limit=_LONGEST_FORM)
     back = partial(page, handler=handlers.back, summary="To its page, after a login.")
     return [
-        page(path="/", handler=handlers.start, summary="A form to translate a graph."),
+        page(path="/", handler=handlers.start, summary="A form to translate a graph.", query=_ShowQuery),
         page(path="/gen_pgt", handler=lambda _: redirect("/"), summary="To the form: EAGLE posts."),
         graph(
             path="/gen_pgt", handler=handlers.eagle, summary="Translate the graph that EAGLE posts.", cross_site=True
         ),
         page(path="/translations", handler=handlers.every, summary="All translations.", public=False),
+        page(
+            path="/like",
+            handler=handlers.like,
+            summary="Translate the graph of a session again, to change and run it.",
+            query=_ShowQuery,
+            public=False,
+        ),
         page(path="/repositories", handler=lambda _: redirect("/"), summary="To the form, after a login."),
         change(
             path="/repositories",
@@ -124,16 +122,26 @@ def page_routes(service: TranslatorService, places: Places, templates: PageTempl
         page(path=one, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
         *graph_routes(service, templates),
         *download_routes(service, page, one),
-        *(back(path=f"{one}/{form_of}") for form_of in ("partition", "fill", "deploy", "delete")),
-        form(path=f"{one}/partition", handler=handlers.partition, summary="Translate it again, with other parts."),
-        form(path=f"{one}/fill", handler=handlers.fill, summary="Translate it again, with values for its parameters."),
-        change(path=f"{one}/deploy", handler=handlers.deploy, summary="Start a session with it, and go there."),
+        *(back(path=f"{one}/{form_of}") for form_of in ("again", "deploy", "delete")),
+        form(
+            path=f"{one}/again",
+            handler=partial(handlers.launch, runs=False),
+            summary="Translate it again, with other values or parts.",
+            limit=_LONGEST_FORM,
+        ),
+        change(
+            path=f"{one}/deploy",
+            handler=partial(handlers.launch, runs=True),
+            summary="Start a session with it, and go there.",
+        ),
         change(path=f"{one}/delete", handler=handlers.delete, summary="Stop and delete it."),
     ]
 
 
-def _address(info: TranslationInfo) -> str:
-    return f"/translations/{info.id}"
+def _address(info: TranslationInfo, **selected: str) -> str:
+    """Return the page of a translation, with what is selected in its form."""
+    given = {name: value for name, value in selected.items() if value}
+    return f"/translations/{info.id}" + (f"?{urlencode(given)}" if given else "")
 
 
 class _PageHandlers:
@@ -145,8 +153,12 @@ class _PageHandlers:
         self._templates = templates
 
     def start(self, call: Request) -> Response:
-        page = self._templates.render("start", algorithms=_CHOICES, limits=self._service.limits)
+        page = self._templates.render("start", limits=self._service.limits, manager=call.query.manager)
         return page_response(page, call)
+
+    def like(self, call: Request) -> Response:
+        manager = call.query.manager
+        return redirect(_address(self._service.like(manager, call.query.session), manager=manager))
 
     def every(self, call: Request) -> Response:
         return page_response(self._templates.render("list", translations=self._service.all()), call)
@@ -154,13 +166,7 @@ class _PageHandlers:
     def eagle(self, call: Request) -> Response:
         form = _form(call)
         source, query, notes = read_eagle(form)
-        more: list[Problem] = []
-        submission = noted_submission(form, self._service.now(), more)
-        address = _address(self._service.submit(source, query, notes=(*notes, *more), submission=submission))
-        wanted = form.text("manager")
-        if wanted in self._service.deployer.managers:  # the manager whose page posted the form is selected
-            address += f"?{urlencode({'manager': wanted})}"
-        return redirect(address)
+        return redirect(_address(self._service.submit(source, query, notes=notes)))
 
     def upload(self, call: Request) -> Response:
         form = _form(call)
@@ -170,16 +176,8 @@ class _PageHandlers:
             source, name = pasted, form.text("name")
         if not source.strip():
             raise HttpError(400, "no graph was chosen", hint="choose a file, or paste the text of a graph")
-        found: list[Problem] = []
-        query = TranslateQuery(
-            name=(form.text("name") or name)[-200:],
-            algorithm=form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
-            parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
-            imbalance=_percentage(form),
-            configuration=form.text("configuration")[:200],
-            settings=form.text("settings"),
-        )
-        return redirect(_address(self._service.submit(source, query, notes=found)))
+        info = self._service.submit(source, TranslateQuery(name=(form.text("name") or name)[-200:]))
+        return redirect(_address(info, manager=form.text("manager")[:1024]))
 
     def repository(self, call: Request) -> Response:
         form = _form(call)
@@ -201,7 +199,7 @@ class _PageHandlers:
 
     def show(self, call: Request) -> Response:
         info = self._service.get(call.path["translation"], seconds=_PATIENCE)
-        return self._shown(call, info, wanted=call.query.manager)
+        return self._shown(call, info, wanted=call.query.manager, session=call.query.session)
 
     def _shown(
         self,
@@ -214,6 +212,13 @@ class _PageHandlers:
         refused: DropflowError | None = None,
     ) -> Response:
         managers = self._service.deployer.managers
+        groups = launch_groups(
+            info,
+            submission or info.submission,
+            managers=managers,
+            manager=wanted if wanted in managers else "",
+            session=session,
+        )
         page = self._templates.render(
             "translation",
             twin=f"{_address(info)}.json",
@@ -221,14 +226,8 @@ class _PageHandlers:
             info=info,
             report=info.report,
             managers=managers,
-            wanted=wanted,
-            session=session,
-            options=option_fields(submission or info.submission),
-            is_usual=(submission or info.submission) == SubmitOptions(),
-            algorithms=_CHOICES,
+            groups=groups,
             rows=_ROWS,
-            prefix=_VALUE,
-            most_parameters=_PARAMETERS,
             refused=to_body(refused) if refused else None,
         )
         return page_response(
@@ -244,63 +243,45 @@ class _PageHandlers:
     def back(self, call: Request) -> Response:
         return redirect(_address(self._service.get(call.path["translation"])))
 
-    def partition(self, call: Request) -> Response:
-        form = _form(call)
-        info = self._service.get(call.path["translation"])
-        found: list[Problem] = []
-        known = msgspec.structs.asdict(
-            self._service.options(info.id)
-        )  # also what EAGLE sent, and the form does not show
-        chosen = {
-            "algorithm": form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
-            "parts": whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
-            "imbalance": _percentage(form),
-        }
-        request = RepartitionRequest(compare=form.text("compare") == "yes", **known | chosen)
-        if found:
-            return self._shown(call, info, refused=BadGraphError(found[0].text, hint=found[0].hint))
-        return redirect(_address(self._service.partition(info.id, request)))
-
-    def fill(self, call: Request) -> Response:
-        form = _form(call)
-        info = self._service.get(call.path["translation"])
+    def _changed(
+        self, form: Form, info: TranslationInfo, submission: SubmitOptions, found: list[Problem]
+    ) -> TranslationInfo:
+        """Return the translation with what a form changes; a field that is not posted changes nothing."""
         asked = info.report.form if info.report is not None else None
-        values: dict[str, str | int | float | bool | None] = {}
-        for one in asked.parameters if asked is not None else ():
-            text = form.text(f"{_VALUE}{one.name}")
-            if text != value_text(one.value):  # what is not changed stays that of the graph, or of its configuration
-                values[one.name] = text
-        request = FillRequest(values=values, configuration=form.text("configuration")[:200])
-        return redirect(_address(self._service.fill(info.id, request)))
+        fill = None
+        if asked is not None:
+            configuration = form.text("configuration", asked.configuration)[:200]
+            fill = FillRequest(values=posted_values(form, asked), configuration=configuration)
+        known = msgspec.structs.asdict(self._service.options(info.id))  # also what EAGLE sent, and no form shows
+        shown = {"algorithm": info.algorithm, "parts": str(info.parts), "imbalance": f"{info.imbalance:g}"}
+        changed = {name: form.text(name, text)[:40] for name, text in shown.items() if form.text(name, text) != text}
+        try:
+            partition = msgspec.convert(
+                known | changed | {"compare": form.text("compare") == "yes"}, RepartitionRequest, strict=False
+            )
+        except msgspec.ValidationError as error:
+            hint = "give a whole number of parts, and an imbalance from 0 to 1000"
+            found.append(problem("PT002", f"the partition cannot be used: {error}", where="parts", hint=hint))
+        return info if found else self._service.again(info.id, fill=fill, partition=partition, submission=submission)
 
-    def deploy(self, call: Request) -> Response:
+    def launch(self, call: Request, *, runs: bool) -> Response:
         form = _form(call)
         info = self._service.get(call.path["translation"])
         found: list[Problem] = []
         submission = posted_submission(form, info.submission, found)
-        shown = partial(
-            self._shown,
-            call,
-            info,
-            wanted=form.text("manager")[:1024],
-            session=form.text("session")[:100],
-            submission=submission,
-        )
+        made = self._changed(form, info, submission, found)
+        manager, session = form.text("manager")[:1024], form.text("session")[:100]
+        shown = partial(self._shown, call, info, wanted=manager, session=session, submission=submission)
         if found:
             return shown(refused=UsageError("; ".join(one.text for one in found), hint=found[0].hint))
+        if not runs or self._service.get(made.id, seconds=self._service.limits.seconds).state != "done":
+            return redirect(_address(made, manager=manager, session=session))
+        given = {"manager": manager, "session": session, "spread": form.text("spread") == "yes"}
         try:
-            request = msgspec.convert(
-                {
-                    "manager": form.text("manager"),
-                    "session": form.text("session"),
-                    "spread": form.text("spread") == "yes",
-                    **msgspec.structs.asdict(submission),
-                },
-                DeployRequest,
-            )
-            return redirect(self._entrance(self._service.deploy(info.id, request).url))
+            request = msgspec.convert(given | msgspec.structs.asdict(submission), DeployRequest)
+            return redirect(self._entrance(self._service.deploy(made.id, request).url))
         except msgspec.ValidationError:
-            text = f"{form.text('session')[:100]!r} cannot be the name of a session"
+            text = f"{session!r} cannot be the name of a session"
             return shown(refused=UsageError(text, hint=SESSION_NAME_HINT))
         except DropflowError as error:
             return shown(refused=error)
@@ -321,12 +302,3 @@ class _PageHandlers:
 
 def _form(call: Request) -> Form:
     return read_form(call.body, call.headers.get("Content-Type", ""))
-
-
-def _percentage(form: Form) -> float | None:
-    text = form.text("imbalance") or "1"
-    try:
-        return msgspec.convert({"imbalance": text}, RepartitionRequest, strict=False).imbalance
-    except msgspec.ValidationError as error:
-        hint = "give a percentage from 0 to 1000"
-        raise HttpError(400, f"{text[:40]!r} is not an imbalance", where="imbalance", hint=hint) from error

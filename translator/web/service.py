@@ -20,19 +20,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from dropflow.api.error_body import from_body, to_body
 from dropflow.api.records import NodeInfo, SessionInfo, SubmitQuery
+from dropflow.api.submission_note import options_of, without_past_walltime
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageError, UsageError, WorldError
 from dropflow.failure import Problem
 from dropflow.files import private_directory
 from dropflow.graph import codec
-from dropflow.graph.notes import RepositoryNote
+from dropflow.graph.notes import LogicalNote, RepositoryNote, logical_of, planning_of, repository_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions.options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, PartitionOptions
@@ -214,6 +215,10 @@ class ManagerClient(Protocol):
         """Return all node managers at or below the manager."""
         ...
 
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the graph of a session."""
+        ...
+
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Deploy a graph and start it."""
         ...
@@ -283,6 +288,11 @@ class Deployer:
             hint = "start a node manager, or see the state of its nodes"
             raise WorldError("no node manager is alive at this manager", where=address, hint=hint)
         return alive
+
+    def graph(self, manager: str, session: str) -> PhysicalGraph:
+        """Return the graph of a session of a manager that is configured."""
+        with closing(self._connect(self.known(manager))) as client:
+            return client.graph(session)
 
     def deploy(self, graph: Path, manager: str, request: DeployRequest) -> Deployed:
         """Start a session with the graph in a ``.dfg`` file.
@@ -383,6 +393,7 @@ class TranslatorService:
         source: bytes | Path,
         query: TranslateQuery,
         *,
+        settings: Sequence[str] = (),
         notes: Sequence[Problem] = (),
         submission: SubmitOptions = _USUAL,
         repository: RepositoryNote | None = None,
@@ -395,6 +406,8 @@ class TranslatorService:
             A logical graph of any family, a list of drops, or a ``.dfg`` container.
         query : TranslateQuery
             How to translate it.
+        settings : sequence of str
+            More values, as in `TranslateQuery.settings`; they may have several lines.
         notes : sequence of Problem
             Findings about the form. After an error among them the graph is refused.
         submission : SubmitOptions
@@ -419,7 +432,7 @@ class TranslatorService:
             created=self._clock.now(),
             options=partition_options(query),
             configuration=query.configuration,
-            settings=tuple(line.strip() for line in query.settings.splitlines() if line.strip()),
+            settings=(*(line.strip() for line in query.settings.splitlines() if line.strip()), *settings),
             prefix=query.prefix,
             rehearsal=query.rehearsal,
             compare=query.compare,
@@ -430,35 +443,73 @@ class TranslatorService:
         )
         return self._enqueue(source, order)
 
-    def partition(
-        self, identity: str, request: RepartitionRequest, *, nodes: Sequence[NodeInfo] = ()
-    ) -> TranslationInfo:
-        """Queue the source of a translation again, to be partitioned in another way.
+    def like(self, manager: str, session: str) -> TranslationInfo:
+        """Queue the graph of a session with its values and options, to be changed and run again.
 
-        With `nodes` it is planned for them as they are now; otherwise for equal nodes.
+        That is its logical graph; or if the session has none, its drops.
+
+        Raises
+        ------
+        UsageError
+            The manager is not configured.
+        DropflowError
+            As `dropflow.api.manager.Manager.graph`.
+        """
+        graph = self.deployer.graph(manager, session)
+        note = logical_of(graph) or LogicalNote(document=b"".join(codec.dump(graph)))
+        planned = PartitionOptions()
+        with contextlib.suppress(msgspec.ValidationError):
+            planned = msgspec.convert(planning_of(graph) | {"parts": 1}, PartitionOptions)
+        named: dict[str, Any] = {"name": graph.name[-_NAME:], "configuration": note.configuration}
+        return self.submit(
+            note.document,
+            TranslateQuery(**msgspec.structs.asdict(planned) | named),
+            settings=note.settings,
+            submission=without_past_walltime(options_of(graph), self._clock.now()),
+            repository=repository_of(graph),
+        )
+
+    def again(
+        self,
+        identity: str,
+        *,
+        fill: FillRequest | None = None,
+        partition: RepartitionRequest | None = None,
+        nodes: Sequence[NodeInfo] = (),
+        submission: SubmitOptions | None = None,
+    ) -> TranslationInfo:
+        """Queue the source of a translation again, with other values or another partition.
+
+        If neither differs from those of a translation that is done, that is the answer.
+
+        Parameters
+        ----------
+        fill : FillRequest, optional
+            Values for its parameters.
+        partition : RepartitionRequest, optional
+            How to partition it, for `nodes` as they are now, otherwise for equal nodes.
+        submission : SubmitOptions, optional
+            How its session is to run, unless something else is asked for.
 
         Raises
         ------
         NotFoundError
             There is none of this id.
+        ConflictError
+            There are values, but it has not ended yet, or its graph has no parameters.
         GoneError
             It is being deleted.
         HttpError
             503: too many are waiting.
         """
         info, order = self.get(identity), self._order(identity)
-        plans = info.report.plans if info.report is not None else ()
-        options = partition_options(request)
-        is_same = _steered(options) == _steered(order.options) and not (nodes or order.nodes)
+        changed = order if fill is None else _filled(order, info, fill)
+        if partition is not None:
+            changed = _partitioned(changed, info, partition, nodes)
+        if changed == order and info.state == "done" and not nodes:
+            return info
         changed = msgspec.structs.replace(
-            order,
-            created=self._clock.now(),
-            options=options,
-            nodes=tuple(nodes),
-            compare=request.compare,
-            plans=plans if is_same else (),
-            limits=self.limits,
-            notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
+            changed, created=self._clock.now(), limits=self.limits, submission=submission or order.submission
         )
         return self._enqueue(self._store.path(identity) / SOURCE, changed)
 
@@ -471,40 +522,6 @@ class TranslatorService:
             It was removed.
         """
         return self._order(identity).options
-
-    def fill(self, identity: str, request: FillRequest) -> TranslationInfo:
-        """Queue the source of a translation again, with values for its parameters.
-
-        Raises
-        ------
-        NotFoundError
-            There is none of this id.
-        ConflictError
-            It has not ended yet, or its graph has no parameters.
-        GoneError
-            It is being deleted.
-        HttpError
-            503: too many are waiting.
-        """
-        info = self.get(identity)
-        if info.report is None:
-            raise ConflictError("the translation has not ended yet", hint="wait for it", where=identity)
-        if info.report.form is None:
-            raise ConflictError("the graph has no parameters", hint="set single fields with settings", where=identity)
-        order = self._order(identity)
-        form = info.report.form
-        names = {one.name for one in form.parameters} | request.values.keys()
-        kept = [text for text in order.settings if text.partition("=")[0].strip().removeprefix("global.") not in names]
-        given = {name: value_text(value).strip() for name, value in request.values.items()}
-        changed = msgspec.structs.replace(
-            order,
-            created=self._clock.now(),
-            settings=(*kept, *(f"global.{name}={value}" for name, value in given.items() if value)),
-            configuration=request.configuration,
-            plans=(),
-            limits=self.limits,
-        )
-        return self._enqueue(self._store.path(identity) / SOURCE, changed)
 
     def _order(self, identity: str) -> TranslationOrder:
         """Return how a translation was asked for, to ask for another one of the same source."""
@@ -621,7 +638,7 @@ class TranslatorService:
             wanted = RepartitionRequest(**known)
             if wanted.algorithm == "none":
                 wanted = msgspec.structs.replace(wanted, algorithm=DEFAULT_ALGORITHM)
-            identity = self.result(self.partition(identity, wanted, nodes=nodes).id).id
+            identity = self.result(self.again(identity, partition=wanted, nodes=nodes).id).id
         return self.deployer.deploy(self.graph(identity), manager, request)
 
     def delete(self, identity: str) -> None:
@@ -716,6 +733,43 @@ class TranslatorService:
         else:
             report = _report(folder, None)
         return msgspec.structs.replace(_info(identity, order), state=report.state, report=report, finished=finished)
+
+
+def _filled(order: TranslationOrder, info: TranslationInfo, request: FillRequest) -> TranslationOrder:
+    """Return an order with other values of parameters."""
+    if info.report is None:
+        raise ConflictError("the translation has not ended yet", hint="wait for it", where=info.id)
+    form = info.report.form
+    if form is None:
+        raise ConflictError("the graph has no parameters", hint="set single fields with settings", where=info.id)
+    names = {one.name for one in (*form.parameters, *form.nodes)} | request.values.keys()
+    kept = [text for text in order.settings if text.partition("=")[0].strip().removeprefix("global.") not in names]
+    given = {name: value_text(value).strip() for name, value in request.values.items()}
+    fields = {one.name for one in form.nodes}
+    targets = {name: name if name in fields else f"global.{name}" for name in given}
+    settings = (*kept, *(f"{targets[name]}={value}" for name, value in given.items() if value))
+    if (settings, request.configuration) == (order.settings, order.configuration):
+        return order
+    return msgspec.structs.replace(order, settings=settings, configuration=request.configuration, plans=())
+
+
+def _partitioned(
+    order: TranslationOrder, info: TranslationInfo, request: RepartitionRequest, nodes: Sequence[NodeInfo]
+) -> TranslationOrder:
+    """Return an order with another partition; the plans of all algorithms are kept as long as they are the same."""
+    options = partition_options(request)
+    if options == order.options and not (nodes or request.compare):
+        return order
+    plans = info.report.plans if info.report is not None else ()
+    is_same = _steered(options) == _steered(order.options) and not (nodes or order.nodes)
+    return msgspec.structs.replace(
+        order,
+        options=options,
+        nodes=tuple(nodes),
+        compare=request.compare,
+        plans=plans if is_same else (),
+        notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
+    )
 
 
 def _steered(options: PartitionOptions) -> PartitionOptions:

@@ -125,7 +125,7 @@ function sendKept() {
 
 addEventListener("submit", (event) => {
   const form = event.target;
-  if (!form.matches("form[data-key]")) return;
+  if (!form.matches("form[data-key]") || event.submitter?.hasAttribute("formaction")) return;
   const field = form.elements.namedItem("token");
   if (field && field.value) {
     event.preventDefault();

@@ -9,13 +9,6 @@
 % if action.asks_reason:
 <label>Reason (others will see it)<input name="reason" maxlength="200" autocomplete="off"></label>
 % end
-% for key, value in get("parameters", {}).items():
-<label><bdi>{{shown_name(key, 120)}}</bdi>
-% if key == "func_code" or "\n" in value:
-<textarea name="{{prefix}}{{key}}" rows="8" spellcheck="false" class="mono">{{value}}</textarea></label>
-% else:
-<input name="{{prefix}}{{key}}" value="{{value}}" autocomplete="off" spellcheck="false"></label>
-% end
-% end
+% include("fields.tpl", fields=value_fields(get("parameters", {})))
 <p class="actions"><button class="{{"danger primary" if action.is_harmful else "primary"}}">{{action.button}}</button><button type="button" popovertarget="{{own}}" popovertargetaction="hide">Back</button></p>
 </form>

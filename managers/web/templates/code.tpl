@@ -1,13 +1,5 @@
 <pre class="lines" tabindex="0">\\
-% for line in lines:
-<span class="line">\\
-% for style, text in line:
-% if style:
-<span class="{{style}}">{{text}}</span>\\
-% else:
-{{text}}\\
-% end
-% end
-</span>\\
+% for line in text.replace("\r\n", "\n").rstrip("\n").split("\n"):
+<span class="line">{{line}}</span>\\
 % end
 </pre>

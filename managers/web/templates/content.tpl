@@ -83,7 +83,7 @@
 % end
 % end
 % if data.kind in ("text", "code"):
-% include("code.tpl", lines=code_lines(data.text, is_code=data.kind == "code"))
+% include("code.tpl", text=data.text)
 % elif data.kind == "dump":
 <pre class="exact" tabindex="0">{{data.text}}</pre>
 % end

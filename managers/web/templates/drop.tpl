@@ -104,7 +104,7 @@
 <tr data-row="{{key}}"><th scope="row" class="parameter"><bdi>{{shown_name(key, 120)}}</bdi></th>\\
 % if key == "func_code" or "\n" in value.strip():
 <td>
-% include("code.tpl", lines=code_lines(value, is_code=key == "func_code"), is_cut=False)
+% include("code.tpl", text=value)
 </td></tr>
 % else:
 <td class="mono"><bdi class="clip-long">{{single_line(value, 2000) if value else "–"}}</bdi></td></tr>

@@ -1,7 +1,7 @@
 % session = view.session
 % name = session.session
 % rebase("session_frame.tpl", title=shown_name(name, 80), tab="Overview", script="session.js")
-<div id="session" data-twin="{{twin}}" data-events="{{events}}" data-version="{{session.version}}" data-over="{{"yes" if view.is_over else "no"}}">
+<div id="session" data-twin="{{twin}}" data-events="{{events}}" data-version="{{session.version}}" data-over="{{"yes" if session.is_over else "no"}}">
 <div data-part="warnings">
 % include("warnings.tpl", warnings=view.warnings)
 % for note in session.notes:
@@ -28,7 +28,7 @@
 <div><dt>Settled</dt><dd><span data-figure="settled">{{format_count(session.settled)}}</span> <small>of <span data-figure="drops">{{format_count(session.drops)}}</span></small></dd></div>
 <div><dt>Running now</dt><dd data-figure="running">{{format_count(session.running)}}</dd></div>
 <div><dt>Waiting for a worker</dt><dd data-figure="waiting">{{format_count(session.queued + session.ready)}}</dd></div>
-<div><dt>{{"Rate, on average" if view.is_over else "Rate"}}</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
+<div><dt>{{"Rate, on average" if session.is_over else "Rate"}}</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
 <div><dt>Time</dt><dd data-figure="seconds">{{format_duration(session.seconds)}}</dd></div>
 <div><dt>Time left</dt><dd data-figure="remaining">{{session.time_left if session.is_quiet else format_remaining(session.remaining)}}</dd></div>
 % if session.reused:

@@ -409,7 +409,6 @@ PALE = """() => {
 
 
 OTHER_PAGES = (
-    "/submit",
     "/nodes/node-1",
     "/sessions/failed/timeline",
     "/sessions/failed/log",

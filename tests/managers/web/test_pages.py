@@ -12,20 +12,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.api.openapi import Request, Response
+from dropflow.api.openapi import Request
 from dropflow.api.records import DropQuery, FailureInfo
 from dropflow.api.requests import EVERY_RESULT, ResultList, ResultsQuery, RetryRequest
-from dropflow.errors import LinkError, PreviewError
+from dropflow.errors import LinkError, NotFoundError, PreviewError
 from dropflow.graph.build import from_columns
-from dropflow.graph.notes import LOGICAL as META
-from dropflow.graph.notes import note_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.web.places import Places, ServerAddress
-from managers.web.actions import submission_routes
-from managers.web.page_templates import drop_label, drop_url, manager_templates
+from dropflow.web.places import Places, ServerAddress, hop_url
+from managers.web.actions import launch_routes
+from managers.web.page_templates import drop_label, drop_url
 from managers.web.views import (
     DropView,
     NodeQuery,
@@ -416,55 +414,23 @@ def test_sessions_are_filtered_and_paged(serve: Any) -> None:
     assert 'href="./sessions?offset=1&amp;limit=1"' in ask(serve(manager), "/sessions?limit=1").text
 
 
-def _submission_page(places: Places) -> Response:
-    route, *_ = submission_routes(manager_with_sessions(), manager_templates(places), places)
-    found = route.handler(Request(path={}, query=None, body=b"", headers={}))
-    assert isinstance(found, Response)
-    return found
-
-
-def test_a_graph_is_submitted_by_the_translator_of_the_cluster() -> None:
-    """The form posts to the translator, and the policy of the page permits exactly that."""
+def test_graphs_are_run_from_the_form_of_the_translator() -> None:
+    """A new graph, or that of a session, at the front door; without a translator the error tells how to start one."""
     known = [
         ServerAddress("translator", "translator", "http://127.0.0.1:8084"),
         ServerAddress("master", "master", "http://127.0.0.1:8002"),
     ]
-    page = _submission_page(Places(role=lambda: "node", neighbours=lambda: known))
-
-    assert b'action="http://127.0.0.1:8084/gen_pgt"' in page.body
-    assert b'name="manager" value="http://127.0.0.1:8002"' in page.body
-    assert "form-action 'self' http://127.0.0.1:8084;" in dict(page.headers)["Content-Security-Policy"]
-
-
-def test_a_session_is_cloned_by_the_translator_of_the_cluster(serve: Any) -> None:
-    """The form has its logical graph and values; without a copy or a translator, the page says why it has none."""
-    manager = manager_with_sessions()
-    document = b'{"modelData": {"filePath": "</textarea>"}}'
-    meta = {META: note_logical(document, configuration="fast", settings=["global.n=3", "Work.f=<b>"])}
-    manager.add(replace(fan(8), meta=meta), "made")
-    places = Places(neighbours=lambda: [ServerAddress("translator", "translator", "http://127.0.0.1:8084")])
-    routes = submission_routes(manager, manager_templates(places), places)
-    route = next(one for one in routes if one.path.endswith("/clone") and one.method == "GET")
-    page = route.handler(Request(path={"session": "made"}, query=None, body=b"", headers={}))
-    assert isinstance(page, Response)
-    text = bytes(page.body).decode()
-
-    assert 'action="http://127.0.0.1:8084/gen_pgt"' in text
-    assert "{&quot;modelData&quot;: {&quot;filePath&quot;: &quot;&lt;/textarea&gt;&quot;}}</textarea>" in text
-    assert "global.n=3\nWork.f=&lt;b&gt;</textarea>" in text
-    url = serve(manager)
-    assert "No translator of this cluster is known here" in ask(url, "/sessions/made/clone").text
-    assert "has no copy of a logical graph" in ask(url, "/sessions/failed/clone").text
-    form = ask(url, "/sessions/failed/clone", method="POST", Content_Type="application/x-www-form-urlencoded")
-    assert (form.status, form.headers["location"]) == (303, "../../sessions/fan")
-
-
-def test_without_a_translator_the_page_says_how_to_start_one() -> None:
-    """There is no form that cannot work, but the command that starts a translator."""
-    page = _submission_page(Places())
-
-    assert b"<form" not in page.body
-    assert b"dropflow translator --to" in page.body
+    manager, places = manager_with_sessions(), Places(role=lambda: "node", neighbours=lambda: known)
+    there = hop_url("http://127.0.0.1:8084", "/like?manager=http%3A%2F%2F127.0.0.1%3A8002&session=a+b")
+    for path, expected in (
+        ({"session": "a b"}, there),
+        ({}, there.replace("like", "").replace("%26session%3Da%2Bb", "")),
+    ):
+        call = Request(path=path, query=None, body=b"", headers={})
+        (page,) = {dict(one.handler(call).headers)["Location"] for one in launch_routes(manager, places)}
+        assert page == expected
+        with pytest.raises(NotFoundError, match="no translator of this cluster is known here"):
+            launch_routes(manager, Places())[0].handler(call)
 
 
 def test_the_report_of_a_session_is_a_file(serve: Any) -> None:
@@ -531,7 +497,7 @@ def test_parameters_are_changed_where_a_session_runs_again(serve: Any) -> None:
     manager.drop = lambda *_: msgspec.structs.replace(found, parameters=parameters)  # type: ignore[method-assign]
     asked, url = _asked(manager), serve(manager)
     page = ask(url, "/sessions/finished/drops/fan_a_0-0").text
-    assert '<input name="value-depth" value="3"' in page
+    assert '<input type="text" name="value-depth" value="3"' in page
     assert "def f():\n    return 1\n</textarea>" in page
     form = {"value-depth": "4", "value-func_code": "def f():\r\n    return 2\r\n", "value-same": "\r\nx\r\n"}
 

@@ -112,5 +112,5 @@ class Served:
         """Return the page to which a post redirects, once the translation is over."""
         assert reply.status == 303, reply.text
         path = reply.headers["Location"]
-        self.service.get(path.rpartition("/")[2], seconds=60)
+        self.service.get(path.rpartition("/")[2].partition("?")[0], seconds=60)
         return self.ask("GET", path, Accept="text/html", **LINKED).text

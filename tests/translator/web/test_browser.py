@@ -146,11 +146,10 @@ def test_a_file_is_uploaded_and_partitioned_again(served: Served, nested: Path, 
     page = browse()
     page.goto(served.url)
     page.locator("input[type=file]").set_input_files(nested)
-    page.get_by_role("spinbutton", name="Parts").fill("3")
     page.get_by_role("button", name="Translate").click()
-    page.get_by_text("3 parts by auto").first.wait_for()
+    page.get_by_role("spinbutton", name="Parts").fill("3")
     page.get_by_label("Algorithm").select_option("blocks")
-    page.get_by_role("button", name="Partition").click()
+    page.get_by_role("button", name="Translate again").click()
 
     page.get_by_text("3 parts by blocks").first.wait_for()
     with page.expect_download() as download:
@@ -205,14 +204,14 @@ def test_a_template_is_filled_compared_and_deployed_without_scripts(served: Serv
     page.goto(served.url)
     source = {"name": "t.graph", "mimeType": "application/json", "buffer": json.dumps(template()).encode()}
     page.locator("input[type=file]").set_input_files(source)
-    page.get_by_role("spinbutton", name="Parts").fill("2")
     page.get_by_role("button", name="Translate", exact=True).click()
     page.get_by_text("This graph is a template").wait_for()
-    page.get_by_label("n Integer, 1 to 64").fill("5")
-    page.get_by_role("button", name="Translate with these values").click()
-    page.get_by_role("button", name="Compare all").click()
+    page.get_by_label("n Integer, 1 to 64").fill("4")
+    page.get_by_role("spinbutton", name="Parts", exact=True).fill("2")
+    page.get_by_role("button", name="Compare all plans").click()
     page.get_by_role("button", name="Choose heft").click()
     page.get_by_text("2 parts by heft").first.wait_for()
+    page.get_by_label("n Integer, 1 to 64").fill("5")  # it is translated again before it runs
     page.get_by_role("button", name="Deploy and watch").click()
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Confirm").click()

@@ -77,9 +77,9 @@ def test_a_form_of_twenty_megabytes_is_translated(served: Served, hello: Path) -
 
 
 def test_a_file_is_uploaded(served: Served, nested: Path) -> None:
-    """A multipart form with a file and options is translated under the name of the file."""
+    """A multipart form with a file is translated under the name of the file."""
     boundary = b"a-boundary"
-    fields = {"algorithm": b"blocks", "parts": b"5", "settings": b"Rows.num_of_copies=9", "text": b"", "name": b""}
+    fields = {"manager": served.manager_url.encode(), "text": b"", "name": b""}
     lines = [
         b'--%b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (boundary, n.encode(), v)
         for n, v in fields.items()
@@ -92,7 +92,7 @@ def test_a_file_is_uploaded(served: Served, nested: Path) -> None:
     page = served.page(served.ask("POST", "/translations", b"".join(lines), Content_Type=kind, Origin=served.url))
 
     assert "<bdi>my graph</bdi></h1>" in page
-    assert "5 parts by blocks" in page
+    assert "<dt>Drops</dt><dd>67" in page
 
 
 @pytest.mark.parametrize("name", _HOSTILE)
@@ -121,7 +121,7 @@ def test_unknown_algorithms_are_refused(served: Served, hello: Path, algorithm: 
 
     assert "Refused" in page
     assert "choose one of auto, metis" in page
-    assert "Change the partition" in page
+    assert 'name="algorithm"' in page
 
 
 def test_bad_numbers_and_problems_of_the_graph_are_on_one_page(served: Served) -> None:
@@ -207,13 +207,13 @@ def test_partitioning_again_has_a_new_page(served: Served, nested: Path) -> None
     served.page(steered)
     address = steered.headers["Location"]
     form = {"algorithm": "blocks", "parts": "6", "imbalance": "2"}
-    reply = served.ask("POST", f"{address}/partition", form, Origin=served.url)
+    reply = served.ask("POST", f"{address}/again", form, Origin=served.url)
 
     assert reply.headers["Location"] != address
     assert "6 parts by blocks" in served.page(reply)
     options = served.service.options(reply.headers["Location"].rpartition("/")[2])
     assert (options.deadline, options.memory, options.dop) == (90.0, 64.0, 8)
-    assert served.ask("POST", f"{address}/partition", form | {"parts": "no"}, Origin=served.url).status == 422
+    assert served.ask("POST", f"{address}/again", form | {"parts": "no"}, Origin=served.url).status == 400
 
 
 def test_deploying_redirects_to_the_session(served: Served, nested: Path) -> None:
@@ -395,8 +395,7 @@ def test_routes_without_a_token(served: Served) -> None:
         for path in (
             "/gen_pgt",
             "/translations",
-            "/translations/{translation}/fill",
-            "/translations/{translation}/partition",
+            "/translations/{translation}/again",
             "/unroll",
             "/partition",
             "/unroll_and_partition",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dropflow.graph.codec import load
 from tests.translator.templates import template
 from tests.translator.web.served import Reply, Served
 
@@ -19,25 +20,21 @@ def _source(**more: Any) -> bytes:
 
 
 def _fields(page: str) -> dict[str, str]:
-    """Return the fields of the form of parameters with the values that a browser would send."""
-    form = page.split('<section class="block" id="parameters">')[1].split("</form>", maxsplit=1)[0]
-    found = {}
-    for tag, name, rest in re.findall(r'<(input|select)[^>]*? name="([^"]*)"([^>]*)>', form):
-        if tag == "input":
-            value = re.search(r' value="([^"]*)"', rest)
-            found[unescape(name)] = unescape(value[1]) if value else ""
-    for name, inside in re.findall(r'<select name="([^"]*)">(.*?)</select>', form, re.DOTALL):
-        options = re.findall(r'<option(?: value="([^"]*)")?([^>]*)>([^<]*)</option>', inside)
-        chosen = [value or text for value, rest, text in options if "selected" in rest]
-        found[unescape(name)] = unescape(chosen[0] if chosen else options[0][0] or "")
-    return found
+    """Return the values in the form that a browser would send."""
+    form = page.split('id="launch">')[1].split("</form>", maxsplit=1)[0]
+    found = dict(re.findall(r'<input type="(?:text|number)" name="(value-[^"]*)" value="([^"]*)"', form))
+    for name, inside in re.findall(r'<select name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        chosen = re.search(r'<option value="([^"]*)" selected>', inside)
+        if chosen and (name == "configuration" or name.startswith("value-")):
+            found[name] = chosen[1]
+    return {unescape(name): unescape(value) for name, value in found.items() if "." not in name}
 
 
 def _filled(served: Served, page_of: Reply, **values: str) -> str:
     """Send the form of a page with other values, and return the next page."""
     page = served.page(page_of)
     sent = _fields(page) | {f"value-{name}" if name != "configuration" else name: text for name, text in values.items()}
-    return served.page(served.ask("POST", f"{page_of.headers['Location']}/fill", sent))
+    return served.page(served.ask("POST", f"{page_of.headers['Location']}/again", sent))
 
 
 def test_a_template_of_eagle_answers_with_a_form(served: Served) -> None:
@@ -46,7 +43,7 @@ def test_a_template_of_eagle_answers_with_a_form(served: Served) -> None:
 
     assert "This graph is a template" in page
     assert "Refused" not in page
-    assert re.search(r'type="number" name="value-n" value="" step="1" min="1" max="64"', page)
+    assert re.search(r'type="number" name="value-n" value="" [^>]* min="1" max="64" step="1"', page)
     assert "Number of parts" in page
     assert "num_of_copies of Scatter" in unescape(page)
     assert '<option value="big">big</option>' in page
@@ -89,20 +86,26 @@ def test_options_and_expressions_in_the_form(served: Served) -> None:
     parameters[1] |= {"type": "Select", "options": ["world", "moon <b>"]}
     page = served.page(served.eagle(json.dumps(source).encode(), "t.graph"))
 
-    assert "<option selected>world</option>" in page
-    assert "<option>moon &lt;b&gt;</option>" in page
-    assert '<input name="value-n" value="2 * 3"' in page
+    assert '<option value="world" selected>world</option>' in page
+    assert "moon &lt;b&gt;</option>" in page
+    assert '<input type="text" name="value-n" value="2 * 3"' in page
 
 
-def test_a_graph_without_parameters_has_no_form(served: Served, hello: Path) -> None:
-    """There is no empty section, and sending values is a conflict."""
-    reply = served.eagle(hello)
-    page = served.page(reply)
-    refused = served.ask("POST", f"{reply.headers['Location']}/fill", {"value-n": "4"}, Accept="text/html")
+def test_code_and_values_of_nodes_are_changed(served: Served, nested: Path) -> None:
+    """The form has them without a parameter that is declared; what is as it was makes no other translation."""
+    reply = served.eagle(nested)
+    page, path = served.page(reply), reply.headers["Location"]
+    code = unescape(page.split('name="value-Square.func_code"')[1].split(">\n", 1)[1].split("</textarea>")[0])
+    same = served.ask("POST", f"{path}/again", {"value-Square.func_code": code.replace("\n", "\r\n")})
+    sent = {"value-Square.func_code": code.replace("input**2", "input**3"), "value-Rows.num_of_copies": "4"}
+    changed = served.ask("POST", f"{path}/again", sent)
+    shown = unescape(served.page(changed))
+    graph = load(served.service.graph(changed.headers["Location"].rpartition("/")[2]))
+    found = [one.value for template in graph.templates for one in template.arguments if one.name == "func_code"]
 
-    assert 'id="parameters"' not in page
-    assert refused.status == 409
-    assert "no parameters" in refused.text
+    assert same.headers["Location"] == path
+    assert any("return input**3" in one for one in found)
+    assert ("return input**3" in shown, 'name="value-Rows.num_of_copies" value="4"' in shown) == (True, True)
 
 
 def test_a_template_over_rest(served: Served) -> None:
@@ -130,13 +133,12 @@ def test_plans_are_compared_and_one_is_chosen(served: Served, nested: Path) -> N
     path = reply.headers["Location"]
     served.page(reply)
     table = served.page(
-        served.ask("POST", f"{path}/partition", {"algorithm": "auto", "parts": "3", "imbalance": "1", "compare": "yes"})
+        served.ask("POST", f"{path}/again", {"algorithm": "auto", "parts": "3", "imbalance": "1", "compare": "yes"})
     )
     rows = table.split('id="plans"')[1].split("</table>")[0]
-    identity = re.search(r'/translations/([^/"]*)/partition"><input type="hidden" name="algorithm" value="heft"', rows)
+    identity = re.search(r'/translations/([^/"]*)/again"><input type="hidden" name="algorithm" value="heft"', rows)
     assert identity is not None
-    sent = {"algorithm": "heft", "parts": "3", "imbalance": "1"}
-    chosen = served.page(served.ask("POST", f"/translations/{identity[1]}/partition", sent))
+    chosen = served.page(served.ask("POST", f"/translations/{identity[1]}/again", {"algorithm": "heft"}))
 
     assert {"auto", "metis", "heft", "lookahead", "min_parts", "blocks"} <= set(re.findall(r'scope="row">(\w+)', rows))
     assert "3 parts by heft" in chosen

@@ -24,7 +24,7 @@
 % if one.algorithm == info.algorithm:
 <span class="muted">chosen</span>\\
 % else:
-<form method="post" action="/translations/{{info.id}}/partition"><input type="hidden" name="algorithm" value="{{one.algorithm}}"><input type="hidden" name="parts" value="{{info.parts}}"><input type="hidden" name="imbalance" value="{{f"{info.imbalance:g}"}}"><button aria-label="Choose {{one.algorithm}}">Choose</button></form>\\
+<form method="post" action="/translations/{{info.id}}/again"><input type="hidden" name="algorithm" value="{{one.algorithm}}"><button aria-label="Choose {{one.algorithm}}">Choose</button></form>\\
 % end
 </td>
 % end

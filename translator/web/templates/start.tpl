@@ -1,5 +1,6 @@
-% rebase("layout.tpl", title="Translate a graph", here="Translate", heading="Translate a graph", about="A logical graph becomes a physical graph: its constructs are unrolled and its drops are partitioned for the nodes that run it. Nothing of the graph is executed.")
+% rebase("layout.tpl", title="Translate a graph", here="Translate", heading="Translate a graph", about="Its constructs are unrolled and its drops are partitioned. Nothing runs yet: the next page has its problems, its size, and the form with its parameters that runs it.")
 <form class="block translate" method="post" action="/translations" enctype="multipart/form-data">
+<input type="hidden" name="manager" value="{{manager}}">
 <section class="sheet">
 <h2>Graph</h2>
 <label><span>A file from EAGLE, a list of drops, or a <code>.dfg</code> file</span>
@@ -10,28 +11,6 @@
 <label>Name
 <input name="name" maxlength="200" autocomplete="off"></label>
 </details>
-</section>
-<section class="sheet">
-<h2>Partition</h2>
-<div class="fields">
-<label>Algorithm
-<select name="algorithm">
-% for name in algorithms:
-<option>{{name}}</option>
-% end
-</select></label>
-<label>Parts
-<input type="number" name="parts" min="1" value="1" required></label>
-<label>Imbalance, per cent
-<input type="number" name="imbalance" min="0" max="1000" step="any" value="1" required></label>
-</div>
-</section>
-<section class="sheet">
-<h2>Values</h2>
-<label>Configuration of the graph, by name or id
-<input name="configuration" maxlength="200" autocomplete="off" placeholder="the active one"></label>
-<label>Parameters, one a line
-<textarea name="settings" rows="3" spellcheck="false" class="mono" placeholder="Scatter.num_of_copies=8"></textarea></label>
 </section>
 <p class="actions"><button class="primary">Translate</button>
 <span class="muted small">Up to {{format_size(limits.body)}}, {{plural(limits.drops, "drop")}} and {{format_duration(limits.seconds)}}.</span></p>

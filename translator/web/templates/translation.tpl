@@ -34,6 +34,15 @@
 % end
 </div></section>
 % end
+% if info.needs_values:
+<section class="block"><div class="note">
+<header><h3>This graph is a template</h3></header>
+<p>Some of its parameters have no value. Give them values, and translate it.</p>
+</div></section>
+% end
+% if info.can_repartition or report.form:
+% include("launch.tpl", info=info, groups=groups, managers=managers)
+% end
 % if info.has_sizes:
 <section class="block" aria-label="Summary">
 <dl class="figures">
@@ -55,13 +64,6 @@
 % end
 </section>
 % end
-% if info.needs_values:
-<section class="block"><div class="note">
-<header><h3>This graph is a template</h3></header>
-<p>Some of its parameters have no value. Give them values, and translate it.</p>
-</div></section>
-% include("parameters.tpl", info=info, form=report.form, prefix=prefix, most_parameters=most_parameters)
-% end
 % if report.problems:
 <section class="block" id="problems">
 <div class="section-head"><h2>Findings</h2><span class="muted">{{" · ".join(heading for heading, _ in findings_by_severity(report.problems))}}</span></div>
@@ -71,14 +73,8 @@
 % end
 </section>
 % end
-% if info.can_repartition and info.state != "done":
-% include("repartition.tpl", info=info, report=report, algorithms=algorithms)
-% end
 % if report.plans:
 % include("plans.tpl", info=info, report=report)
-% end
-% if info.state == "done":
-% include("run.tpl", info=info, report=report, managers=managers, wanted=wanted, session=session, options=options, is_usual=is_usual)
 % end
 % if report.measures:
 % include("partition.tpl", measures=report.measures)
@@ -87,9 +83,15 @@
 % include("counts.tpl", report=report, rows=rows)
 % end
 % if info.state == "done":
-% include("repartition.tpl", info=info, report=report, algorithms=algorithms)
-% end
-% if report.form and not info.needs_values:
-% include("parameters.tpl", info=info, form=report.form, prefix=prefix, most_parameters=most_parameters)
+<section class="block" id="downloads">
+<div class="section-head"><h2>Download</h2></div>
+<ul class="downloads">
+<li><a class="button" href="/translations/{{info.id}}/graph.dfg" download>Physical graph, .dfg</a><span class="muted small">compact, for <code>dropflow run</code> and <code>submit</code></span></li>
+<li><a class="button" href="/translations/{{info.id}}/pg.json" download>Physical graph, JSON</a><span class="muted small">a list of drops, as DALiuGE writes it</span></li>
+<li><span class="muted small">for other programs</span> <a href="/translations/{{info.id}}/graph.dot" download>DOT</a> <a href="/translations/{{info.id}}/graph.graphml" download>GraphML</a> <a href="/translations/{{info.id}}/graph.csv" download>CSV of drops</a> <a href="/translations/{{info.id}}/graph.edges.csv" download>CSV of edges</a></li>
+<li><a class="button" href="/translations/{{info.id}}/source" download>Source</a><span class="muted small">the graph before translation</span></li>
+</ul>
+<p class="muted small digest">Digest <code>{{report.digest}}</code></p>
+</section>
 % end
 % end
