@@ -29,6 +29,7 @@ package may import all others, and no other package imports it.
 `launch`             ``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh
 `hosts`              Hosts over ssh: their check, the start of their nodes, and ``dropflow down``
 `launched_job`       What runs inside a job of it: the head on its first host, and a node manager on each
+`service`            ``dropflow service``: managers as services of systemd
 `doctor`             ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do
 `doctor_checks`      The checks of it, which yield findings from what was collected
 `replay`             ``dropflow replay``: an attempt again on this machine, also under a debugger

@@ -213,12 +213,12 @@ def down_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
 
     url = manager_url(manager)
     record = record_for(url)
-    if record is None or record not in records_here() or not record.group:
-        hint = "end it on the host where it was started: Ctrl-C, SIGTERM, or the command that cancels its job"
+    is_here = record is not None and record in records_here() and bool(record.group)
+    parent = psutil.Process(record.process).parent() if record is not None and is_here else None
+    if parent is None or not any("dropflow" in word for word in parent.cmdline()):
+        hint = "end it where it was started: by Ctrl-C, SIGTERM, systemctl, or the command that cancels its job"
         raise NotFoundError("this manager was not started by 'dropflow up' or 'launch ssh' here", where=url, hint=hint)
-    parent = psutil.Process(record.process).parent()
-    if parent is not None and any("dropflow" in word for word in parent.cmdline()):  # else it is ending already
-        end_process(parent.pid)
+    end_process(parent.pid)
     output.answer(DownReply(url=url))
     return Exit.FINISHED
 

@@ -59,6 +59,7 @@ _GROUPS = {
         "translator": "Run the translator service for EAGLE, until SIGINT or SIGTERM.",
         "launch": "Run GRAPH on hosts of a batch system or over ssh, or start a cluster there.",
         "down": "End the cluster that dropflow up or dropflow launch ssh has started on this host.",
+        "service": "Managers as services of systemd, which start with this host.",
         "nodes": "List the nodes at or below a manager, with their load.",
         "drain": "Have NODE give its sessions to their other nodes, and end.",
         "doctor": "Check a manager, all managers below it, and the network between them.",
@@ -87,6 +88,7 @@ _MODULES = {
     "up": ("up",),
     "launch": ("launch",),
     "hosts": ("down",),
+    "service": ("service",),
     "servers": ("node", "island", "master", "daemon", "translator"),
     "misc": ("keys", "palette", "completion", "cache"),
 }

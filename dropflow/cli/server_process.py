@@ -262,7 +262,10 @@ def _bracketed(host: str) -> str:
 
 
 def announce(ready: msgspec.Struct, *, people: str) -> None:
-    """Print the text for people, then the ready line, so that the text is complete for a process that waits for it."""
+    """Print the text for people, then the ready line, so that the text is complete for a process that waits for it.
+
+    Systemd gets its own message, if it started this process as a service that tells when it is ready.
+    """
     for stream, text in ((sys.stderr, people), (sys.stdout, msgspec.json.encode(ready).decode() + "\n")):
         try:
             stream.write(text)
@@ -271,6 +274,10 @@ def announce(ready: msgspec.Struct, *, people: str) -> None:
             if error.errno != errno.ENOSPC:
                 raise
             # The output is a file on a full disk. The results on that disk can still be served.
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
 
 
 def browser_url(url: str, token: str | None) -> str:
@@ -409,9 +416,10 @@ _MOST_BYTES = 2 << 20
 class _Formatter(logging.Formatter):
     """One line a record, with secrets replaced by asterisks."""
 
-    def __init__(self, *, as_json: bool, secrets: Collection[str]) -> None:
+    def __init__(self, *, as_json: bool, secrets: Collection[str], has_levels: bool = False) -> None:
         super().__init__()
         self._as_json = as_json
+        self._has_levels = has_levels
         self._secrets = tuple(secret for secret in secrets if secret)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -430,7 +438,7 @@ class _Formatter(logging.Formatter):
             line = printable(line)
         for secret in self._secrets:
             line = line.replace(secret, "***")
-        return line
+        return f"<{_journal_level(record.levelno)}>{line}" if self._has_levels else line
 
     def _json(self, record: logging.LogRecord, moment: str, text: str, trouble: str, fields: dict[str, Any]) -> str:
         content = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "text": text}
@@ -470,11 +478,23 @@ def start_logging(
         handlers[0].setFormatter(_Formatter(as_json=False, secrets=secrets))
     if not is_own:
         handlers.append(logging.StreamHandler(sys.stderr) if file is None else _file_log(file))
-        handlers[-1].setFormatter(_Formatter(as_json=as_json, secrets=secrets))
+        has_levels = file is None and _is_journal(sys.stderr.fileno())
+        handlers[-1].setFormatter(_Formatter(as_json=as_json, secrets=secrets, has_levels=has_levels))
     logging.raiseExceptions = False  # with a log on a full disk, logging would print a traceback for each record
     logging.basicConfig(handlers=handlers, level=level.upper(), force=True)
     for noisy in ("waitress", "zeroconf", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+
+
+def _is_journal(descriptor: int) -> bool:
+    """Return whether the journal of systemd reads a file descriptor, so that a line may begin with its level."""
+    found = os.fstat(descriptor)
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def _journal_level(level: int) -> int:
+    """Return the level of syslog: 3 is an error, 7 for debugging."""
+    return 3 if level >= logging.ERROR else 4 if level >= logging.WARNING else 6 if level >= logging.INFO else 7
 
 
 class _PrivateFile(RotatingFileHandler):
