@@ -3,41 +3,56 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from dropflow.api.client import Client
+from dropflow.api.records import SubmitQuery
 from dropflow.errors import BadGraphError
 from dropflow.failure import Problem
 from tests.cli.graph_documents import document, link, node
-from tests.e2e.cluster import TIMES
+from tests.e2e.cluster import TIMES, finished, underway, until
 from tests.processes import Running, run
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def island(tmp_path: Path) -> Iterator[Running]:
-    """An island over two nodes; only the second has the program ``only-there``, and GPUs, as a stand-in says."""
-    folder = tmp_path / "bin"
+_FIRST = "[ -e {marker} ] || {{ : > {marker}; exec sleep 600; }}; echo done"
+"""A program that hangs when it is first run."""
+
+
+@contextmanager
+def _island(home: Path, *names: str) -> Iterator[tuple[Running, list[Running]]]:
+    """Start an island over nodes; all but the first have programs that it lacks, and GPUs, as a stand-in says."""
+    folder = home / "bin"
     folder.mkdir()
     gpus = "GPU 0: Stand-in (UUID: GPU-1)\\nGPU 1: Stand-in (UUID: GPU-2)"
-    for name, does in (("only-there", "echo done by $0"), ("nvidia-smi", f'[ "$1" = -L ] && printf "{gpus}"')):
+    hangs = _FIRST.format(marker=home / "marker")
+    programs = {"only-there": "echo done by $0", "hangs-once": hangs, "nvidia-smi": f'[ "$1" = -L ] && printf "{gpus}"'}
+    for name, does in programs.items():
         program = folder / name
         program.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
         program.chmod(0o755)
 
     def start(name: str) -> Running:
-        path = f"{folder}:{os.environ['PATH']}" if name == "n2" else os.environ["PATH"]
+        path = os.environ["PATH"] if name == names[0] else f"{folder}:{os.environ['PATH']}"
         more = ("--name", name, "--port", 0, "--links-port", 0, "--workers", 1, *TIMES)
-        return Running(tmp_path, "node", *more, before=("env", f"PATH={path}"))
+        return Running(home, "node", *more, before=("env", f"PATH={path}"))
 
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
-        urls = [stack.enter_context(one).ready["url"] for one in pool.map(start, ("n1", "n2"))]
-        yield stack.enter_context(Running(tmp_path, "island", "--port", 0, "--nodes", ",".join(urls), *TIMES))
+        nodes = [stack.enter_context(one) for one in pool.map(start, names)]
+        urls = ",".join(str(one.ready["url"]) for one in nodes)
+        yield stack.enter_context(Running(home, "island", "--port", 0, "--nodes", urls, *TIMES)), nodes
+
+
+@pytest.fixture
+def island(tmp_path: Path) -> Iterator[Running]:
+    """An island over two nodes."""
+    with _island(tmp_path, "n1", "n2") as (found, _):
+        yield found
 
 
 def _graph(path: Path, *programs: str) -> Path:
@@ -93,3 +108,21 @@ def test_attempts_with_gpus_run_on_nodes_that_have_them(island: Running, tmp_pat
     assert "it needs 3 GPUs, and this host has 2" in refused.stderr
     assert "it needs 3 GPUs, and this host has none" in refused.stderr
     assert "2 of 2" in run(tmp_path, "nodes", **where).stdout
+
+
+@pytest.mark.exhaustive
+def test_what_a_lost_node_ran_goes_to_a_node_that_has_what_it_needs(tmp_path: Path) -> None:
+    """The program runs on one of the two nodes that have it. When that is killed, it runs on the other one of them."""
+    with _island(tmp_path, "n1", "n2", "n3") as (manager, nodes):
+        url, token = manager.ready["url"], manager.ready["token"]
+        graph = _graph(tmp_path / "g.graph", "hangs-once", "hostname", "date", "uname")
+        with Client(url, token=token) as client:
+            client.submit(translate(graph).graph, SubmitQuery(session="s", movable=True))
+            assert underway(client, "s", 6), "all but the program that hangs"
+            assert until((tmp_path / "marker").exists)
+            (first,) = (drop.node for drop in client.drops("s").drops if drop.name == "hangs-once")
+            nodes[int(first[1]) - 1].process.kill()
+            detail = finished(client, "s", 60.0)
+            ran = {drop.name: drop.node for drop in client.drops("s").drops}
+
+    assert (detail.status, {first, ran["hangs-once"]}) == ("FINISHED", {"n2", "n3"})
