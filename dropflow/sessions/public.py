@@ -367,9 +367,9 @@ def run(
     **options
         How it runs, as the options of ``dropflow run`` of these names: `runner` (``processes``, ``threads``,
         ``inline``, in this thread one after the other, ``dask`` or ``dask=ADDRESS``, ``ray`` or ``ray=ADDRESS``, or
-        ``package.module:function``, which makes a runner of your own), `workers`, `infrastructure_retries`, `until`
-        (in seconds since the epoch), `durable` and `check`; `reuse`, `store`, `verify_reuse` (a share from 0 to 1) and
-        `trust_times`.
+        ``package.module:function``, which makes a runner of your own), `workers`, `infrastructure_retries`,
+        `retry_memory` (such as 2.0), `until` (in seconds since the epoch), `durable` and `check`; `reuse`, `store`,
+        `verify_reuse` (a share from 0 to 1) and `trust_times`.
 
     Returns
     -------
