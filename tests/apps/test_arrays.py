@@ -172,7 +172,6 @@ def test_npy_pieces_follow_input_and_axis(tmp_path: Path) -> None:
         ("[0, 1]", 2, "2 axes for 1 inputs"),
         ("[3]", 2, "there is no axis 3"),
         ("x", 2, "expected JSON"),
-        ("[0]", 0, "cannot share"),
     ],
 )
 def test_axes_that_do_not_fit_are_an_error(tmp_path: Path, axes: str, outputs: int, text: str) -> None:
@@ -188,6 +187,26 @@ def test_axes_that_do_not_fit_are_an_error(tmp_path: Path, axes: str, outputs: i
     )
 
     assert text in got.failure.text
+
+
+def test_inputs_that_cannot_have_equally_many_outputs_are_an_error(tmp_path: Path) -> None:
+    """The failure names both numbers."""
+    inputs = [Given("a", npy([1, 2])), Given("b", npy([3, 4]))]
+    fields = (Argument(name="scatter_axes", value="[0, 0]"),)
+
+    got = try_app(f"{SIMPLE}GenericNpyScatterApp", tmp_path, inputs=inputs, outputs=["o"] * 3, fields=fields)
+
+    assert "3 outputs cannot share 2 inputs evenly" in got.failure.text
+
+
+@pytest.mark.parametrize("name", ["GenericScatterApp", "GenericNpyScatterApp"])
+def test_a_scatter_of_no_copies_writes_nothing(tmp_path: Path, name: str) -> None:
+    """Its application runs, as that of any other scatter does: zero copies are no error (LG021)."""
+    fields = (Argument(name="num_of_copies", value=0, type="Integer"),)
+
+    got = try_app(f"{SIMPLE}{name}", tmp_path, inputs=[Given("a", npy([1, 2]))], fields=fields)
+
+    assert got.contents == []
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ COPIES = Parameter(
     name="num_of_copies",
     type="Integer",
     default=1,
-    minimum=1,
+    minimum=0,
     aliases=("num_of_splits", "Number of copies"),
     description="Number of pieces in the palette; at run time there is one piece for each connected output.",
 )
@@ -381,6 +381,8 @@ class GenericNpyScatterApp(App):
         import numpy as np  # noqa: PLC0415 - see GenericNpyGatherApp
 
         inputs, outputs = usable(context), context.outputs
+        if not outputs:
+            return  # a scatter of no copies
         axes = _axes(self.parameters["scatter_axes"], context.name)
         axes = [axes] * len(inputs) if isinstance(axes, int) else list(axes or ())
         if len(axes) != len(inputs):
