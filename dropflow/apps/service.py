@@ -8,6 +8,7 @@ count.
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -167,22 +168,21 @@ class ServiceApp(BashShellApp):
 
     def _await(self, context: Context, service: RunningService, files: list[Path]) -> None:
         ready, limit = str(self.parameters["ready"] or "").strip(), float(self.parameters["start_timeout"])
-        waited = 0.0
+        end = time.monotonic() + limit
         while True:
             if service.status is not None:
                 raise AppError(
                     f"the service ended with status {service.status} before it was ready: {self.command[:200]}",
                     hint="see the log of this drop; a service runs until it is stopped",
                 )
-            written = all(file.exists() and file.stat().st_size for file in files)
-            if written and (not ready or context.command(ready, {}) == 0):
+            missing = [file for file in files if not (file.exists() and file.stat().st_size)]
+            if not missing and (not ready or context.command(ready, {}) == 0):
                 return
-            if waited > limit:
-                missing = [str(file) for file in files if not file.exists()]
-                what = f"it has not written {missing[0]}" if missing else f"'{ready}' does not succeed"
-                raise AppError(f"the service is not ready after {limit:g} s: {what}", hint="raise start_timeout")
+            if time.monotonic() > end:
+                what = f"it has written nothing to {missing[0]}" if missing else f"'{ready}' does not succeed"
+                hint = "see the log of this drop, or raise start_timeout"
+                raise AppError(f"the service is not ready after {limit:g} s: {what}", hint=hint)
             context.wait(_PAUSE)
-            waited += _PAUSE
 
 
 class StopServiceApp(App):

@@ -123,8 +123,8 @@ def test_a_service_that_ends_by_itself_fails_the_session(tmp_path: Path, serve: 
 
 
 def test_a_service_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
-    """The error names the file that it has not written; the process has ended."""
-    drawing = drawn("echo $$ > pid; sleep 60; : {address}")
+    """The error names the file that is still empty; the process has ended."""
+    drawing = drawn("echo $$ > pid; : > {address}; sleep 60")
     serve = next(node for node in drawing.nodes if node.id == "serve")
     limit = Field(id="serve.limit", name="start_timeout", value=0.3, type="Float")
     drawing.nodes[drawing.nodes.index(serve)] = serve.__class__(
@@ -133,7 +133,7 @@ def test_a_service_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
     graph = translate(drawing.graph()).graph
 
     assert run(graph, tmp_path / "run") is SessionState.FAILED
-    assert "not ready after 0.3 s" in (tmp_path / "run" / "summary.json").read_text()
+    assert "not ready after 0.3 s: it has written nothing to " in (tmp_path / "run" / "summary.json").read_text()
     assert not Path("/proc", (tmp_path / "run" / "files" / "pid").read_text().strip()).exists()
 
 
