@@ -219,6 +219,8 @@ class ViewDecision(msgspec.Struct, frozen=True):
         Rows of those of them whose own attempts failed, or are run again: they have all of their tries again.
     reason : str
         Why the session goes on in another view, if that is not the loss of nodes.
+    gone : int
+        How many files of lost nodes are not made again, because nothing needs them any more.
     """
 
     view: View
@@ -239,6 +241,7 @@ class ViewDecision(msgspec.Struct, frozen=True):
     retried: tuple[int, ...] = ()
     reason: str = ""
     ends: tuple[bytes, ...] = ()
+    gone: int = 0
 
     @property
     def why(self) -> str:

@@ -271,6 +271,7 @@ def decide(
         rescued=known.rescued & ~runs & _is_needed(graph, runs, kept),
     )
     taken_over = np.where(moved & ~runs, states, np.uint8(_INITIALIZED))
+    gone = _is_read_file(graph) & (owner == _NO_MEMBER) & (taken_over == _REPLAN_COMPLETED) & ~known.available
     is_moved, will_run = moved.view(np.uint8).data, runs.view(np.uint8).data
     return ViewDecision(
         view=_next_view(plan, placement),
@@ -289,6 +290,7 @@ def decide(
         repeated=pack_column(np.array(again, dtype=np.int32)) if again else b"",
         retried=tuple(sorted(retried)),
         reason=reason or (RETRY_REASON if asked else ""),
+        gone=int(gone.sum()),
     )
 
 
@@ -497,6 +499,14 @@ def _is_needed(graph: PhysicalGraph, runs: BooleanColumn, kept: bytes) -> Boolea
     return found
 
 
+def _is_read_file(graph: PhysicalGraph) -> BooleanColumn:
+    """Return which drops are files that an application writes, another one reads, and that stay by default only."""
+    stays = [one.category in ("File", "Directory") and one.persist is None for one in graph.templates]
+    found: BooleanColumn = np.array(stays, dtype=np.bool_)[graph.template]
+    found &= (np.diff(graph.predecessors.ptr) > 0) & (np.diff(graph.successors.ptr) > 0)
+    return found
+
+
 def _written(graph: PhysicalGraph, known: "_Known") -> BooleanColumn:
     """Return the data that have a part already, or a producer that has completed."""
     out = graph.successors
@@ -658,6 +668,9 @@ def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
     if again:
         runs = "runs" if again == 1 else "run"
         clauses.append(f"{_counted(again, 'completed drop')} {runs} again because their contents were lost")
+    if decision.gone:
+        files = "file that nothing needs any more is" if decision.gone == 1 else "files that nothing needs any more are"
+        clauses.append(f"{decision.gone} {files} gone (with persist set, a file is made again)")
     if decision.is_forced:
         clauses.append("no majority of its voters was needed, as was asked for")
     return "; ".join(clauses) or "all members stay, and nothing moves"

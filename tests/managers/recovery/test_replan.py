@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -425,6 +426,25 @@ def test_without_losses_nothing_changes() -> None:
     assert not len(unpack_column(decision.reset, np.int32))
     assert (decision.taken_over, decision.causes, decision.attempts, decision.lost) == (b"", {}, {}, {})
     assert explain_decision(graph, decision) == "all members stay, and nothing moves"
+
+
+@pytest.mark.parametrize(
+    ("persist", "reset", "note"),
+    [
+        (None, "", "1 file that nothing needs any more is gone (with persist set, a file is made again)"),
+        (True, "A b", "2 completed drops run again because their contents were lost"),
+    ],
+)
+def test_a_file_that_is_gone_with_its_node_is_told(*, persist: bool | None, reset: str, note: str) -> None:
+    """It was a result as all files are, but only one that is to persist is made again when nothing needs it."""
+    graph = placed("A -> b -> C -> d -> E -> f", alpha="A b", beta="C d E f")
+    number = int(graph.template[row(graph, "b")])
+    changed = msgspec.structs.replace(graph.templates[number], category="File", persist=persist)
+    graph = replace(graph, templates=(*graph.templates[:number], changed, *graph.templates[number + 1 :]))
+    decision = decide(graph, plan_of(graph, dict.fromkeys("AbCd", C) | {"E": W}, ["alpha"], available="d"))
+
+    assert unpack_column(decision.reset, np.int32).tolist() == named(graph, reset)
+    assert explain_decision(graph, decision) == f"node alpha is lost (silent for 15 s): 2 drops go to beta (2); {note}"
 
 
 def test_only_what_is_needed_runs_again() -> None:
