@@ -32,7 +32,9 @@ SessionId = NewType("SessionId", str)
 SESSION_NAME = r"^\w[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,99}$"
 """Pattern of the names of sessions, for records and the API; `is_session_name` is stricter."""
 
-SESSION_NAME_HINT = "at most 100 printable characters without slashes, a letter, digit or underscore first"
+SESSION_NAME_HINT = (
+    "at most 100 printable characters (percent-encoded, 200) without slashes, a letter, digit or underscore first"
+)
 
 _LONG = 90
 _STEM = 60

@@ -4,6 +4,7 @@ from typing import Any, get_type_hints
 
 import click
 import msgspec
+import pytest
 
 from dropflow.cli.main import load_command
 from dropflow.sessions.options import RunKeywords, RunOptions, SubmitOptions, meta_of
@@ -24,6 +25,18 @@ def test_each_option_has_a_flag_with_its_bounds_and_default() -> None:
             assert (option.help, option.default) == (field.meta.description, field.default), name
             if isinstance(option.type, click.IntRange | click.FloatRange):
                 assert (option.type.min, option.type.max) == (field.meta.ge, field.meta.le), name
+
+
+def test_no_option_takes_nan_for_a_number() -> None:
+    """NaN compares with no bound: a peer that is silent for this long would never be lost."""
+    checked = 0
+    for command in ("run", "submit", "watch", "node", "island", "up", "doctor"):
+        for option in load_command(command).params:
+            if isinstance(option.type, click.FloatRange):
+                checked += 1
+                with pytest.raises(click.BadParameter, match="is not a number"):
+                    option.type.convert("nan", option, None)
+    assert checked > 10
 
 
 def test_each_option_of_a_submission_has_a_title_for_the_form() -> None:

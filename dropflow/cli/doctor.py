@@ -14,7 +14,7 @@ import msgspec
 
 from dropflow.cli.doctor_checks import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
+from dropflow.cli.option_types import ConnectionOptions, FloatRange, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.clock import Clock, SystemClock
@@ -73,7 +73,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
 @connection_options
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.1),
+    type=FloatRange(min=0.1),
     default=5.0,
     show_default=True,
     metavar="SECONDS",

@@ -4,6 +4,7 @@
 """
 
 import functools
+import math
 import os
 import re
 import sys
@@ -29,6 +30,7 @@ from dropflow.stopping import GRACE_SECONDS
 __all__ = [
     "ConnectionOptions",
     "Duration",
+    "FloatRange",
     "GivenOptions",
     "GraphFormat",
     "algorithms",
@@ -299,9 +301,20 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
     return command
 
 
+class FloatRange(click.FloatRange):
+    """A range of numbers. NaN, which compares with no bound, is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number that a text stands for."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 patience_option = click.option(
     "--patience",
-    type=click.FloatRange(min=0),
+    type=FloatRange(min=0),
     default=PATIENCE,
     show_default=True,
     metavar="SECONDS",
@@ -417,7 +430,7 @@ fuse_option = click.option(
 
 grace_option = click.option(
     "--grace",
-    type=click.FloatRange(min=0, max=3600),
+    type=FloatRange(min=0, max=3600),
     default=GRACE_SECONDS,
     show_default=True,
     metavar="SECONDS",
@@ -602,6 +615,6 @@ def _flag(name: str, field: AnnotatedField) -> Callable[[Callable[..., Any]], Ca
         above = field.meta.gt
         bounds: dict[str, Any] = {"min": field.meta.ge if above is None else above, "max": field.meta.le}
         is_float = field.kind in (float, float | None)
-        more["type"] = click.FloatRange(**bounds, min_open=above is not None) if is_float else click.IntRange(**bounds)
+        more["type"] = FloatRange(**bounds, min_open=above is not None) if is_float else click.IntRange(**bounds)
         more["show_default"] = field.default is not None
     return click.option(*extra["flag"].split(), name, **more)

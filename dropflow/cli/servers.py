@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import output_options
+from dropflow.cli.option_types import FloatRange, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.up import (
     DiscoverOptions,
@@ -60,7 +60,7 @@ _DRAIN_SECONDS = 30.0
 )
 @click.option(
     "--drain-seconds",
-    type=click.FloatRange(min=0, max=86400),
+    type=FloatRange(min=0, max=86400),
     metavar="SECONDS",
     help="How long the node may take to give its sessions to other nodes when it gets a signal; 0 cancels them. 30 by "
     "default, 0 for a node that another command has started.",

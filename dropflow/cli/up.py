@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import given_on_command_line, output_options, skip_option
+from dropflow.cli.option_types import FloatRange, given_on_command_line, output_options, skip_option
 from dropflow.cli.output import CommandOutput
 from dropflow.formatting import MEMORY, quantity
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
@@ -75,7 +75,7 @@ def lost_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 def _seconds_option(
     name: str, text: str, *, least: float, default: float
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    kind = click.FloatRange(min=least)
+    kind = FloatRange(min=least)
     return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
 
 

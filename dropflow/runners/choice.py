@@ -278,7 +278,7 @@ def _unlimited(
         # Initial contents are on this host.
         waits = [found or template.kind is Kind.DATA for found, template in zip(waits, graph.templates, strict=True)]
     else:
-        computing = choice.factory()(spec, workers)
+        computing = choice.custom(spec, workers)
     if not any(waits):
         return computing
     return MixedRunner(waiting=ThreadRunner(LocalExecutor(spec), threads=threads), computing=computing, waits=waits)

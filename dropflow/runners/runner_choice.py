@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError, install_hint
+from dropflow.errors import BadGraphError, BadParameterError, DropflowError, MissingDependencyError, install_hint
 from dropflow.failure import summary_of
 from dropflow.formatting import few
 from dropflow.graph.templates import needs_of
@@ -105,13 +105,13 @@ class RunnerChoice(msgspec.Struct, frozen=True):
             text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"
             raise BadGraphError(text, hint="choose the runner threads or processes")
 
-    def factory(self) -> RunnerFactory:
-        """Return the function of a custom runner.
+    def custom(self, spec: "ExecutorSpec", workers: int | None) -> "Runner":
+        """Return the runner that a function of the user makes.
 
         Raises
         ------
         BadParameterError
-            It cannot be imported.
+            The function cannot be imported, or raises an exception.
         """
         module, _, function = self.address.partition(":")
         try:
@@ -121,7 +121,15 @@ class RunnerChoice(msgspec.Struct, frozen=True):
                 f"the runner {self.address!r} cannot be imported: {summary_of(error)}",
                 hint="give the name of a function that can be imported, as in package.module:function",
             ) from error
-        return found
+        try:
+            return found(spec, workers)
+        except DropflowError:
+            raise
+        except Exception as error:
+            raise BadParameterError(
+                f"the function of the runner {self.address!r} failed: {summary_of(error)}",
+                hint="it gets what executors are built from and the number of workers, and returns a runner",
+            ) from error
 
 
 def parse_runner(text: str) -> RunnerChoice:

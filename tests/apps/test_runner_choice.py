@@ -99,5 +99,7 @@ def test_a_runner_of_ones_own_is_made_by_a_function(monkeypatch: pytest.MonkeyPa
 
     assert result.ok
     assert importlib.import_module("own_runner").made == [("run", 3)]
+    with pytest.raises(BadParameterError, match=r"the function of the runner 'os:system' failed: TypeError"):
+        dropflow.run(EXAMPLES / "hello.graph", runner="os:system", directory=tmp_path / "failed")
     with pytest.raises(BadParameterError, match=r"cannot be imported: .*No module named 'absent_runner'"):
         dropflow.run(EXAMPLES / "hello.graph", runner="absent_runner:make", directory=tmp_path / "other")
