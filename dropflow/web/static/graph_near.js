@@ -147,7 +147,7 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
       context.stroke();
     }
     const inset = byPart ? 2 * scale : sign + 6 * scale;
-    if (!byPart && (quality === 1 || (group > 0 && group < 5))) drawSign(context, theme, group, x + inset, my, sign);
+    let level = my; // of the sign: beside the first line
     if (hasText && labels > 0 && !isDim) {
       labels -= 1;
       const left = x + inset + (byPart ? 0 : sign + 2);
@@ -157,10 +157,12 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
       context.font = `${size}px ${theme.font}`;
       context.fillStyle = theme.ink;
       const index = model.indexOf(drop);
-      const lines = text.lines(index ? `${name} ${index}` : name, room, height >= 2 * size);
+      const lines = text.lines(index ? `${name} ${index}` : name, room, height >= 2 * size, width - 2.5);
       const step = Math.min(size * 1.15, height / 2);
-      lines.forEach((line, at) => context.fillText(line, left + room / 2, my + (at - (lines.length - 1) / 2) * step + 0.5));
+      if (lines.length > 1) level -= step / 2;
+      lines.forEach((line, at) => context.fillText(line, at ? mx : left + room / 2, level + at * step + 0.5));
     }
+    if (!byPart && (quality === 1 || (group > 0 && group < 5))) drawSign(context, theme, group, x + inset, level, sign);
     if (hasPorts && !isDim) drawPorts(context, model, theme, text, drop, { x, my, width, scale });
   }
   context.globalAlpha = 1;
@@ -212,14 +214,14 @@ export class Labels {
     return this.width(number.trim()) <= room ? number.trim() : "";
   }
 
-  /** @returns {string[]} the text in one line, or in two that are cut to the room */
-  lines(text, room, hasTwo) {
+  /** @returns {string[]} the text in one line, or in two that are cut to the room of the first and of the second */
+  lines(text, room, hasTwo, second = room) {
     if (!hasTwo || this.width(text) <= room) return [this.fitted(text, room)];
     // The first line has as many words as fit, or as many letters.
     let end = text.length;
     while (end > 0 && this.width(text.slice(0, end)) > room) end = text.lastIndexOf(" ", end - 1);
     if (end <= 0) end = Math.max(1, Math.floor((text.length * room) / this.width(text)));
-    return [text.slice(0, end), this.fitted(text.slice(end).trim(), room)];
+    return [text.slice(0, end), this.fitted(text.slice(end).trim(), second)];
   }
 
   width(text) {
