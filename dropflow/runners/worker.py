@@ -99,6 +99,10 @@ class _Worker:
         self._folders: dict[int, str] = {}
         self._declared: dict[int, tuple[ResourceNeeds, ...]] = {}
         """What each template of a runner declares."""
+        self._giving_gpus: set[int] = set()
+        """Runners some of whose templates declare GPUs."""
+        self._own_gpus = self._gpus = os.environ.get(GPU_VARIABLE)
+        """What libraries see: at first, and now."""
         self._folder = ""
         self._current = _NOTHING
         self._following: deque[_Key] = deque()
@@ -178,8 +182,7 @@ class _Worker:
         needs = self._declared[runner][task.template]
         if needs.cpus != self._cpus:
             self._limit_threads(needs.cpus)
-        if GPU_VARIABLE in os.environ:  # set by the pool, if this host has GPUs
-            os.environ[GPU_VARIABLE] = ",".join(task.gpus)
+        self._show_gpus(",".join(task.gpus) if runner in self._giving_gpus else self._own_gpus)
         lacks = needs.gpus > len(task.gpus)
         failure = Failure.of(lack_of_gpus(needs.gpus, len(task.gpus))) if lacks else self._enter(self._folders[runner])
         result = executor.execute(task) if failure is None else AttemptResult(task.drop, task.attempt, failure=failure)
@@ -215,6 +218,16 @@ class _Worker:
             with contextlib.suppress(ImportError):
                 importlib.import_module("threadpoolctl").threadpool_limits(int(wanted["OMP_NUM_THREADS"]))
 
+    def _show_gpus(self, names: str | None) -> None:
+        """Let libraries and programs see these GPUs only; with None, all of the host."""
+        if names == self._gpus:
+            return
+        self._gpus = names
+        if names is None:
+            del os.environ[GPU_VARIABLE]
+        else:
+            os.environ[GPU_VARIABLE] = names
+
     def _await_output_read(self) -> None:
         """Wait until the pool has read what was written to descriptors 1 and 2, and reopen closed ones."""
         for seconds in _UNREAD_SECONDS:
@@ -238,6 +251,7 @@ class _Worker:
         if executor is None:
             return
         del self._declared[runner]
+        self._giving_gpus.discard(runner)
         if self._folders.pop(runner) == self._folder:
             os.chdir("/")  # noqa: TID251 - a directory that is to be removed must not be in use
             self._folder = ""
@@ -353,7 +367,10 @@ class _Worker:
             return
         executor.worker = self._number
         executor.on_stream_opened = lambda opened: self._send_message(OutputOpened(message.runner, opened))
-        self._declared[message.runner] = tuple(needs_of(template) for template in message.spec.templates)
+        declared = tuple(needs_of(template) for template in message.spec.templates)
+        self._declared[message.runner] = declared
+        if any(needs.gpus for needs in declared):
+            self._giving_gpus.add(message.runner)
         files = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
         self._folders[message.runner] = message.spec.folder or files
         self._executors[message.runner] = executor

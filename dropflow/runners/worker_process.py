@@ -25,7 +25,7 @@ from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
 from dropflow.formatting import format_size
 from dropflow.graph.templates import ResourceNeeds
 from dropflow.runners.backlog import NO_ROOM, Backlog, Room
-from dropflow.runners.capacity import GPU_VARIABLE, host_gpus, thread_variables
+from dropflow.runners.capacity import thread_variables
 from dropflow.runners.descendants import IDLE, WORKER_VARIABLE, Marker, end_worker
 from dropflow.runners.worker_messages import Buffer, EndChain, Recall, SentContents, Tasks, frame
 from dropflow.stopping import GRACE_SECONDS, kill_after
@@ -388,14 +388,14 @@ class WorkerProcess:
             self._inherited_peak = _peak(resource.getrusage(resource.RUSAGE_SELF))
             # -P keeps the working directory, with the user's files, off the front of the module path.
             command = [sys.executable, "-P", "-m", "dropflow.runners.worker", str(their_link.fileno())]
-            threads, no_gpus = thread_variables(1, os.environ), {GPU_VARIABLE: ""} if host_gpus() else {}
+            threads = thread_variables(1, os.environ)
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [*command, str(page.fileno()), str(number + 1), *threads],
                 pass_fds=(their_link.fileno(), page.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=writer,
                 stderr=writer,
-                env={**os.environ, **threads, **no_gpus, WORKER_VARIABLE: self._name},
+                env={**os.environ, **threads, WORKER_VARIABLE: self._name},
                 start_new_session=True,
             )
             ours.callback(self.process.wait)

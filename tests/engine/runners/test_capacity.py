@@ -101,7 +101,7 @@ def test_running_attempts_declare_no_more_processors_than_there_are(kind: str, t
 
 @pytest.mark.slow
 def test_attempts_with_gpus_have_them_to_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two GPUs that CUDA_VISIBLE_DEVICES names, which need not be there, go round; what declares none sees none."""
+    """Two GPUs that need not be there go round. What declares none sees none; in other graphs, all."""
     monkeypatch.setenv(GPU_VARIABLE, "3,5")
     host_gpus.cache_clear()
     each = "for gpu in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do %s {folder}/$gpu || exit 1; done; "
@@ -116,6 +116,10 @@ def test_attempts_with_gpus_have_them_to_themselves(tmp_path: Path, monkeypatch:
     run = graph.run(runner="processes", workers=3, directory=tmp_path / "run")
     given = [(gpus, str(run.value(text)).strip()) for gpus, text in found]
     assert all(names in {0: ("",), 1: ("3", "5"), 2: ("3,5",)}[gpus] for gpus, names in given)
+    with Graph("no gpus") as plain:
+        text = plain.command("echo $CUDA_VISIBLE_DEVICES > {text}", outputs="text")
+    run = plain.run(runner="processes", workers=1, directory=tmp_path / "plain")
+    assert str(run.value(text)).strip() == "3,5", "graphs that declare none see all"
 
     restrict_gpus("-1")
     with pytest.raises(BadGraphError, match="it needs 1 GPU, and this host has none"):
