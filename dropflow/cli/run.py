@@ -51,6 +51,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dropflow.engine.statistics import FailureReport, SessionResult
+    from dropflow.graph.completeness import IncompleteDrop
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Template
     from dropflow.reuse.reasons import NodeForecast
@@ -75,6 +76,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     computed: int = 0
     reused: int = 0
     saved: float = 0.0
+    incomplete: "tuple[IncompleteDrop, ...]" = ()
     output: str
 
     @classmethod
@@ -94,6 +96,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
             computed=result.computed,
             reused=result.reused,
             saved=round(result.saved, 3),
+            incomplete=result.incomplete,
             output=result.directory,
         )
 
@@ -105,6 +108,10 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
         if self.reused:
             saved = f" (saved about {format_duration(self.saved)})" if self.saved >= 1 else ""
             yield f"{plural(self.computed, 'application')} run, {self.reused:,} reused{saved}"
+        for one in self.incomplete[:_SHOWN_RESULTS]:
+            yield f"{one.name} ({one.drop}) is made from {one.fraction:.4g} of its data"
+        if len(self.incomplete) > _SHOWN_RESULTS:
+            yield f"... and {plural(len(self.incomplete) - _SHOWN_RESULTS, 'more result')}, see summary.json"
         if self.status == SessionState.PAUSED.name:
             settled = sum(count for state, count in self.states.items() if DropState[state].is_terminal)
             yield (

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dropflow.engine.core import Core
 from dropflow.failure import Failure
+from dropflow.graph.completeness import IncompleteDrop
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
@@ -302,6 +303,8 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
         Applications that have run, and those whose results were taken from earlier runs, see `dropflow.reuse`.
     saved : float
         How many seconds the latter took when they ran.
+    incomplete : tuple of IncompleteDrop
+        Results that lack some of their data, because failures were tolerated; in a run on this machine.
     """
 
     session: str
@@ -317,6 +320,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     computed: int = 0
     reused: int = 0
     saved: float = 0.0
+    incomplete: tuple[IncompleteDrop, ...] = ()
 
 
 class RankedCauses(NamedTuple):

@@ -13,6 +13,7 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
+import numpy as np
 
 from dropflow.apps.component_findings import check
 from dropflow.apps.needs import prepare_containers
@@ -29,6 +30,7 @@ from dropflow.failure import refuse_errors
 from dropflow.files import LOCK, SessionLock
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
+from dropflow.graph.completeness import incomplete_results
 from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
@@ -227,6 +229,8 @@ def execute(
         result = session.run()
     finally:
         repository.close()
+    states = np.frombuffer(bytes(session.core.drops.states), np.uint8)
+    result = msgspec.structs.replace(result, incomplete=incomplete_results(graph, states))
     return write_summary(_with_reused(result, directory, options), directory)
 
 
@@ -353,6 +357,7 @@ def summary(result: SessionResult) -> dict[str, Any]:
         "infrastructure_faults": result.infrastructure_faults,
         "computed": result.computed,
         "reused": result.reused,
+        "incomplete": msgspec.to_builtins(result.incomplete),
         "output": result.directory,
     }
 

@@ -27,6 +27,7 @@ from dropflow.engine.statistics import SessionResult, applications_run, cause_re
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, WorkerStartError
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load
+from dropflow.graph.completeness import incomplete_results
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
@@ -236,6 +237,7 @@ class StoppedRun(StoppedSession):
             computed=applications_run(snapshot(core, 0.0)) - len(reused),
             reused=len(reused),
             saved=sum(one.seconds for one in reused.values()),
+            incomplete=incomplete_results(self.graph, self.states),
         )
 
     def stranded(self) -> Again | None:

@@ -41,6 +41,20 @@ def test_an_error_is_traced_to_its_root_cause(dropflow: Command, strict_run: Pat
     assert any(reason.startswith("DF105 ") for reason in answer["reasons"])
 
 
+def test_a_result_knows_how_much_of_its_data_is_missing(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """A gather has tolerated two failures of ten: run and explain have the share, explain also which drops failed."""
+    done = dropflow(
+        "run", examples / "error-threshold.graph", "--keep", "run", "--runner", "inline", "--output", "json"
+    )
+    (lacking,) = done.json["incomplete"]
+    reasons = dropflow("explain", tmp_path / "run", lacking["drop"], "--output", "json").json["reasons"]
+    again = dropflow("resume", tmp_path / "run")
+
+    assert lacking["fraction"] == 0.8
+    assert any("made from 0.8 of its data" in line and "that was tolerated" in line for line in reasons)
+    assert "is made from 0.8 of its data" in again.out.decode()
+
+
 def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Command, strict_run: Path) -> None:
     """An application that did not run because of its inputs reports how many failed, and how many it tolerates."""
     answer = dropflow("explain", strict_run, _drop(dropflow, strict_run, "Collect"), "--output", "json").json

@@ -1,0 +1,86 @@
+"""How much of the data that a content should be made from it is made from, after failures that were tolerated.
+
+The share of an application is that of the port with the least; the share of a port is the mean of its inputs, where one
+that is not completed counts as 0. Inputs that a branch has skipped do not count. So the shares add up along the graph.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.order import leaves, levels, reached
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import ORDER_PORT, Kind
+from dropflow.graph.text_ids import oid
+from dropflow.states import DropState
+
+__all__ = ["IncompleteDrop", "completeness_lines", "incomplete_results", "shares"]
+
+_MOST = 1000
+_SHOWN = 5
+_GONE = (DropState.ERROR, DropState.CANCELLED)
+
+
+class IncompleteDrop(msgspec.Struct, frozen=True, kw_only=True):
+    """A result that is made from less than all of its data: from a `fraction` of 0 to 1."""
+
+    drop: str
+    name: str
+    fraction: float
+
+
+def shares(graph: PhysicalGraph, states: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """Return how much of its data each drop is made from, from 0 to 1, shape (drops,).
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    """
+    found: npt.NDArray[np.float64] = (states == DropState.COMPLETED).astype(np.float64)
+    affected = reached(graph.successors, np.flatnonzero(np.isin(states, _GONE)).tolist())[0]
+    affected = affected[states[affected] == DropState.COMPLETED]
+    before, level = graph.predecessors, levels(graph)
+    counts = np.array([ORDER_PORT not in (link.source_port, link.target_port) for link in graph.links], np.bool_)
+    for row in affected[np.argsort(level[affected], kind="stable")].tolist():
+        edges = slice(before.ptr[row], before.ptr[row + 1])
+        producers, links = before.neighbour[edges], before.link[edges]
+        there = counts[links] & (states[producers] != DropState.SKIPPED)
+        if there.any():
+            ports, place = np.unique(links[there], return_inverse=True)
+            sums = np.bincount(place, found[producers[there]], len(ports))
+            found[row] = float((sums / np.bincount(place, minlength=len(ports))).min())
+    return found
+
+
+def incomplete_results(graph: PhysicalGraph, states: npt.NDArray[np.uint8]) -> tuple[IncompleteDrop, ...]:
+    """Return the results that are made from less than all of their data, those with the least first."""
+    if not np.isin(states, _GONE).any():
+        return ()
+    found = shares(graph, states)
+    last = leaves(graph)
+    is_less = (graph.kinds[graph.template[last]] == np.uint8(Kind.DATA)) & (states[last] == DropState.COMPLETED)
+    rows = last[is_less & (found[last] < 1.0)]
+    rows = rows[np.argsort(found[rows], kind="stable")][:_MOST]
+    return tuple(
+        IncompleteDrop(
+            drop=oid(graph, row), name=graph.templates[graph.template[row]].name, fraction=round(float(found[row]), 6)
+        )
+        for row in rows.tolist()
+    )
+
+
+def completeness_lines(graph: PhysicalGraph, row: int, states: npt.NDArray[np.uint8]) -> Sequence[str]:
+    """Return what a completed drop lacks, for explanations; nothing if it is made from all of its data."""
+    if states[row] != DropState.COMPLETED or not np.isin(states, _GONE).any():
+        return ()
+    fraction = float(shares(graph, states)[row])
+    if fraction >= 1.0:
+        return ()
+    upstream = np.sort(reached(graph.predecessors, [row])[0])
+    failed = upstream[np.isin(states[upstream], _GONE) & (graph.kinds[graph.template[upstream]] == np.uint8(Kind.DATA))]
+    names = ", ".join(oid(graph, one) for one in failed[:_SHOWN].tolist())
+    more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+    return (f"it is made from {fraction:.4g} of its data: {names}{more} failed, and that was tolerated",)
