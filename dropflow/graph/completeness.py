@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.graph.order import leaves, levels, reached
+from dropflow.graph.order import edges_of, leaves, levels, reached
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind
 from dropflow.graph.text_ids import oid
@@ -44,14 +44,16 @@ def shares(graph: PhysicalGraph, states: npt.NDArray[np.uint8]) -> npt.NDArray[n
     affected = affected[states[affected] == DropState.COMPLETED]
     before, level = graph.predecessors, levels(graph)
     counts = np.array([ORDER_PORT not in (link.source_port, link.target_port) for link in graph.links], np.bool_)
-    for row in affected[np.argsort(level[affected], kind="stable")].tolist():
-        edges = slice(before.ptr[row], before.ptr[row + 1])
-        producers, links = before.neighbour[edges], before.link[edges]
-        there = counts[links] & (states[producers] != DropState.SKIPPED)
-        if there.any():
-            ports, place = np.unique(links[there], return_inverse=True)
-            sums = np.bincount(place, found[producers[there]], len(ports))
-            found[row] = float((sums / np.bincount(place, minlength=len(ports))).min())
+    affected = affected[np.argsort(level[affected], kind="stable")]
+    for rows in np.split(affected, np.flatnonzero(np.diff(level[affected])) + 1):
+        edges = edges_of(before.ptr, rows)
+        targets = np.repeat(rows, before.ptr[rows + 1] - before.ptr[rows])
+        there = counts[before.link[edges]] & (states[before.neighbour[edges]] != DropState.SKIPPED)
+        edges, targets = edges[there], targets[there]
+        ports, place = np.unique(targets * np.int64(len(counts)) + before.link[edges], return_inverse=True)
+        fed = ports // max(len(counts), 1)
+        found[fed] = np.inf
+        np.minimum.at(found, fed, np.bincount(place, found[before.neighbour[edges]]) / np.bincount(place))
     return found
 
 

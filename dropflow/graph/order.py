@@ -29,6 +29,7 @@ __all__ = [
     "critical_path",
     "cycle_problem",
     "downstream",
+    "edges_of",
     "find_cycle",
     "leaves",
     "levels",
@@ -174,7 +175,7 @@ def _sweep(graph: PhysicalGraph) -> IntColumn:
             frontier, depth = _narrow_steps(graph, waiting, level, frontier, depth)
             continue
         level[frontier] = depth
-        target = neighbour[_edges_of(ptr, frontier)]
+        target = neighbour[edges_of(ptr, frontier)]
         np.subtract.at(waiting, target, np.int32(1))
         target = target[waiting[target] == 0]
         # Several edges of this step may reach one drop: only the last edge that wrote its row counts.
@@ -207,7 +208,7 @@ def _narrow_steps(
     return np.array(current, dtype=np.int32), depth
 
 
-def _edges_of(ptr: npt.NDArray[np.int64], drops: IntColumn) -> npt.NDArray[np.int64]:
+def edges_of(ptr: npt.NDArray[np.int64], drops: IntColumn) -> npt.NDArray[np.int64]:
     """Return the rows of all edges that leave these drops."""
     start = ptr[drops]
     count = ptr[drops + 1] - start
@@ -237,7 +238,7 @@ def longest_before(graph: PhysicalGraph, cost: npt.NDArray[np.float64]) -> npt.N
         _narrow_costs(graph, before, cost, order[start:first])
         drops = order[first:last]
         done = np.repeat(before[drops] + cost[drops], ptr[drops + 1] - ptr[drops])
-        np.maximum.at(before, neighbour[_edges_of(ptr, drops)], done)
+        np.maximum.at(before, neighbour[edges_of(ptr, drops)], done)
         start = last
     _narrow_costs(graph, before, cost, order[start:])
     return before
@@ -345,10 +346,7 @@ def _few_next(edges: Adjacency, frontier: IntColumn, seen: _Mask) -> IntColumn:
 
 
 def _next(edges: Adjacency, frontier: IntColumn, seen: _Mask) -> IntColumn:
-    begin = edges.ptr[frontier]
-    count = edges.ptr[frontier + 1] - begin
-    rows = np.arange(int(count.sum()), dtype=np.int64) + np.repeat(begin - (np.cumsum(count) - count), count)
-    near = np.unique(edges.neighbour[rows])
+    near = np.unique(edges.neighbour[edges_of(edges.ptr, frontier)])
     found: IntColumn = near[~seen[near]].astype(np.int32)
     seen[found] = True
     return found

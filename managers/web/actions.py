@@ -11,7 +11,7 @@ from dropflow.api.manager import Manager
 from dropflow.api.openapi import FORM, Request, Response, Route, posted_fields
 from dropflow.api.records import DropDetail
 from dropflow.api.requests import ResumeRequest, RetryRequest
-from dropflow.errors import NotFoundError
+from dropflow.errors import ConflictError
 from dropflow.web.frame import redirect
 from dropflow.web.places import Places, hop_url
 from managers.web.page_templates import PREFIX, session_url
@@ -80,7 +80,7 @@ def launch_routes(manager: Manager, places: Places) -> list[Route]:
                 "start one with 'dropflow translator --to MANAGER', and this manager with --translator and its "
                 "address; or use 'dropflow submit', with --like and --set for a session"
             )
-            raise NotFoundError("no translator of this cluster is known here", hint=hint)
+            raise ConflictError("no translator of this cluster is known here", hint=hint)
         target = {"manager": places.door() or manager.info().url}
         session = call.path.get("session", "")
         page = f"/like?{urlencode(target | {'session': session})}" if session else f"/?{urlencode(target)}"

@@ -1,16 +1,20 @@
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
 from dropflow.graph import order
 from dropflow.graph.build import GraphBuilder, from_columns
+from dropflow.graph.completeness import shares
 from dropflow.graph.order import Precedence, reached
 from dropflow.graph.physical import Adjacency, PhysicalGraph
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import ORDER_PORT, Kind, Link
 from dropflow.graph.text_ids import index_of
+from dropflow.states import DropState
 from dropflow.testing.drawing import chain as long_chain
 from dropflow.testing.drawing import chains, fan
 from tests.graph.shapes import chain, edges_of, graphs, scatter
@@ -53,6 +57,27 @@ def test_the_critical_path_is_a_longest_path(graph: PhysicalGraph) -> None:
     assert sum(seconds[drop] for drop in path.drops) == path.length
     joined = {(source, target) for source, _, target in edges_of(graph)}
     assert joined.issuperset(zip(path.drops, path.drops[1:], strict=False))
+
+
+@given(graphs(), st.integers(0, 1 << 30))
+def test_a_share_is_the_least_of_the_means_of_links(graph: PhysicalGraph, seed: int) -> None:
+    """The share of a completed drop is as its inputs are averaged one by one; what is skipped does not count."""
+    chosen = (DropState.COMPLETED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
+    states = np.array(random.Random(seed).choices(chosen, k=graph.drops), np.uint8)  # noqa: S311 - not for secrets
+    expected = [0.0] * graph.drops
+    for drop in order.topological_order(graph).tolist():
+        inputs: dict[int, list[float]] = {}
+        for source, link, target in edges_of(graph):
+            if target == drop and states[source] != DropState.SKIPPED and not _orders(graph.links[link]):
+                inputs.setdefault(link, []).append(expected[source])
+        means = [sum(values) / len(values) for values in inputs.values()]
+        expected[drop] = min(means, default=1.0) if states[drop] == DropState.COMPLETED else 0.0
+
+    assert shares(graph, states).tolist() == pytest.approx(expected)
+
+
+def _orders(link: Link) -> bool:
+    return ORDER_PORT in (link.source_port, link.target_port)
 
 
 @given(graphs())

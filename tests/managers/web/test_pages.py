@@ -15,7 +15,7 @@ import pytest
 from dropflow.api.openapi import Request
 from dropflow.api.records import DropQuery, FailureInfo
 from dropflow.api.requests import EVERY_RESULT, ResultList, ResultsQuery, RetryRequest
-from dropflow.errors import LinkError, NotFoundError, PreviewError
+from dropflow.errors import ConflictError, LinkError, PreviewError
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
@@ -429,7 +429,7 @@ def test_graphs_are_run_from_the_form_of_the_translator() -> None:
         call = Request(path=path, query=None, body=b"", headers={})
         (page,) = {dict(one.handler(call).headers)["Location"] for one in launch_routes(manager, places)}
         assert page == expected
-        with pytest.raises(NotFoundError, match="no translator of this cluster is known here"):
+        with pytest.raises(ConflictError, match="no translator of this cluster is known here"):
             launch_routes(manager, Places())[0].handler(call)
 
 
