@@ -24,10 +24,10 @@ package may import all others, and no other package imports it.
 `explain`            ``dropflow explain``: why a drop is in its state, and what made it; how ``diff`` compares sessions
 `divergence`         Where two runs begin to differ, and how their contents do, for ``diff``
 `times`              ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
-`up`                 ``dropflow up``: a translator, a master, an island and nodes on this host
+`up`                 ``dropflow up`` and ``down``: a translator, a master, an island and nodes on this host
 `servers`            ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator``: the servers of a cluster
 `launch`             ``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh
-`hosts`              Hosts over ssh: their check, the start of their nodes, and ``dropflow down``
+`hosts`              Hosts over ssh: their check, and the start of their nodes
 `launched_job`       What runs inside a job of it: the head on its first host, and a node manager on each
 `service`            ``dropflow service``: managers as services of systemd
 `doctor`             ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do

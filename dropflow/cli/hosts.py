@@ -1,4 +1,4 @@
-"""Hosts over ssh, for ``dropflow launch ssh`` and ``dropflow up --hosts``; and ``dropflow down``.
+"""Hosts over ssh, for ``dropflow launch ssh`` and ``dropflow up --hosts``.
 
 `usable_hosts` checks the hosts before anything is started. `start_node` starts the node manager of a host by an ``ssh``
 that runs until the manager ends. `run_hosts` does that for all hosts of a job, in the place of ``srun``; `run_host` is
@@ -16,15 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import click
 import msgspec
 import psutil
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
-from dropflow.errors import NotFoundError
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 from managers.child_processes import ChildProcess, ChildProcesses
@@ -44,7 +41,6 @@ from managers.places.ssh import (
 __all__ = [
     "HostsReply",
     "beat",
-    "down_command",
     "end_process",
     "request_ends",
     "run_host",
@@ -197,41 +193,6 @@ def _watch(connection: int, held: int, *, stays: bool) -> None:
             continue
         os.close(held)
         return
-
-
-@click.command("down")
-@output_options
-@connection_options
-def down_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
-    """End the cluster that dropflow up or dropflow launch ssh has started on this host.
-
-    Its nodes on other hosts end, too. Sessions that run are cancelled. The command returns when the process that
-    started the cluster has ended.
-    """
-    from dropflow.cli.connection import manager_url
-    from dropflow.cli.manager_records import record_for, records_here
-
-    url = manager_url(manager)
-    record = record_for(url)
-    is_here = record is not None and record in records_here() and bool(record.group)
-    parent = psutil.Process(record.process).parent() if record is not None and is_here else None
-    if parent is None or not any("dropflow" in word for word in parent.cmdline()):
-        hint = "end it where it was started: by Ctrl-C, SIGTERM, systemctl, or the command that cancels its job"
-        raise NotFoundError("this manager was not started by 'dropflow up' or 'launch ssh' here", where=url, hint=hint)
-    end_process(parent.pid)
-    output.answer(DownReply(url=url))
-    return Exit.FINISHED
-
-
-class DownReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster that has ended."""
-
-    ok: bool = True
-    url: str
-
-    def lines(self) -> Iterator[str]:
-        """Which it was."""
-        yield f"ended {self.url}"
 
 
 def end_process(process: int) -> None:

@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import click
 import msgspec
-import platformdirs
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import load_command
@@ -114,6 +112,8 @@ def install_command(
         return Exit.FINISHED
     if not is_of_user:
         _check_account(account)
+    import platformdirs
+
     folder = Path(platformdirs.user_config_dir("systemd")) / "user" if is_of_user else _SYSTEM
     path = folder / f"dropflow-{role}.service"
     _write(path, text)
@@ -202,6 +202,8 @@ def _write(path: Path, text: str) -> None:
 
 def _reload(systemctl: Sequence[str]) -> bool:
     """Have systemd read its units again; return whether it runs here and has done that."""
+    import subprocess
+
     if shutil.which(systemctl[0]) is None or not os.path.isdir("/run/systemd/system"):  # noqa: PTH112 - as sd_booted
         return False
     done = subprocess.run([*systemctl, "daemon-reload"], capture_output=True, check=False)  # noqa: S603 - no shell

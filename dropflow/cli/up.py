@@ -1,7 +1,7 @@
-"""``dropflow up``: a translator, a master, an island and nodes on this host."""
+"""``dropflow up``: a translator, a master, an island and nodes; ``dropflow down`` ends them."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,8 +10,16 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import FloatRange, given_on_command_line, output_options, skip_option
+from dropflow.cli.option_types import (
+    ConnectionOptions,
+    FloatRange,
+    connection_options,
+    given_on_command_line,
+    output_options,
+    skip_option,
+)
 from dropflow.cli.output import CommandOutput
+from dropflow.errors import NotFoundError
 from dropflow.formatting import MEMORY, quantity
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
@@ -19,6 +27,7 @@ __all__ = [
     "DiscoverOptions",
     "ServeOptions",
     "discover_options",
+    "down_command",
     "log_level_option",
     "lost_option",
     "memory_option",
@@ -278,3 +287,44 @@ def up_command(output: CommandOutput, hosts: str | None, *, skip_unreachable: bo
         raise UsageError(f"{lost[0]} is of nodes on this host", hint="leave it out; the file of hosts has such keys")
     found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable)
     return run(UpOptions(**options, hosts=found)) if found else Exit.BAD_INPUT
+
+
+# ``dropflow down``: the end of a cluster on this host, and of its nodes on other hosts.
+
+
+@click.command("down")
+@output_options
+@connection_options
+def down_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
+    """End the cluster that dropflow up or dropflow launch ssh has started on this host.
+
+    Its nodes on other hosts end, too. Sessions that run are cancelled. The command returns when the process that
+    started the cluster has ended.
+    """
+    import psutil
+
+    from dropflow.cli.connection import manager_url
+    from dropflow.cli.hosts import end_process
+    from dropflow.cli.manager_records import record_for, records_here
+
+    url = manager_url(manager)
+    record = record_for(url)
+    is_here = record is not None and record in records_here() and bool(record.group)
+    parent = psutil.Process(record.process).parent() if record is not None and is_here else None
+    if parent is None or not any("dropflow" in word for word in parent.cmdline()):
+        hint = "end it where it was started: by Ctrl-C, SIGTERM, systemctl, or the command that cancels its job"
+        raise NotFoundError("this manager was not started by 'dropflow up' or 'launch ssh' here", where=url, hint=hint)
+    end_process(parent.pid)
+    output.answer(DownReply(url=url))
+    return Exit.FINISHED
+
+
+class DownReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster that has ended."""
+
+    ok: bool = True
+    url: str
+
+    def lines(self) -> Iterator[str]:
+        """Which it was."""
+        yield f"ended {self.url}"

@@ -10,7 +10,6 @@ import msgspec
 from dropflow.errors import BadGraphError, BadParameterError, DropflowError, MissingDependencyError, install_hint
 from dropflow.failure import summary_of
 from dropflow.formatting import few
-from dropflow.graph.templates import needs_of
 
 __all__ = [
     "ENGINES",
@@ -75,6 +74,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
             The graph has streams, MPI jobs or applications with GPUs that this runner cannot run.
         """
         from dropflow.apps.template_cache import streaming_links  # noqa: PLC0415 - all components; names need none
+        from dropflow.graph.templates import needs_of  # noqa: PLC0415 - as above
 
         if self.kind in _PACKAGES:
             package, extra = _PACKAGES[self.kind]

@@ -257,7 +257,9 @@ def test_the_same_graph_in_another_partition(start: Start, nested: Path) -> None
     """Partitioning again makes another translation of the same source."""
     service = start()
     first = _done(service, nested)
-    second = service.get(service.partition(first.id, RepartitionRequest(algorithm="blocks", parts=4)).id, seconds=60)
+    second = service.get(
+        service.again(first.id, partition=RepartitionRequest(algorithm="blocks", parts=4)).id, seconds=60
+    )
 
     assert second.id != first.id
     assert second.report is not None
@@ -270,7 +272,7 @@ def test_the_oldest_can_be_partitioned_again_at_the_limit(start: Start, hello: P
     """Its source is read before it is deleted."""
     service = start(kept=1)
     first = _done(service, hello)
-    second = service.get(service.partition(first.id, RepartitionRequest(parts=2)).id, seconds=60)
+    second = service.get(service.again(first.id, partition=RepartitionRequest(parts=2)).id, seconds=60)
 
     assert second.state == "done"
     assert [info.id for info in service.all()] == [second.id]
