@@ -19,7 +19,7 @@ from dropflow.graph.differences import Difference, matched_templates
 from dropflow.graph.notes import software_of
 from dropflow.graph.order import levels, reached
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import iid
+from dropflow.graph.text_ids import iid, label
 from dropflow.preview.difference import SECONDS
 from dropflow.web.report import SessionReport
 
@@ -109,7 +109,7 @@ def divergences(
     software = _software(ours.graph, theirs.graph)
     found = [
         Divergence(
-            drop=_label(graph, row),
+            drop=label(graph, row),
             left=_spelled(*ours.known[row]),
             right=_spelled(*theirs.known[differing[row]]),
             upstream=(*_upstream(ours, theirs, row, differing[row], differences), *software),
@@ -129,12 +129,12 @@ def _upstream(
         rows = np.unique(side.graph.template[reached(side.graph.predecessors, [drop])[0]]).tolist()
         names |= {side.graph.templates[one].name for one in rows}
     found = [one for one in differences if one.subject in names or {*one.subject.split(" -> ")} <= names]
-    makers = [(_label(side.graph, app), _place(side.graph, app)) for side, drop in ((ours, row), (theirs, match))
+    makers = [(label(side.graph, app), _place(side.graph, app)) for side, drop in ((ours, row), (theirs, match))
               for app in side.graph.predecessors.of(drop)[:1]]  # fmt: skip
     if len(makers) == 2 and makers[0][1] != makers[1][1] and all(place for _, place in makers):  # noqa: PLR2004
         found.append(Difference(subject=makers[0][0], what="node", left=makers[0][1], right=makers[1][1]))
     if not makers:
-        found.append(Difference(subject=_label(ours.graph, row), what="input", left="changed", right="changed"))
+        found.append(Difference(subject=label(ours.graph, row), what="input", left="changed", right="changed"))
     return tuple(found)
 
 
@@ -146,11 +146,6 @@ def _software(one: PhysicalGraph, two: PhysicalGraph) -> list[Difference]:
 
 def _place(graph: PhysicalGraph, drop: int) -> str:
     return str(graph.places[graph.part[drop]]) if graph.places else ""
-
-
-def _label(graph: PhysicalGraph, drop: int) -> str:
-    name, index = graph.templates[graph.template[drop]].name, iid(graph, drop).partition("-")[2]
-    return f"{name} {index}" if index else name
 
 
 def _spelled(size: int, checksum: int) -> str:

@@ -16,7 +16,7 @@ import enum
 import os
 import re
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -171,20 +171,23 @@ def control_groups(controller: str, proc: Path = _PROC, cgroups: Path = _CGROUPS
 
     In a container whose groups have other names inside than outside, only the outermost directory exists: its own.
     """
-    try:
-        lines = (proc / "self" / "cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
     found = []
+    for base, parts in _memberships(controller, proc / "self" / "cgroup", cgroups):
+        found += [base.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
+    return [folder for folder in found if folder.is_dir()]
+
+
+def _memberships(controller: str, membership: Path, cgroups: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the root of a hierarchy with a controller, and the path of this process in it: all of v2, or one of v1."""
+    try:
+        lines = membership.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if controllers and controller not in controllers.split(","):
-            continue
-        base = cgroups / controller if controllers else cgroups
-        parts = [part for part in path.split("/") if part]
-        found += [base.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
-    return [folder for folder in found if folder.is_dir()]
+        if not controllers or controller in controllers.split(","):
+            yield cgroups / controller if controllers else cgroups, [part for part in path.split("/") if part]
 
 
 def _number(path: Path) -> float:
@@ -235,19 +238,10 @@ def _pressure(used: float, limit: float, shares: tuple[float, float]) -> Pressur
 
 def counter_files(membership: Path = _PROC / "self" / "cgroup", root: Path = _CGROUPS) -> list[Path]:
     """Return the files that count the kills in the control groups of this process."""
-    try:
-        lines = membership.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, group = rest.partition(":")
-        inside = group.lstrip("/")
-        if not controllers:
-            found.append(root / inside / "memory.events")
-        elif "memory" in controllers.split(","):
-            found.append(root / "memory" / inside / "memory.oom_control")
+    found = (
+        base.joinpath(*parts, "memory.events" if base == root else "memory.oom_control")
+        for base, parts in _memberships("memory", membership, root)
+    )
     return [path for path in found if path.exists()]
 
 

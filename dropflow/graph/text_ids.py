@@ -26,6 +26,7 @@ __all__ = [
     "iid",
     "index_of",
     "instance_iid",
+    "label",
     "oid",
     "oids",
     "row_of",
@@ -90,6 +91,12 @@ def index_of(graph: PhysicalGraph, drop: int) -> tuple[int, ...]:
 def iid(graph: PhysicalGraph, drop: int) -> str:
     """Return the instance id of a drop: ``0``, then its index tuple, joined by dashes."""
     return instance_iid(graph.templates[graph.template[drop]], int(graph.instance[drop]))
+
+
+def label(graph: PhysicalGraph, drop: int) -> str:
+    """Return what people call a drop: the name of its logical node, and its index if it has one."""
+    name, index = graph.templates[graph.template[drop]].name, "-".join(map(str, index_of(graph, drop)))
+    return f"{name} {index}" if index else name
 
 
 def instance_iid(template: Template, instance: int) -> str:

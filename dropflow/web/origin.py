@@ -12,9 +12,9 @@ from dropflow.api.records import FIRST_PAGE, PageQuery, ResultInfo
 from dropflow.graph.digests import DropDigests, digest_text, drop_digests
 from dropflow.graph.notes import software_of
 from dropflow.graph.order import reached
-from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Kind, Template
-from dropflow.graph.text_ids import find_drop, index_of, oids
+from dropflow.graph.text_ids import find_drop, label, oids
 from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns
 from dropflow.web.comparison import Listed
@@ -191,7 +191,7 @@ def origin_of(report: SessionReport, drop: str, query: PageQuery = FIRST_PAGE) -
     return Origin(
         session=report.detail.session,
         oid=oids(graph, [row])[0],
-        name=_label(graph, row),
+        name=label(graph, row),
         graph=digest_text(digests.graph[row]),
         parameters=digest_text(digests.parameters[row]),
         software=software_of(graph),
@@ -221,7 +221,7 @@ def _drops(
             OriginDrop(
                 drop=row,
                 oid=name,
-                name=_label(graph, row),
+                name=label(graph, row),
                 is_app=graph.templates[graph.template[row]].kind is Kind.APP,
                 away=distance,
                 digest=digest_text(digests.parameters[row]),
@@ -305,9 +305,3 @@ def _parameters(template: Template) -> tuple[tuple[str, str], ...]:
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
-
-
-def _label(graph: PhysicalGraph, row: int) -> str:
-    name = graph.templates[graph.template[row]].name
-    index = "-".join(map(str, index_of(graph, row)))
-    return f"{name} {index}" if index else name
