@@ -31,7 +31,7 @@ from dropflow.apps.load_function import (
     refuse_name,
     refuse_source,
 )
-from dropflow.apps.parameters import describe_state
+from dropflow.apps.parameters import describe_state, encoding_of, is_event
 from dropflow.apps.surroundings import FIELDS as SURROUNDINGS
 from dropflow.apps.surroundings import Surroundings
 from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
@@ -50,10 +50,8 @@ __all__ = [
     "createMultiOut",
     "createRange",
     "deliver",
-    "encoding_of",
     "field_values",
     "getMax",
-    "is_event",
     "readLines",
     "refuse_missing",
     "string2json",
@@ -139,21 +137,6 @@ class Signature:
         self.names = tuple(parameter.name for parameter in named)
         self.demanded = frozenset(parameter.name for parameter in named if parameter.default is parameter.empty)
         self.title = title or getattr(function, "__qualname__", None) or repr(function)
-
-
-def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
-    """Whether `port` carries no data and only orders drops."""
-    argument = arguments.get(port)
-    return argument is not None and argument.type.lower() == "event"
-
-
-def encoding_of(arguments: Mapping[str, Argument], port: str, parser: str) -> str | None:
-    """Return the encoding of `port`: its own, else that of the older `parser` field, else None (the default)."""
-    argument = arguments.get(port)
-    if argument is not None and argument.encoding:
-        return argument.encoding
-    old = arguments.get(parser)
-    return str(old.value) if old is not None and not is_empty(old.value) else None
 
 
 def field_values(template: Template) -> dict[str, Any]:
@@ -613,11 +596,10 @@ class PyFuncApp(App):
         if self.around.are_plain:
             value = self.function(*bound.args, **bound.kwargs)
         else:
-            from dropflow.apps.function_elsewhere import call_elsewhere  # noqa: PLC0415 - it imports this module
+            from dropflow.apps.function_elsewhere import FunctionCall, call_elsewhere  # noqa: PLC0415 - few functions need it
 
-            value = call_elsewhere(
-                context, self.template, self.around, source=self._source, name=self.function_name, bound=bound
-            )
+            call = FunctionCall(self._source, self.function_name, bound.args, bound.kwargs, bound.written)
+            value = call_elsewhere(context, self.template, self.around, call)
         deliver(context, value, bound)
 
 

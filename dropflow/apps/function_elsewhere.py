@@ -8,16 +8,18 @@ import os
 import pickle
 import shlex
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dropflow.apps.api import Context
-from dropflow.apps.function import Bound
+from dropflow.apps.api import Context, OutputData
+from dropflow.apps.container import Container, ContainerPlace, Program
 from dropflow.apps.surroundings import Surroundings
 from dropflow.errors import AppError
 from dropflow.graph.templates import Template
 
-__all__ = ["call_elsewhere"]
+__all__ = ["FunctionCall", "call_elsewhere"]
 
 _PROTOCOL = 4
 """That of Python 3.8."""
@@ -59,19 +61,34 @@ except Exception as error:
 """
 
 
-def call_elsewhere(
-    context: Context, template: Template, surroundings: Surroundings, *, source: str, name: str, bound: Bound
-) -> Any:
-    """Call a function in another process, and return its value.
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call of a function.
 
-    Parameters
+    Attributes
     ----------
     source : str
         Source of a module that defines it; empty if it is imported there.
     name : str
         Its name, dotted if it is imported.
-    bound : Bound
-        Its arguments.
+    written : mapping of str to OutputData
+        Outputs whose path is an argument, by port.
+    """
+
+    source: str
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    written: Mapping[str, OutputData]
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return self.name or "the function"
+
+
+def call_elsewhere(context: Context, template: Template, surroundings: Surroundings, call: FunctionCall) -> Any:
+    """Call a function in another process, and return its value.
 
     Raises
     ------
@@ -85,26 +102,24 @@ def call_elsewhere(
     script = folder / "call.py"
     script.write_text(_CALL, encoding="utf-8")
     if surroundings.run_in:
-        from dropflow.apps.container import Container, ContainerPlace, Program  # noqa: PLC0415 - most need none
-
         container = Container(template, {"image": surroundings.run_in})
         place = ContainerPlace(context)
         for data in context.inputs:
             if data.ok and not data.in_memory:
                 place.path_of(data)
-        moved = {str(output.path): str(place.path_of(output)) for output in bound.written.values()}
-        args = tuple(moved.get(value, value) if isinstance(value, str) else value for value in bound.args)
+        moved = {str(output.path): str(place.path_of(output)) for output in call.written.values()}
+        args = tuple(moved.get(value, value) if isinstance(value, str) else value for value in call.args)
         kwargs = {
-            key: moved.get(value, value) if isinstance(value, str) else value for key, value in bound.kwargs.items()
+            key: moved.get(value, value) if isinstance(value, str) else value for key, value in call.kwargs.items()
         }
-        _write_call(folder, source, name, args, kwargs)
-        context.log(f"{name or 'the function'} in {surroundings.run_in}")
+        _write_call(folder, replace(call, args=args, kwargs=kwargs))
+        context.log(f"{call.title} in {surroundings.run_in}")
         program = Program("python3", (str(script), str(folder)))
         status, lack = container.run(context, place, program, values, hidden=surroundings.secrets(values))
         where = f"the image {surroundings.run_in}"
         place.collect()
     else:
-        _write_call(folder, source, name, bound.args, bound.kwargs)
+        _write_call(folder, call)
         python = sys.executable if surroundings.is_own else "python3"
         if surroundings.is_own:
             values = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **values}
@@ -112,22 +127,22 @@ def call_elsewhere(
         status, lack = context.command(f"{surroundings.prelude}exec {words}", values, hidden=hidden), ""
         where = surroundings.virtual or f"the modules {' '.join(surroundings.modules)}".removesuffix("the modules ")
     try:
-        return _value_in(folder, name or "the function", where or "dropflow", status, lack)
+        return _value_in(folder, call.title, where or "dropflow", status, lack)
     except AppError as error:
         for text in hidden:
             error.text = error.text.replace(text, "***")
         raise
 
 
-def _write_call(folder: Path, source: str, name: str, args: Any, kwargs: Any) -> None:
+def _write_call(folder: Path, call: FunctionCall) -> None:
     try:
-        call = pickle.dumps((args, dict(kwargs)), _PROTOCOL)
+        arguments = pickle.dumps((call.args, dict(call.kwargs)), _PROTOCOL)
     except Exception as error:
         raise AppError(
-            f"an argument of {name or 'the function'} cannot be pickled: {error}",
+            f"an argument of {call.title} cannot be pickled: {error}",
             hint="functions in another environment get what can be pickled; give large data by path",
         ) from error
-    (folder / "call").write_bytes(pickle.dumps((source, name), _PROTOCOL) + call)
+    (folder / "call").write_bytes(pickle.dumps((call.source, call.name), _PROTOCOL) + arguments)
 
 
 def _value_in(folder: Path, name: str, where: str, status: int, lack: str) -> Any:

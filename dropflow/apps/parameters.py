@@ -4,13 +4,13 @@ The parameters that all data classes share are in `dropflow.data.store`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from dropflow.apps.api import InputData
-from dropflow.engine.parameters import TIMEOUT, Parameter
-from dropflow.graph.templates import GPU_FIELD
+from dropflow.engine.parameters import TIMEOUT, Parameter, is_empty
+from dropflow.graph.templates import GPU_FIELD, Argument
 from dropflow.states import DropState
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "SURROUNDING",
     "describe_missing",
     "describe_state",
+    "encoding_of",
+    "is_event",
 ]
 
 
@@ -172,3 +174,18 @@ def _verb(reason: str, count: int) -> str:
     if reason == "failed":
         return reason
     return f"{'was' if count == 1 else 'were'} {reason}"
+
+
+def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
+    """Whether `port` carries no data and only orders drops."""
+    argument = arguments.get(port)
+    return argument is not None and argument.type.lower() == "event"
+
+
+def encoding_of(arguments: Mapping[str, Argument], port: str, parser: str) -> str | None:
+    """Return the encoding of `port`: its own, else that of the older `parser` field, else None (the default)."""
+    argument = arguments.get(port)
+    if argument is not None and argument.encoding:
+        return argument.encoding
+    old = arguments.get(parser)
+    return str(old.value) if old is not None and not is_empty(old.value) else None

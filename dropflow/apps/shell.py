@@ -36,8 +36,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData, OutputData
-from dropflow.apps.function import encoding_of, is_event
-from dropflow.apps.parameters import describe_missing
+from dropflow.apps.parameters import describe_missing, encoding_of, is_event
 from dropflow.apps.shell_quote import Replacement, places, program_of, substitute
 from dropflow.apps.surroundings import MODULES, VARIABLES, VIRTUAL, Surroundings
 from dropflow.engine.host_memory import count_kills

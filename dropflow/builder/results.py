@@ -273,7 +273,7 @@ def connected(*, url: str | None, token: str | None, key: str | os.PathLike[str]
         As `dropflow.cli.connection.connect`.
     """
     from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
-    from dropflow.cli.option_types import ConnectionOptions  # noqa: PLC0415
+    from dropflow.cli.manager_options import ConnectionOptions  # noqa: PLC0415
 
     return connect(
         ConnectionOptions(

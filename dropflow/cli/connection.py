@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from dropflow.api.client import Client
 from dropflow.api.patience import PatientClient
+from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.manager_records import ManagerRecord, default_key, directory_of_job, record_for, records_here
-from dropflow.cli.option_types import ConnectionOptions
 from dropflow.errors import NoManagerError, NotFoundError, UsageError
 from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import load

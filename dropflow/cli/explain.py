@@ -9,14 +9,8 @@ import msgspec
 
 from dropflow.api.records import DropDetail, FailureInfo
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import (
-    ConnectionOptions,
-    connection_options,
-    drops,
-    is_run_directory,
-    output_options,
-    runs,
-)
+from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.option_types import connection_options, drops, is_run_directory, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import UsageError

@@ -11,13 +11,8 @@ import msgspec
 from click.core import ParameterSource
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import (
-    ConnectionOptions,
-    GivenOptions,
-    given_on_command_line,
-    is_run_directory,
-    options_of,
-)
+from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.option_types import GivenOptions, given_on_command_line, is_run_directory, options_of
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.sessions.options import meta_of
@@ -226,8 +221,7 @@ def continue_session(
 ) -> Exit:
     """Continue a session by `call`, and answer as ``dropflow submit`` does."""
     from dropflow.cli.connection import connect
-    from dropflow.cli.session_replies import exit_of_session
-    from dropflow.cli.submit import SubmitReply
+    from dropflow.cli.session_replies import SubmitReply, exit_of_session
     from dropflow.cli.watch import follow
 
     with connect(manager) as client:

@@ -9,15 +9,8 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import (
-    ConnectionOptions,
-    connection_options,
-    graph_argument,
-    graphs,
-    output_options,
-    runs,
-    setting_options,
-)
+from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.option_types import connection_options, graph_argument, graphs, output_options, runs, setting_options
 from dropflow.cli.output import CommandOutput, problem_lines
 from dropflow.cli.progress import columns
 from dropflow.failure import Problem, Severity

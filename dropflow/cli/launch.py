@@ -362,8 +362,7 @@ def _submit(name: str, job: "JobDirectory", request: "JobRequest", site: "Facili
 
 def _answer(output: CommandOutput, status: "JobStatus", request: "JobRequest") -> Exit:
     """Print how the session ended, as ``dropflow submit --wait`` does."""
-    from dropflow.cli.session_replies import exit_of_session
-    from dropflow.cli.submit import SubmitReply
+    from dropflow.cli.session_replies import SubmitReply, exit_of_session
 
     detail = status.detail
     assert detail is not None  # noqa: S101 - the caller has looked

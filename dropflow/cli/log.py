@@ -11,7 +11,8 @@ import msgspec
 from dropflow.api.logs import LEVELS
 from dropflow.cli import option_types
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
+from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.option_types import connection_options, output_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError
 from dropflow.formatting import printable

@@ -10,9 +10,9 @@ from dropflow.api.manager import Manager
 from dropflow.api.openapi import Route, StreamSlots
 from dropflow.api.records import ManagerInfo
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
 from dropflow.cli.manager_records import records_here
 from dropflow.cli.server_process import LOG_FILE, ServerContext, links_advertise, links_bind, serve
-from dropflow.cli.up import DiscoverOptions, ServeOptions
 from dropflow.clock import SystemClock
 from dropflow.web.places import ServerAddress
 from managers.composite.manager import Composite, discover_children

@@ -22,13 +22,13 @@ from click.shell_completion import CompletionItem, split_arg_string
 
 from dropflow.api.patience import PATIENCE
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import error_reply, exit_for_error, output_for
 from dropflow.errors import BadFileError, BadParameterError
 from dropflow.sessions.options import AnnotatedField, meta_of
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
-    "ConnectionOptions",
     "Duration",
     "FloatRange",
     "GivenOptions",
@@ -258,14 +258,6 @@ def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
         sys.exit(status)
 
     return command
-
-
-class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that name a manager."""
-
-    url: str | None = None
-    token: str | None = None
-    key: str | None = None
 
 
 def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:

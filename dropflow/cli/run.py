@@ -11,8 +11,8 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, session_options
+from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.option_types import (
-    ConnectionOptions,
     GivenOptions,
     connection_options,
     drops,

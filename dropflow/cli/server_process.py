@@ -29,8 +29,8 @@ import msgspec
 from dropflow.api.auth import load_token, make_token, store_token
 from dropflow.api.error_body import is_loopback
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_options import ServeOptions
 from dropflow.cli.manager_records import default_key, default_root, remove_record, write_record
-from dropflow.cli.up import ServeOptions
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.files import make_once, private_directory, private_opener
 from dropflow.formatting import printable

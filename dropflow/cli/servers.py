@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
 from dropflow.cli.option_types import FloatRange, output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.up import (
-    DiscoverOptions,
-    ServeOptions,
-    discover_options,
-    lost_option,
-    memory_option,
-    serve_options,
-    suspect_option,
-)
+from dropflow.cli.up import discover_options, lost_option, memory_option, serve_options, suspect_option
 
 __all__ = [
     "daemon_command",

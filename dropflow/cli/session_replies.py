@@ -10,13 +10,14 @@ from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.progress import columns, shell_command
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import few, format_duration, format_rate, plural
-from dropflow.graph.drop_counts import DropCounts, failed_words
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts, failed_words
 from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState
 from dropflow.web.cause_groups import Cause, causes
 
 __all__ = [
     "SessionChange",
     "SessionReply",
+    "SubmitReply",
     "count_lines",
     "exit_of_session",
     "failure_lines",
@@ -69,6 +70,89 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from session_failure_lines(detail.failures, detail.session, unlisted=detail.unlisted, url=self.url)
         yield from (f"note: {note}" for note in detail.notes)
         yield f"  {self.url}"
+
+
+class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was started; with ``--wait``, also how it ended, in the fields of ``dropflow run``.
+
+    Attributes
+    ----------
+    ok : bool
+        Whether the session was started, and, with ``--wait``, whether it is FINISHED.
+    url : str
+        Page of the session for a browser.
+    waited : bool
+        Whether the status is the last one.
+    unlisted : int
+        Drops in ERROR because of causes that are not in `failures`.
+    output : str
+        Where the results are: at the manager, until ``dropflow fetch`` copies them, or in a directory.
+    """
+
+    ok: bool
+    session: str
+    status: str
+    drops: int
+    states: dict[str, int]
+    counts: DropCounts = NO_DROPS
+    seconds: float
+    failures: tuple[FailureInfo, ...] = ()
+    unlisted: int = 0
+    notes: tuple[str, ...] = ()
+    text: str = ""
+    nodes: tuple[str, ...] = ()
+    parts: int = 1
+    computed: int = 0
+    reused: int = 0
+    url: str
+    waited: bool = False
+    output: str = ""
+
+    @classmethod
+    def of(cls, info: SessionInfo, *, manager: str, parts: int, waited: bool, results: str = "") -> "SubmitReply":
+        """Return the reply for a session at the manager with this URL, whose results may be here."""
+        detail = info if isinstance(info, SessionDetail) else None
+        url = session_url(manager, info.session)
+        return cls(
+            ok=info.status == SessionState.FINISHED.name if waited else True,
+            session=info.session,
+            status=info.status,
+            drops=info.drops,
+            states=shown_states(info),
+            counts=info.counts,
+            seconds=round(info.seconds, 3),
+            failures=detail.failures if detail else (),
+            unlisted=detail.unlisted if detail else 0,
+            notes=detail.notes if detail else (),
+            text=info.text,
+            nodes=info.nodes,
+            parts=parts,
+            computed=info.computed,
+            reused=info.reused,
+            url=url,
+            waited=waited,
+            output=results or url,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Where the session is, or how it ended with the causes of its failures; and what can be done next."""
+        if not self.waited:
+            where = f" on {few(self.nodes)}" if self.nodes else ""
+            yield f"{self.session}  {self.status}  {plural(self.drops, 'drop')}{where}"
+            yield f"  in the browser: {self.url}"
+            yield f"  here:           {shell_command('watch', self.session)}"
+            yield from (f"note: {note}" for note in self.notes)
+            return
+        yield headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
+        if self.reused:
+            yield f"{plural(self.computed, 'application')} run, {self.reused:,} reused"
+        yield from count_lines(self.counts)
+        yield from session_failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
+        yield from (f"note: {note}" for note in self.notes)
+        if self.output == self.url:
+            yield f"results: {shell_command('fetch', self.session)}, or {self.url}"
+        else:
+            yield f"results in {self.output}"
 
 
 class SessionChange(msgspec.Struct, frozen=True, kw_only=True):

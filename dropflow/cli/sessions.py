@@ -9,8 +9,8 @@ import msgspec
 from dropflow.api.records import SessionInfo
 from dropflow.api.requests import DrainedSession, DrainRequest
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.option_types import (
-    ConnectionOptions,
     Duration,
     connection_options,
     drops,

@@ -13,7 +13,8 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, connection_options, is_run_directory, output_options, runs
+from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.option_types import connection_options, is_run_directory, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import BadFileError, NotFoundError, UsageError

@@ -10,22 +10,14 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import (
-    ConnectionOptions,
-    FloatRange,
-    connection_options,
-    given_on_command_line,
-    output_options,
-    skip_option,
-)
+from dropflow.cli.manager_options import ConnectionOptions, DiscoverOptions, ServeOptions
+from dropflow.cli.option_types import FloatRange, connection_options, given_on_command_line, output_options, skip_option
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError
 from dropflow.formatting import MEMORY, quantity
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
 __all__ = [
-    "DiscoverOptions",
-    "ServeOptions",
     "discover_options",
     "down_command",
     "log_level_option",
@@ -39,36 +31,6 @@ __all__ = [
 
 
 # The options of the commands that start a server process: node, island, master, daemon, translator.
-
-
-class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that all server processes share; see their help."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    advertise: str = ""
-    name: str = ""
-    root: str | None = None
-    key: str | None = None
-    no_auth: bool = False
-    token_file: str | None = None
-    allow_host: tuple[str, ...] = ()
-    allow_origin: tuple[str, ...] = ()
-    public_url: str = ""
-    translator: tuple[str, ...] = ()
-    new_token: bool = False
-    watch_parent: int | None = None
-    group: str = ""
-    log_level: str = "info"
-    log_file: str | None = None
-    log_json: bool = False
-
-
-class DiscoverOptions(msgspec.Struct, frozen=True):
-    """Whether a manager announces itself and finds others by zeroconf; whether also under DALiuGE's names."""
-
-    discover: bool = False
-    daliuge_names: bool = False
 
 
 def suspect_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dropflow.cli.connection import connect_to, manager_url
+from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.manager_records import write_record
-from dropflow.cli.option_types import ConnectionOptions
 from dropflow.errors import UsageError
 from managers.service import Service
 from tests.cli.answers import Command

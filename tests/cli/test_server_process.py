@@ -12,7 +12,7 @@ from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
 from dropflow.api.records import DropQuery
 from dropflow.cli.connection import connect_to
-from dropflow.cli.option_types import ConnectionOptions
+from dropflow.cli.manager_options import ConnectionOptions
 from managers.keys import create
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill

@@ -4,7 +4,8 @@ from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
-from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, bind, is_event
+from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, bind
+from dropflow.apps.parameters import is_event
 from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind
