@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 _DETAIL = 20_000
+_INPUTS, _INPUT = 20, 500
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         Whether the attempt had nothing to do with such a failure: it was over when its process died.
     detail : str
         Tail of the traceback or of the command's output.
+    inputs : tuple of str
+        What went into the attempt: a line for each input and argument, as far as it is known.
     """
 
     code: str
@@ -59,11 +62,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     infrastructure: bool = False
     is_innocent: bool = False
+    inputs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("code", "kind", "text", "hint"):
             msgspec.structs.force_setattr(self, name, sendable(getattr(self, name)))
         msgspec.structs.force_setattr(self, "detail", sendable(self.detail, _DETAIL, keep_end=True))
+        msgspec.structs.force_setattr(self, "inputs", tuple(sendable(line, _INPUT) for line in self.inputs[:_INPUTS]))
 
     @classmethod
     def of(cls, error: BaseException, *, detail: str = "", frames: TracebackType | None = None) -> "Failure":

@@ -99,7 +99,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     A lost node is a root cause too: then `drop` is empty, `name` is the name of the node, `count` the number of drops
     on all nodes that are lost because of it, and `drops` the first of those on the node itself. `row` is the drop's row
     in the whole graph, which identifies the cause on all nodes; -1 for a lost node. `node` is empty in the report of a
-    node that only knows the row of a cause elsewhere.
+    node that only knows the row of a cause elsewhere. `inputs` has a line for each input and argument of the attempt.
     """
 
     drop: str
@@ -110,6 +110,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     hint: str = ""
     detail: str = ""
+    inputs: tuple[str, ...] = ()
     count: int = 1
     took_along: int = 0
     attempts: int = 1

@@ -208,6 +208,10 @@ class Context(Protocol):
         """Sleep. Raises `Interrupted` as soon as the session is cancelled."""
         ...
 
+    def note_call(self, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Note the arguments of the call that is made, for the report of a failure."""
+        ...
+
     def used_memory(self, size: int) -> None:
         """Note how many bytes of memory were used outside of the processes that this one has started."""
         ...

@@ -333,6 +333,9 @@ class Interruption:
             return thread
 
 
+_NO_CALL: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = ((), (), {})
+
+
 class AttemptContext:
     """`dropflow.apps.api.Context` of one task.
 
@@ -342,6 +345,7 @@ class AttemptContext:
     """
 
     __slots__ = (
+        "_call",
         "_command",
         "_event",
         "_given_up",
@@ -390,6 +394,7 @@ class AttemptContext:
         self._event: threading.Event | None = None
         self._command: Command | None = None
         self._wakers: tuple[Callable[[], None], ...] = ()
+        self._call: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = _NO_CALL
         self.memory = 0
         """Largest memory, in bytes, that was used outside of this process and its children; 0 if it is not known."""
 
@@ -476,6 +481,15 @@ class AttemptContext:
     def memory_limit(self) -> int:
         """Bytes of memory that the attempt has; 0 if its node declares none."""
         return int(self.task.memory or needs_of(self.plan.template).memory)
+
+    def note_call(self, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Note the arguments of the call that is made, for the report of a failure."""
+        self._call = names, args, named
+
+    def values(self) -> dict[str, Any]:
+        """Return the arguments of the call that was made last, by name."""
+        names, args, named = self._call
+        return {**dict(zip(names, args, strict=False)), **named}
 
     def used_memory(self, size: int) -> None:
         """Note how many bytes of memory were used outside of this process and its children."""
@@ -617,6 +631,7 @@ class AttemptContext:
             data.close()
         # Breaks the reference cycle: otherwise mapped contents would stay until the garbage collector runs.
         self._inputs = self._outputs = None
+        self._call = _NO_CALL
 
 
 def _finish_outputs(outputs: Sequence[AttemptOutput], skipped: Collection[int]) -> dict[int, Handle]:

@@ -57,6 +57,11 @@ class AttemptInput:
         self.state = edge.state
 
     @property
+    def handle(self) -> Handle | None:
+        """The content; None if there is none."""
+        return self._handle
+
+    @property
     def ok(self) -> bool:
         """Whether there is content to read."""
         return self.state is DropState.COMPLETED

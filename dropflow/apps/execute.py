@@ -20,6 +20,7 @@ import msgspec
 
 from dropflow.apps.api import App
 from dropflow.apps.attempt import AttemptContext
+from dropflow.apps.failed_inputs import input_lines
 from dropflow.apps.logs import LogRouter
 from dropflow.apps.service import end_services
 from dropflow.apps.template_cache import TemplateCache
@@ -418,6 +419,8 @@ class LocalExecutor:
         self._running: dict[tuple[int, int], AttemptContext] = {}
         self._logs = f"{spec.directory}/logs"
         self._aborted: set[tuple[int, int]] = set()
+        self._failed_inputs: dict[tuple[int, int], tuple[str, ...]] = {}
+        """What went into attempts that have failed, until their failures are made."""
         # An interrupt must not hit a thread that has gone on to other work. Reentrant: see `AttemptContext`.
         self._interrupting = threading.RLock()
         self._open = True
@@ -594,6 +597,8 @@ class LocalExecutor:
             if stored is not None and self._reuse is not None:
                 self._reuse.keep(attempt, stored, handles, skipped, self._clock.monotonic() - started)
         except BaseException as error:
+            if not isinstance(error, Interrupted | MemoryError):
+                self._failed_inputs[key] = input_lines(attempt, reads_formats=self._owns_process)
             attempt.abandon()
             if not isinstance(error, Interrupted):
                 borrowed.refuse_lost()  # it failed because of that
@@ -627,11 +632,13 @@ class LocalExecutor:
         failure = failure_of(error, log_tail=log.tail(_TAIL))
         if failure.code == OutOfMemoryError.code:
             failure = judge_memory(failure, task, self._spec)
+        inputs = self._failed_inputs.pop((task.drop, task.attempt), ())
         if not isinstance(error, Interrupted):
             text = failure.text + (f" ({failure.hint})" if failure.hint else "")
             detail = failure.detail if failure.detail.startswith("Traceback") else ""
+            detail += "".join(f"with {line}\n" for line in inputs)
             log.line("ERROR", text, self._clock.now(), detail=detail)
-        return self._result(task, started, failure=failure)
+        return self._result(task, started, failure=msgspec.structs.replace(failure, inputs=inputs))
 
 
 def _reuse_of(spec: ExecutorSpec, clock: Clock) -> "AttemptReuse | None":

@@ -263,7 +263,9 @@ def bind(
     call.take_paths(without)
     call.take_inputs(without)
     call.take_fields(values)
-    return call.bound()
+    bound = call.bound()
+    context.note_call(signature.names, bound.args, bound.kwargs)
+    return bound
 
 
 class _Spare:

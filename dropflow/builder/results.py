@@ -197,6 +197,7 @@ class SubmittedGraph:
                 text=one.text,
                 hint=one.hint,
                 detail=one.detail,
+                inputs=one.inputs,
                 count=one.count,
                 log=self._log_end(one),
             )

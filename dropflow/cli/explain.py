@@ -231,10 +231,11 @@ def _line(graph: "PhysicalGraph", row: int, states: "npt.NDArray[np.uint8]") -> 
 
 
 def _failure_lines(failure: Failure | FailureInfo | None) -> tuple[str, ...]:
-    """Return the error and the hint of the failure that put a drop in ERROR."""
+    """Return the error, the hint and the inputs of the failure that put a drop in ERROR."""
     if failure is None:
         return ()
-    return tuple(line for line in (f"{failure.code} {failure.text}".strip(), failure.hint) if line)
+    lines = (f"{failure.code} {failure.text}".strip(), failure.hint, *(f"with {line}" for line in failure.inputs))
+    return tuple(line for line in lines if line)
 
 
 def _alike(failures: Sequence[FailureInfo], drop: str) -> tuple[str, ...]:

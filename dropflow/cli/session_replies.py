@@ -285,6 +285,7 @@ def _cause_lines(cause: Cause, log: str) -> Iterator[str]:
         yield f"    the first of them: {first.text}"
     if first.hint:
         yield f"    {first.hint}"
+    yield from (f"    with {line}" for line in first.inputs)
     yield from (f"    | {line}" for line in first.detail.splitlines()[-_DETAIL_LINES:])
     if log:
         yield f"    log: {log}"

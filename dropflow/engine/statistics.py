@@ -261,6 +261,7 @@ class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     hint: str = ""
     detail: str = ""
+    inputs: tuple[str, ...] = ()
     count: int = 1
     took_along: int = 0
     attempts: int = 1
@@ -279,6 +280,7 @@ class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
             text=self.text,
             hint=self.hint,
             detail=self.detail,
+            inputs=self.inputs,
             count=self.count,
             log=log_end(self.log) if self.log else "",
         )
@@ -419,6 +421,7 @@ def _cause_report(
         text=failure.text,
         hint=failure.hint,
         detail=failure.detail,
+        inputs=failure.inputs,
         count=count,
         took_along=along,
         attempts=core.drops.attempt(cause),

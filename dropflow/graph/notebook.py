@@ -100,7 +100,16 @@ def session_html(
 
 
 def failure_html(
-    name: str, drop: str, *, code: str, text: str, hint: str = "", detail: str = "", count: int = 1, log: str = ""
+    name: str,
+    drop: str,
+    *,
+    code: str,
+    text: str,
+    hint: str = "",
+    detail: str = "",
+    inputs: Sequence[str] = (),
+    count: int = 1,
+    log: str = "",
 ) -> str:
     """Return the root cause of failures: the drop, the error, what to do, the traceback and the end of the log."""
     others = f", and {plural(count - 1, 'drop')} because of it" if count > 1 else ""
@@ -109,6 +118,7 @@ def failure_html(
         f"<div><b>failed: {_text(name)}</b> ({_text(drop)}){others}</div>",
         f"<div>{_text(code)} {_lines(text)}</div>",
         f"<div>{_lines(hint)}</div>" if hint else "",
+        _folded("inputs", "\n".join(inputs)),
         _folded("traceback", detail),
         _folded("end of the log", log, is_open=not detail),
         "</div>",

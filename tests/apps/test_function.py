@@ -532,3 +532,27 @@ def test_a_function_changes_a_copy_of_a_directory(tmp_path: Path) -> None:
     assert handle is not None
     assert sorted(path.name for path in Path(handle.location).iterdir()) == ["kept", "more"]
     assert [path.name for path in tree.iterdir()] == ["kept"]
+
+
+def test_a_failure_has_the_values_that_went_in(tmp_path: Path) -> None:
+    """Of arrays shape, type and range, of text the first line, of files the name; secrets are hidden by their names."""
+    np.save(tmp_path / "sky.npy", np.array([[0.5, np.nan, 2.0]], np.float32))
+    (tmp_path / "notes.txt").write_text("user=me password=hidden\nmore")
+    fields = (field("niter", 500, "Integer"), field("api_token", "hidden"), field("label", "secret:hidden"))
+    paths = [port(name, encoding="path") for name in ("notes", "sky")]
+    inputs = [
+        ("image", np.arange(6).reshape(2, 3)), ("sky", tmp_path / "sky.npy"), ("notes", tmp_path / "notes.txt"),
+        *(("many", number) for number in range(20)), ("lost", FAILED),
+    ]  # fmt: skip
+    code = "def f(image, sky, notes, many, niter, api_token, label, lost=None): raise ValueError('no convergence')"
+
+    lines = call(tmp_path, code, *fields, *paths, inputs=inputs).failure.inputs
+
+    assert lines[0].startswith("image: in0, ")
+    assert lines[0].endswith(" Bytes, int64 (2, 3), 0 to 5")
+    assert lines[1].startswith("sky: in1, sky.npy, 140 Bytes")
+    assert lines[2].startswith("notes: in2, notes.txt, 28 Bytes")
+    assert "lost: in23, ERROR" in lines
+    assert {"niter = 500", "api_token = ***", "label = 'secret:***'"} <= set(lines)
+    assert "many = list of 20, the first: 0" in lines
+    assert not any("hidden" in line for line in lines)

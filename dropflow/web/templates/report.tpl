@@ -65,6 +65,13 @@
 % if cause.first.drop:
 <p class="small mono"><bdi>{{shown_name(cause.first.drop, 200)}}</bdi>{{f" and {format_count(len(cause.rest))} alike" if cause.rest else ""}}</p>
 % end
+% if cause.first.inputs:
+<details><summary>Inputs</summary><ul class="plain small">
+% for line in cause.first.inputs:
+<li><bdi>{{line}}</bdi></li>
+% end
+</ul></details>
+% end
 % if cause.first.detail:
 <details><summary>Details</summary><pre tabindex="0">{{cause.first.detail[:20000]}}</pre></details>
 % end

@@ -28,6 +28,13 @@ Node <bdi>{{shown_name(failure.name, 120)}}</bdi>
 % if failure.hint:
 <p class="hint"><bdi>{{single_line(failure.hint, 2000)}}</bdi></p>
 % end
+% if failure.inputs:
+<details data-row="inputs"><summary>Inputs</summary><ul class="plain small">
+% for line in failure.inputs:
+<li><bdi>{{line}}</bdi></li>
+% end
+</ul></details>
+% end
 % if failure.detail:
 <details data-row="detail"><summary>Details</summary><pre tabindex="0">{{failure.detail}}</pre></details>
 % end

@@ -182,11 +182,14 @@ def test_the_page_of_a_drop_has_its_attempts_and_what_a_failure_read(serve: Any)
 
 
 def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
-    """A root cause whose id is unknown is linked by its row."""
+    """A root cause whose id is unknown is linked by its row. What went into the attempt is on its card."""
     manager = manager_with_sessions()
     foreign = FailureInfo(drop="#2", name="drop in row 2", node="", code="", kind="", text="elsewhere", row=2)
+    foreign = msgspec.structs.replace(foreign, inputs=("sky: <a.npy>, 2 Bytes",))
     manager._sessions["failed"] = msgspec.structs.replace(manager._sessions["failed"], failures=(foreign,))
-    tags, _ = read(ask(serve(manager), "/sessions/failed"))
+    answer = ask(serve(manager), "/sessions/failed")
+    assert "sky: &lt;a.npy&gt;, 2 Bytes" in answer.text
+    tags, _ = read(answer)
 
     (link,) = [found["href"] for tag, found in tags if tag == "a" and "row=" in found.get("href", "")]
     assert link == "/sessions/failed?row=2#drops"
