@@ -8,7 +8,7 @@ SLOW = slow or corpus or browser or netns or exhaustive
 # Tests start thousands of processes. With this variable, each would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: pictures demo radio quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
+.PHONY: docs pictures demo radio quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
 
 # What running needs, without tools for development.
 $(VENV)/.runs: pyproject.toml
@@ -83,6 +83,10 @@ format: $(VENV)/.installed
 
 changelog: $(VENV)/.installed  ## print what the next release changes; with VERSION=1.2.3, write it to CHANGELOG.md
 	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version next)
+
+docs: $(VENV)/.installed  ## build the documentation site; every warning is an error, such as a link that leads nowhere
+	$(BIN)/sphinx-build -q -W --keep-going -j auto -c docs . build/site
+	@echo "Look at it: $(CURDIR)/build/site/index.html"
 
 pictures: $(VENV)/.installed  ## take the pictures of pages in the documents from a real run in Chromium
 	@tests/bring_tools.sh
