@@ -42,6 +42,7 @@ __all__ = [
     "HostsReply",
     "beat",
     "end_process",
+    "first_line",
     "request_ends",
     "run_host",
     "run_hosts",
@@ -152,7 +153,7 @@ def run_host() -> NoReturn:
     from dropflow.api.auth import store_token
     from dropflow.cli.main import main
 
-    order = msgspec.json.decode(_first_line(0), type=NodeOrder)
+    order = msgspec.json.decode(first_line(0), type=NodeOrder)
     root = private_directory(Path(order.root).expanduser())
     key = root / "key"
     store_token(key, order.key)
@@ -168,7 +169,7 @@ def run_host() -> NoReturn:
         key.unlink(missing_ok=True)
 
 
-def _first_line(descriptor: int) -> bytes:
+def first_line(descriptor: int) -> bytes:
     """Read a line and not more, so that what follows stays in the pipe."""
     line = b""
     while not line.endswith(b"\n") and (letter := os.read(descriptor, 1)):

@@ -1,7 +1,6 @@
 """``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +17,15 @@ from dropflow.cli.option_types import (
     setting_options,
     skip_option,
 )
-from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.cli.output import CommandOutput
 from dropflow.sessions.options import SubmitOptions
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
-    from managers.places.batch import BatchSystem, Facility, JobState
-    from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
     from managers.places.ssh import SshHost
 
 __all__ = ["launch_command"]
 
-_LOOK_SECONDS = 0.5
-"""How often the status of a job is read, which is a file."""
-_ASK_SECONDS = (1.0, 2.0, 7.0, 30.0)
-"""Seconds between calls of the batch system after a submission; the last one counts from then on."""
-_SILENT_SECONDS = 30.0
-"""Time without a new status after which the batch system is asked whether the job still runs."""
 _SYSTEMS = {
     "slurm": ("Slurm", "sbatch"),
     "pbs": ("PBS, untried: tell us whether it works", "qsub"),
@@ -51,44 +42,6 @@ def launch_command() -> None:
     """
 
 
-class ScriptReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The batch script that a job would have."""
-
-    ok: bool = True
-    script: str
-
-    def lines(self) -> Iterator[str]:
-        """The script."""
-        yield from self.script.splitlines()
-
-
-class LaunchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was submitted and is not waited for.
-
-    Attributes
-    ----------
-    to : str
-        What commands take as ``--to``.
-    url : str
-        Address of its island, once it has one: its pages, for a browser that ``dropflow open`` signs in.
-    """
-
-    ok: bool = True
-    job: str
-    to: str
-    directory: str
-    session: str = ""
-    url: str = ""
-
-    def lines(self) -> Iterator[str]:
-        """Where it is, and the commands that reach it."""
-        yield f"job {self.job}  {self.directory}"
-        if self.url:
-            yield f"  in the browser: {self.url} (dropflow open --to {self.to})"
-        follow = f"watch {self.session}" if self.session else "submit GRAPH --wait"
-        yield f"  here:           dropflow {follow} --to {self.to}"
-
-
 def _time(_: click.Context, __: click.Parameter, text: str) -> str:
     from managers.places.job_directory import seconds_of_time
 
@@ -102,10 +55,8 @@ def _time(_: click.Context, __: click.Parameter, text: str) -> str:
 
 _directory_option = click.option(
     "--directory",
-    default="dropflow-jobs",
-    show_default=True,
     metavar="DIR",
-    help="Where the directory of the job is made; hosts of a batch system must see it under the same path.",
+    help="Where the directory of the job is made, dropflow-jobs by default; hosts of a batch system must see it.",
 )
 _results_option = click.option(
     "-o", "results", metavar="DIR", help="Where the results go; the directory of the job by default."
@@ -126,6 +77,7 @@ def _command_of(name: str) -> Callable[..., None]:
     @click.option("-p", "--partition", default="", metavar="NAME", help="Partition or queue.")
     @click.option("--account", default="", metavar="NAME", help="Account that the job is charged to.")
     @click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority.")
+    @click.option("--login", metavar="HOST", help="Submit on this host, over ssh, and copy the results from there.")
     @_directory_option
     @_results_option
     @click.option(
@@ -155,6 +107,9 @@ def _command_of(name: str) -> Callable[..., None]:
 
     While the job runs, commands find its manager by --to {name}:JOB. Without GRAPH the command ends once the cluster
     answers, and the cluster ends with the job.
+
+    With --login the job is submitted on another host, which ssh connects to, and DIR gets the results on this one. The
+    Python interpreter there is that of --facility, by default one at the same path as here.
     """
     return command
 
@@ -202,6 +157,15 @@ def head_command(_: CommandOutput, *, directory: str, spread: tuple[str, ...]) -
     return run_head(directory, spread)
 
 
+@launch_command.command("login", hidden=True)
+@output_options
+def login_command(_: CommandOutput) -> Exit:
+    """Submit a job on this login node, by an order on standard input, and send its results to standard output."""
+    from dropflow.cli.login import run_login
+
+    return run_login()
+
+
 @launch_command.command("member", hidden=True)
 @output_options
 @click.argument("directory")
@@ -238,7 +202,7 @@ def _launch(
     *,
     graph: str | None,
     nodes: int,
-    directory: str,
+    directory: str | None,
     results: str | None,
     detach: bool,
     settings: tuple[str, ...],
@@ -252,13 +216,14 @@ def _launch(
     margin: float = 0.0,
     requeue: bool = False,
     dry_run: bool = False,
+    login: str | None = None,
     hosts: tuple["SshHost", ...] = (),
 ) -> Exit:
-    from dropflow.cli.hosts import end_process
+    from dropflow.cli.jobs import run_order
     from dropflow.clock import SystemClock
     from dropflow.errors import UsageError
     from dropflow.ids import dated_session_name
-    from managers.places.batch import SYSTEMS, facility_of, job_script
+    from managers.places.batch import JobOrder, facility_of
     from managers.places.job_directory import JobDirectory, JobRequest, new_job_directory, seconds_of_time
     from managers.places.ssh import local_address
 
@@ -271,11 +236,13 @@ def _launch(
         seconds = seconds_of_time(site.time) if site.time else 0.0
     except ValueError as error:
         raise UsageError(f"the time of the facility cannot be used: {error}", where=facility or "--time") from error
-    earlier = JobDirectory(Path(graph).absolute()) if graph is not None and Path(graph).is_dir() else None
-    read = None if graph is None or earlier is not None else _read(output, graph, configuration, settings)
+    is_job = graph is not None and Path(graph).is_dir()
+    if login is not None and (graph is None or is_job):
+        raise UsageError(
+            "--login needs a graph", hint=f"run this on {login}, with 'ssh -t {login} dropflow launch ...'"
+        )
+    read = None if graph is None or is_job else _read(output, graph, configuration, settings)
     session = "" if read is None else dated_session_name(read.name, SystemClock().now())
-    parent = Path(directory).absolute()
-    path = parent / (session or dated_session_name("cluster", SystemClock().now())) if earlier is None else earlier.path
     request = JobRequest(
         system=name,
         session=session,
@@ -283,49 +250,29 @@ def _launch(
         seconds=seconds,
         margin=min(margin, seconds / 4) if seconds else margin,
         goes_on=requeue,
-        results=str(Path(results).absolute() if results else path / "results"),
+        results=str(Path(results).absolute()) if results else "",
         options=options.options,
         hosts=hosts,
         address=local_address(hosts[0]) if hosts else "",
     )
-    if earlier is not None:
-        before = earlier.request
-        request = msgspec.structs.replace(
-            request,
-            session=before.session,
-            options=before.options,
-            results=request.results if results else before.results,
-        )
-    system = SYSTEMS[name]
-    if dry_run:
-        output.answer(ScriptReply(script=job_script(system, JobDirectory(path), request, site)))
-        return Exit.FINISHED
-    job = earlier or new_job_directory(parent, path.name)
-    if read is not None:
-        from dropflow.graph.codec import save
+    where = directory or site.directory
+    order = JobOrder(request=request, site=site, arguments=arguments, directory=where, detach=detach, dry_run=dry_run)
+    if login is not None:
+        from dropflow.cli.login import launch_at_login
 
-        save(read, job.graph)
-        job.graph.chmod(0o600)
-    number = _submit(name, job, request, site, arguments)
-    waiting = _JobWait(output, system, job, number)
-    reply = LaunchReply(job=number, to=f"{name}:{number}", directory=str(job.path), session=request.session)
-    if detach:
-        output.answer(reply)
-        return Exit.FINISHED
-    try:
-        status = waiting.until_over() if request.session else waiting.until_running()
-    except KeyboardInterrupt:
-        if system.is_here:
-            output.note(f"ending job {number}; its session can go on in another job: 'dropflow launch ... {job.path}'")
-            end_process(int(number))
-            return Exit.INTERRUPTED
-        stop = " ".join((*system.cancel, number))
-        output.note(f"stopped waiting; job {number} continues. It is in {job.path}; '{stop}' cancels it")
-        return Exit.INTERRUPTED
-    if status.detail is None or not request.session:
-        output.answer(msgspec.structs.replace(reply, url=status.url))
-        return Exit.FINISHED
-    return _answer(output, status, request)
+        assert read is not None  # noqa: S101 - looked at above
+        return launch_at_login(output, login, order, read)
+    parent = Path(where).expanduser().absolute()
+    if is_job:
+        job = JobDirectory(Path(str(graph)).absolute())
+        before = job.request
+        request = msgspec.structs.replace(
+            request, session=before.session, options=before.options, results=request.results or before.results
+        )
+        return run_order(output, msgspec.structs.replace(order, request=request), job)
+    path = parent / (session or dated_session_name("cluster", SystemClock().now()))
+    job = JobDirectory(path) if dry_run else new_job_directory(parent, path.name)
+    return run_order(output, order, job, read)
 
 
 def _read(output: CommandOutput, graph: str, configuration: str | None, settings: tuple[str, ...]) -> "PhysicalGraph":
@@ -335,166 +282,3 @@ def _read(output: CommandOutput, graph: str, configuration: str | None, settings
     found = read_graph(graph, configuration=configuration, settings=settings, components=None)
     note_warnings(output, found.problems)
     return found.graph
-
-
-def _submit(name: str, job: "JobDirectory", request: "JobRequest", site: "Facility", arguments: tuple[str, ...]) -> str:
-    """Write the files of a job, submit it, and return its number. A new directory is removed if it is refused."""
-    from dropflow.cli.manager_records import record_job
-    from dropflow.errors import DropflowError
-    from managers.places.batch import SYSTEMS, job_script
-
-    system, before = SYSTEMS[name], job.status
-    job.write(request)
-    if before is None:
-        job.write_text(job.output, "")
-    job.write_text(job.script, job_script(system, job, request, site))
-    try:
-        number = system.submit_job(job.script, arguments)
-    except DropflowError:
-        if before is None:
-            job.remove()
-        raise
-    if before is not None:
-        job.write(msgspec.structs.replace(before, state="starting", url="", notes=(), code="", text="", time=0.0))
-    record_job(f"{name}-{number}", job.path)
-    return number
-
-
-def _answer(output: CommandOutput, status: "JobStatus", request: "JobRequest") -> Exit:
-    """Print how the session ended, as ``dropflow submit --wait`` does."""
-    from dropflow.cli.session_replies import SubmitReply, exit_of_session
-
-    detail = status.detail
-    assert detail is not None  # noqa: S101 - the caller has looked
-    for note in status.notes:
-        output.note(note)
-    parts = max(len(detail.nodes), 1)
-    output.answer(SubmitReply.of(detail, manager=status.url, parts=parts, waited=True, results=request.results))
-    return exit_of_session(detail)
-
-
-class _JobWait:
-    """Waits for a job by the files in its directory; the batch system is asked when these do not tell enough."""
-
-    def __init__(self, output: CommandOutput, system: "BatchSystem", job: "JobDirectory", number: str) -> None:
-        from dropflow.clock import SystemClock
-
-        self._output = output
-        self._system = system
-        self._job = job
-        self._number = number
-        self._clock = SystemClock()
-        self._pause = threading.Event()
-        self._state = ""
-        self._asked = 0
-        self._changed = self._next = self._clock.monotonic()
-        self._last = -1.0
-
-    def until_running(self) -> "JobStatus":
-        """Return the status of the job once its cluster answers.
-
-        Raises
-        ------
-        BatchSystemError
-            The job has ended.
-        """
-        while True:
-            status = self._look()
-            if status is not None and status.state == "running":
-                return status
-
-    def until_over(self) -> "JobStatus":
-        """Show the progress of the session until it is over or no job goes on with it, and return the last status.
-
-        Raises
-        ------
-        BatchSystemError
-            The job has ended before the session was over.
-        """
-        from dropflow.cli.progress import session_progress
-        from dropflow.cli.watch import statistics_of
-
-        with session_progress(quiet=self._output.kind is OutputKind.QUIET) as show:
-            shown = -1.0
-            while True:
-                status = self._look()
-                if status is None:
-                    continue
-                if status.detail is not None and status.time != shown:
-                    shown = status.time
-                    show(statistics_of(status.detail))
-                if status.state == "over" or self._is_last(status):
-                    return status
-
-    def _is_last(self, status: "JobStatus") -> bool:
-        """Return whether the session has stopped and no job goes on with it."""
-        from dropflow.cli.session_replies import exit_of_session
-
-        if status.state != "stopped" or status.detail is None:
-            return False
-        is_alone = exit_of_session(status.detail) is Exit.PAUSED and not self._job.request.goes_on
-        if is_alone or self._state == "over":
-            self._output.note(f"the session can go on in another job: 'dropflow launch ... {self._job.path}'")
-            return True
-        return False
-
-    def _look(self) -> "JobStatus | None":
-        """Return the status of the job after a short time, and ask the batch system if it is silent.
-
-        Raises
-        ------
-        BatchSystemError
-            The job has ended, and its directory does not say how.
-        """
-        self._pause.wait(_LOOK_SECONDS)
-        status, now = self._job.status, self._clock.monotonic()
-        if status is not None and status.time != self._last:
-            self._last, self._changed = status.time, now
-            if status.state == "stopped":
-                self._asked, self._next = 0, now + _ASK_SECONDS[0]
-        if status is not None and status.state == "over":
-            self._raise_error(status)
-            return status
-        is_running = status is not None and status.time and status.state in ("starting", "running")
-        if now >= self._next and (not is_running or now > self._changed + _SILENT_SECONDS):
-            self._next = now + _ASK_SECONDS[min(self._asked, len(_ASK_SECONDS) - 1)]
-            self._asked += 1
-            self._ask(status)
-        return status
-
-    def _raise_error(self, status: "JobStatus") -> None:
-        from dropflow.errors import BatchSystemError
-
-        if status.code:
-            text = f"job {self._number} has ended: {status.text}"
-            raise BatchSystemError(text, where=str(self._job.path), hint=f"the error has the code {status.code}")
-
-    def _ask(self, status: "JobStatus | None") -> None:
-        """Ask the batch system for the state of the job, and note what has changed."""
-        from dropflow.errors import BatchSystemError
-
-        try:
-            found: JobState | None = self._system.states_of_jobs().get(self._number)
-        except BatchSystemError as error:
-            self._output.note(f"{error.text}; asking again")
-            return
-        if found is not None and not found.is_over:
-            text = f"job {self._number} is {found.word}" + (f": {found.reason}" if found.reason else "")
-            if text != self._state:
-                self._state = text
-                self._output.note(text)
-            return
-        word = found.word if found is not None else "gone"
-        if status is not None and status.state == "stopped":
-            self._output.note(f"job {self._number} is {word}")
-            self._state = "over"
-            return
-        self._pause.wait(2 * _LOOK_SECONDS)
-        last = self._job.status
-        if last is not None and last.state in ("over", "stopped"):
-            return
-        raise BatchSystemError(
-            f"job {self._number} has ended before its session was over: {word}",
-            where=str(self._job.path),
-            hint=f"see {self._job.output.name} there; 'dropflow launch ... {self._job.path}' goes on with the session",
-        )

@@ -20,9 +20,10 @@ from typing import NamedTuple
 import msgspec
 
 from dropflow.errors import BadFileError, BatchSystemError, DropflowError, JobRefusedError, MissingDependencyError
+from dropflow.version import __version__
 from managers.places.job_directory import JobDirectory, JobRequest
 
-__all__ = ["SYSTEMS", "BatchSystem", "Facility", "JobState", "facility_of", "job_script"]
+__all__ = ["SYSTEMS", "BatchSystem", "Facility", "JobOrder", "JobState", "facility_of", "job_script"]
 
 _CALL_SECONDS = 60.0
 _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
@@ -44,6 +45,8 @@ class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Further arguments of ``sbatch`` or ``qsub``, such as ``--constraint=cpu``; one a line of the script.
     python : str
         The Python interpreter, or the directory of a virtual environment, in which dropflow is installed on the hosts.
+    directory : str
+        Where directories of jobs are made, unless an option of the command names another place.
     """
 
     partition: str = ""
@@ -53,12 +56,49 @@ class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     setup: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     python: str = ""
+    directory: str = "dropflow-jobs"
 
     @property
     def interpreter(self) -> str:
         """The Python interpreter of the hosts."""
-        inside = Path(self.python, "bin", "python")
-        return str(inside) if self.python and inside.exists() else self.python or sys.executable
+        if not self.python:
+            return sys.executable
+        given = Path(self.python).expanduser()
+        return str(given / "bin" / "python" if given.is_dir() else given)
+
+
+class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to submit, here or on a login node.
+
+    Attributes
+    ----------
+    request : JobRequest
+        What it is to do; results without a directory go into that of the job.
+    site : Facility
+        What it needs.
+    arguments : tuple of str
+        For the command that submits it.
+    directory : str
+        Where its directory is made.
+    detach, dry_run : bool
+        Whether it is not waited for, or not submitted.
+    quiet : bool
+        Whether a login node prints no notes.
+    size : int
+        Bytes of the graph that follow an order to a login node.
+    version : str
+        That of dropflow at the other end.
+    """
+
+    request: JobRequest
+    site: Facility
+    arguments: tuple[str, ...]
+    directory: str
+    detach: bool
+    dry_run: bool
+    quiet: bool = False
+    size: int = 0
+    version: str = __version__
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ __all__ = [
     "BEAT_SECONDS",
     "END_LINE",
     "SILENT_SECONDS",
+    "SSH_FAILED",
     "HostProblem",
     "NodeOrder",
     "SshHost",
@@ -40,6 +41,7 @@ __all__ = [
     "local_address",
     "node_command",
     "node_input",
+    "ssh_command",
 ]
 
 BEAT_SECONDS = 15.0
@@ -64,7 +66,7 @@ _FEWEST_BYTES = 1 << 30
 _MAX_SKEW = 2.0
 """Seconds by which clocks may differ, as for ``dropflow doctor``."""
 _OLDEST = (3, 11)
-_SSH_FAILED = 255
+SSH_FAILED = 255
 """The exit status of ssh when it has no connection; others are those of the command."""
 
 
@@ -179,7 +181,7 @@ def check_hosts(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProbl
 
 def node_command(host: SshHost) -> list[str]:
     """Return the command that runs the node manager of a host; see `node_input`."""
-    return _ssh_command(host, "-m dropflow launch host")
+    return ssh_command(host, "-m dropflow launch host")
 
 
 def node_input(host: SshHost, *, key: Path, root: str, options: Sequence[str]) -> bytes:
@@ -220,8 +222,8 @@ def local_address(host: SshHost) -> str:
         return socket.gethostname()
 
 
-def _ssh_command(host: SshHost, arguments: str) -> list[str]:
-    """Return the command that runs Python on a host; `arguments` are words for a shell."""
+def ssh_command(host: SshHost, arguments: str) -> list[str]:
+    """Return the command that runs Python on a host, with `arguments`, which are words for a shell."""
     path = host.python or sys.executable
     words = f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)
     script = f'p={words}; [ -d "$p" ] && p="$p/bin/python"; exec "$p" {arguments}'
@@ -296,7 +298,7 @@ def _look(directory: str, *ports: int) -> None:
 def _check(host: SshHost) -> list[HostProblem]:
     """Return what is wrong with a host."""
     program = f"{inspect.getsource(_look)}\n_look({host.directory!r}, {host.port}, {host.links_port})"
-    command = _ssh_command(host, "-c 'exec(eval(input()))'")
+    command = ssh_command(host, "-c 'exec(eval(input()))'")
     pipes: Mapping[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     clock = SystemClock()
     # A file, because a shared connection that ssh leaves in the background keeps its standard error open.
@@ -332,7 +334,7 @@ def _failure(host: SshHost, status: int, errors: IO[bytes], *, is_late: bool) ->
     errors.seek(0)
     printed = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
     last = printed[-1] if printed else f"ssh ended with status {status}"
-    if is_late or status == _SSH_FAILED:
+    if is_late or status == SSH_FAILED:
         text = f"it does not answer within {_CHECK_SECONDS:g} s" if is_late else last
         hint = f"try 'ssh -o BatchMode=yes {host.ssh or host.name} true'; --skip-unreachable leaves it out"
         return HostProblem(host=host.name, text=text, hint=hint, is_unreachable=True)

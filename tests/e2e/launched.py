@@ -3,19 +3,71 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.processes import environment
 
-__all__ = ["Launched"]
+__all__ = ["Launched", "running_slurm", "running_ssh"]
 
 ROOT = Path(__file__).resolve().parents[2]
+
+_TOOLS = ("slurmctld", "slurmd", "srun", "sbatch")
+_CONFIGURATION = """
+ClusterName=t
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+SlurmctldPort={ports[0]}
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/spool-%n
+SlurmctldPidFile={directory}/controller.pid
+SlurmdPidFile={directory}/%n.pid
+SlurmctldLogFile={directory}/controller.log
+SlurmdLogFile={directory}/%n.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=2000
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=2000
+PartitionName=p Nodes=n[1-2] Default=YES MaxTime=60 State=UP
+"""
+_SSH_SERVER = """
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {home}/host-key
+AuthorizedKeysFile {home}/user-key.pub
+PidFile {home}/sshd.pid
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+SetEnv XDG_STATE_HOME={home}/remote-state{more}
+"""
+_SSH_CLIENT = """
+Host alpha beta silent cluster
+  HostName 127.0.0.1
+  Port {port}
+  IdentityFile {home}/user-key
+  UserKnownHostsFile /dev/null
+  StrictHostKeyChecking no
+  LogLevel ERROR
+"""
 
 
 class Launched:
@@ -89,7 +141,7 @@ class Launched:
 
         JOB in a command is the number of the last job that was shown.
         """
-        text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         blocks = re.findall(r"^```shell\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         steps = [step.splitlines() for block in blocks for step in ("\n" + block).split("\n$ ")[1:]]
         job = "0"
@@ -109,3 +161,62 @@ class Launched:
         assert len(hidden) > 2
         assert [path for path in files if path.stat().st_mode & 0o077] == []
         return [secret for secret in hidden if secret in public or secret in words]
+
+
+@contextmanager
+def running_slurm(tmp_path: Path) -> Iterator[Launched]:
+    """Run a Slurm with two hosts. It needs root."""
+    lacking = [tool for tool in _TOOLS if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    if lacking or os.geteuid() != 0:
+        pytest.skip(f"a Slurm needs root, and {', '.join(lacking) or 'its programs'}")
+    with socket.socket() as one, socket.socket() as two, socket.socket() as three:
+        for each in (one, two, three):
+            each.bind(("127.0.0.1", 0))
+        ports = [each.getsockname()[1] for each in (one, two, three)]
+    host = socket.gethostname().partition(".")[0]
+    (tmp_path / "state").mkdir()
+    (tmp_path / "slurm.conf").write_text(_CONFIGURATION.format(directory=tmp_path, host=host, ports=ports))
+    found = Launched(tmp_path, "slurm", SLURM_CONF=str(tmp_path / "slurm.conf"))
+    try:
+        found.shell("slurmctld -c; slurmd -N n1 -c; slurmd -N n2 -c")
+        found.until("sinfo -h -o %D -t idle", "2")
+        yield found
+        found.shell("scancel --user root --full --signal KILL; true")
+    finally:
+        pids = [tmp_path / f"{name}.pid" for name in ("n1", "n2", "controller")]
+        running = [psutil.Process(int(path.read_text())) for path in pids if path.exists()]
+        for process in running:
+            process.terminate()
+        for process in psutil.wait_procs(running, timeout=2)[1]:
+            process.kill()
+
+
+@contextmanager
+def running_ssh(launched: Launched, **more: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run a server of SSH with its own keys, and a configuration in which it is several hosts with more variables."""
+    tmp_path = launched.home
+    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if server is None or shutil.which("ssh") is None:
+        pytest.skip("there is no sshd or ssh")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    variables = "".join(f" {name}={value}" for name, value in more.items())
+    for name in ("host-key", "user-key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    (tmp_path / "sshd_config").write_text(_SSH_SERVER.format(home=tmp_path, port=port, more=variables))
+    (tmp_path / "ssh_config").write_text(_SSH_CLIENT.format(home=tmp_path, port=port))
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "ssh"  # ssh finds the configuration of the user by the password file only
+    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {tmp_path}/ssh_config "$@"\n')
+    program.chmod(0o755)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    log = tmp_path / "sshd.log"
+    with subprocess.Popen([server, "-D", "-f", tmp_path / "sshd_config", "-E", log]) as running:
+        launched.environment["PATH"] = f"{tmp_path}/bin:{launched.environment['PATH']}"
+        try:
+            launched.until("ssh alpha echo works", "works")
+            yield running
+        finally:
+            running.terminate()

@@ -1,78 +1,24 @@
 """`dropflow launch slurm` with a real Slurm: one controller and two hosts on this machine. It needs root."""
 
 import json
-import os
-import shutil
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from dropflow.graph.codec import save
-from tests.e2e.launched import Launched
+from tests.e2e.launched import Launched, running_slurm
 from tests.recovery_graphs import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-_TOOLS = ("slurmctld", "slurmd", "srun", "sbatch")
-_CONFIGURATION = """
-ClusterName=t
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-AuthType=auth/none
-CredType=cred/none
-SlurmctldPort={ports[0]}
-StateSaveLocation={directory}/state
-SlurmdSpoolDir={directory}/spool-%n
-SlurmctldPidFile={directory}/controller.pid
-SlurmdPidFile={directory}/%n.pid
-SlurmctldLogFile={directory}/controller.log
-SlurmdLogFile={directory}/%n.log
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-SlurmdParameters=config_overrides
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=2000
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=2000
-PartitionName=p Nodes=n[1-2] Default=YES MaxTime=60 State=UP
-"""
 
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Launched]:
     """A Slurm with two hosts, for one test."""
-    lacking = [tool for tool in _TOOLS if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") is None]
-    if lacking or os.geteuid() != 0:
-        pytest.skip(f"a Slurm needs root, and {', '.join(lacking) or 'its programs'}")
-    with socket.socket() as one, socket.socket() as two, socket.socket() as three:
-        for each in (one, two, three):
-            each.bind(("127.0.0.1", 0))
-        ports = [each.getsockname()[1] for each in (one, two, three)]
-    host = socket.gethostname().partition(".")[0]
-    (tmp_path / "state").mkdir()
-    (tmp_path / "slurm.conf").write_text(_CONFIGURATION.format(directory=tmp_path, host=host, ports=ports))
-    found = Launched(tmp_path, "slurm", SLURM_CONF=str(tmp_path / "slurm.conf"))
-    try:
-        found.shell("slurmctld -c; slurmd -N n1 -c; slurmd -N n2 -c")
-        found.until("sinfo -h -o %D -t idle", "2")
-        yield found
-        found.shell("scancel --user root --full --signal KILL; true")
-    finally:
-        pids = [tmp_path / f"{name}.pid" for name in ("n1", "n2", "controller")]
-        running = [psutil.Process(int(path.read_text())) for path in pids if path.exists()]
-        for process in running:
-            process.terminate()
-        for process in psutil.wait_procs(running, timeout=2)[1]:
-            process.kill()
+    with running_slurm(tmp_path) as launched:
+        yield launched
 
 
 def test_the_guide_to_slurm_is_as_it_says(slurm: Launched) -> None:
@@ -84,7 +30,7 @@ def test_the_guide_to_slurm_is_as_it_says(slurm: Launched) -> None:
 
             assert slurm.secrets_seen(public) == []
 
-    slurm.run_guide("slurm.md", then)
+    slurm.run_guide("howto/slurm.md", then)
 
     assert slurm.nothing_is_left()
     assert "Traceback" not in slurm.shell("cat dropflow-jobs/*/output")

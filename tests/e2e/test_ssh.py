@@ -1,76 +1,30 @@
 """`dropflow launch ssh` and `up --hosts` with a real sshd on this machine, which is all of their hosts."""
 
 import json
-import os
 import re
-import shutil
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dropflow.graph.codec import save
-from tests.e2e.launched import ROOT, Launched
+from tests.e2e.launched import ROOT, Launched, running_ssh
 from tests.recovery_graphs import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-_SERVER = """
-Port {port}
-ListenAddress 127.0.0.1
-HostKey {home}/host-key
-AuthorizedKeysFile {home}/user-key.pub
-PidFile {home}/sshd.pid
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-SetEnv XDG_STATE_HOME={home}/remote-state
-"""
-_CLIENT = """
-Host alpha beta silent
-  HostName 127.0.0.1
-  Port {port}
-  IdentityFile {home}/user-key
-  UserKnownHostsFile /dev/null
-  StrictHostKeyChecking no
-  LogLevel ERROR
-"""
-
 
 @pytest.fixture
 def ssh(tmp_path: Path) -> Iterator[Launched]:
-    """A server of SSH with its own keys, and a configuration in which it is several hosts."""
-    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if server is None or shutil.which("ssh") is None:
-        pytest.skip("there is no sshd or ssh")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    for name in ("host-key", "user-key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
-    (tmp_path / "sshd_config").write_text(_SERVER.format(home=tmp_path, port=port))
-    (tmp_path / "ssh_config").write_text(_CLIENT.format(home=tmp_path, port=port))
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "ssh"  # ssh finds the configuration of the user by the password file only
-    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {tmp_path}/ssh_config "$@"\n')
-    program.chmod(0o755)
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)
-    log = tmp_path / "sshd.log"
-    with subprocess.Popen([server, "-D", "-f", tmp_path / "sshd_config", "-E", log]) as running:
-        launched = Launched(tmp_path, "ssh")
-        launched.environment["PATH"] = f"{tmp_path}/bin:{launched.environment['PATH']}"
+    """Hosts over ssh, for one test."""
+    launched = Launched(tmp_path, "ssh")
+    with running_ssh(launched):
         page = (ROOT / "docs" / "howto" / "ssh.md").read_text(encoding="utf-8")
         hosts = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
         (tmp_path / "hosts.toml").write_text(f'directory = "{tmp_path}/nodes"\n{hosts}')
-        try:
-            launched.until("ssh alpha echo works", "works")
-            yield launched
-        finally:
-            running.terminate()
+        yield launched
 
 
 def test_the_guide_to_ssh_is_as_it_says(ssh: Launched) -> None:
@@ -84,7 +38,7 @@ def test_the_guide_to_ssh_is_as_it_says(ssh: Launched) -> None:
             assert [path.stat().st_mode & 0o777 for path in keys] == [0o600, 0o600]
             assert ssh.secrets_seen(public) == []
 
-    ssh.run_guide("ssh.md", then)
+    ssh.run_guide("howto/ssh.md", then)
 
     assert ssh.nothing_is_left()
     assert list(ssh.home.glob("nodes/*/*/key")) == []
