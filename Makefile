@@ -8,7 +8,7 @@ SLOW = slow or corpus or browser or netns or exhaustive
 # Tests start thousands of processes. With this variable, each would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs pictures demo radio quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
+.PHONY: docs pictures demo radio quick test exhaustive simulate simulate-forever torture coverage check lint format changelog release clean
 
 # What running needs, without tools for development.
 $(VENV)/.runs: pyproject.toml
@@ -87,6 +87,15 @@ changelog: $(VENV)/.installed  ## print what the next release changes; with VERS
 docs: $(VENV)/.installed  ## build the documentation site; every warning is an error, such as a link that leads nowhere
 	$(BIN)/sphinx-build -q -W --keep-going -j auto -c docs . build/site
 	@echo "Look at it: $(CURDIR)/build/site/index.html"
+
+release: $(VENV)/.installed  ## build what is published into dist/, the same bytes for the same commit, and check it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python -m pytest -q tests/e2e/test_wheel.py
+	@git describe --exact-match --tags --match "v$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' dropflow/version.py)" || echo "This commit has no tag of that version: not to be published."
 
 pictures: $(VENV)/.installed  ## take the pictures of pages in the documents from a real run in Chromium
 	@tests/bring_tools.sh

@@ -406,5 +406,5 @@ def optional_package(module: str, need: str, extra: str, *, of_host: bool = Fals
 
 
 def install_hint(extra: str) -> str:
-    """Return how to install an extra of ``pyproject.toml``; dropflow is not in a package index."""
-    return f"pip install '.[{extra}]' in the source directory of dropflow"
+    """Return how to install an extra of ``pyproject.toml``; this needs no package index that has dropflow."""
+    return f"pip install 'dropflow[{extra}]' in the environment that has dropflow"

@@ -24,10 +24,12 @@ def environment(home: Path) -> dict[str, str]:
     return kept | {"XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
 
 
-def run(home: Path, *arguments: object, **more: str) -> "subprocess.CompletedProcess[str]":
+def run(
+    home: Path, *arguments: object, python: str | Path = sys.executable, **more: str
+) -> "subprocess.CompletedProcess[str]":
     """Run a ``dropflow`` command that ends by itself, and assert that it prints no traceback."""
     done = subprocess.run(
-        _command(arguments),
+        [python, "-m", "dropflow", *map(str, arguments)],
         env=environment(home) | more,
         cwd=home,
         capture_output=True,
@@ -54,6 +56,8 @@ class Running:
         What goes before the command: a program that runs it somewhere else.
     program : sequence of str
         Arguments of the Python interpreter that stand for ``dropflow``.
+    python : path
+        The interpreter.
     """
 
     def __init__(
@@ -63,12 +67,13 @@ class Running:
         pass_fds: Sequence[int] = (),
         before: Sequence[str] = (),
         program: Sequence[str] = ("-m", "dropflow"),
+        python: str | Path = sys.executable,
     ) -> None:
         self.home = home
         self.log = home / f"{arguments[0]}-{id(self)}.err"
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [*before, sys.executable, *program, *map(str, arguments)],
+                [*before, str(python), *program, *map(str, arguments)],
                 env=environment(home),
                 cwd=home,
                 stdout=subprocess.PIPE,
@@ -123,7 +128,3 @@ def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool
     """Return whether all of the processes end within a number of seconds."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
-
-
-def _command(arguments: Sequence[object]) -> list[str]:
-    return [sys.executable, "-m", "dropflow", *map(str, arguments)]

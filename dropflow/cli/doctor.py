@@ -4,6 +4,7 @@ It asks all managers from this host, and makes them connect to each other; `doct
 found. In the managers, `managers.probing` makes these connections.
 """
 
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +28,27 @@ if TYPE_CHECKING:
 
     from dropflow.api.client import Client
 
-__all__ = ["DoctorReply", "ask_managers", "doctor_command", "examine_cluster"]
+__all__ = ["EXTRAS", "DoctorReply", "absent_extras", "ask_managers", "doctor_command", "examine_cluster"]
+
+EXTRAS = {
+    "dask": "arrays, bags and data frames of dask, computed by dropflow",
+    "dask-runner": "attempts on the workers of a Dask cluster",
+    "ray": "attempts on the workers of a Ray cluster",
+    "threads": "NumPy that is loaded uses as many threads as an attempt has processors",
+    "stores": "contents at URLs and in buckets",
+    "databases": "tables of databases",
+    "formats": "functions get and return FITS, HDF5, zarr, NetCDF, tables and pictures",
+    "views": "pages show pictures, FITS files and zarr arrays",
+    "examples": "PNG pictures in the examples",
+    "radio": "the radio pipeline of the examples",
+    "kahypar": "partitions with least movement of data",
+    "dill": "function code that DALiuGE and EAGLE stored with dill",
+    "palettes": "descriptions in palettes of own code",
+    "provenance": "Workflow Run RO-Crates",
+    "debug": "replayed attempts in the debugger of an editor",
+}
+"""What each extra of ``pyproject.toml`` adds."""
+_OF_EXTRA = re.compile(r"(?P<package>[\w.-]+).* extra == ['\"](?P<extra>[\w-]+)['\"]")
 
 
 _REQUESTS = 16
@@ -36,7 +57,7 @@ _PEERS = 32
 
 
 class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings, and everything that was found out."""
+    """The findings, everything that was found out, and the names of extras that this host does not have."""
 
     ok: bool
     url: str
@@ -44,6 +65,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     connections: tuple[Connection, ...] = msgspec.field(default=(), name="ways")
     notes: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """One line a manager, the notes, then the findings."""
@@ -63,6 +85,9 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from columns(rows, header=header, indent="")
         yield ""
         yield from self.notes
+        if self.absent:
+            yield "optional and not installed on this host; to add one: pip install 'dropflow[NAME]'"
+            yield from columns([(name, EXTRAS[name]) for name in self.absent])
         for finding in self.findings:
             yield f"wrong: {finding.where}: {finding.text}"
             yield f"  {finding.hint}"
@@ -93,7 +118,7 @@ def doctor_command(output: CommandOutput, *, manager: ConnectionOptions, timeout
 
     Compares the versions, protocols, keys and clocks of all managers. Each node connects to the links of the other
     nodes with the cluster key, and each island and master to its children. Reports what is wrong, between which hosts,
-    and what to do; exit status 1 if something is wrong.
+    and what to do; exit status 1 if something is wrong. Names the optional parts that are not installed on this host.
     """
     from dropflow.cli.connection import connect_to, manager_url
 
@@ -101,8 +126,25 @@ def doctor_command(output: CommandOutput, *, manager: ConnectionOptions, timeout
     reply = examine_cluster(
         url, lambda address: connect_to(address, manager, timeout=timeout), timeout=timeout, peers=peers
     )
-    output.answer(reply)
+    output.answer(msgspec.structs.replace(reply, absent=absent_extras()))
     return Exit.FINISHED if reply.ok else Exit.FAILED
+
+
+def absent_extras() -> tuple[str, ...]:
+    """Return the extras that are not completely installed on this host."""
+    from importlib import metadata
+
+    def is_absent(package: str) -> bool:
+        try:
+            metadata.distribution(package)
+        except metadata.PackageNotFoundError:
+            return True
+        return False
+
+    texts = () if is_absent("dropflow") else metadata.requires("dropflow") or ()
+    wanted = [match for text in texts if (match := _OF_EXTRA.match(text))]
+    absent = {match["extra"] for match in wanted if is_absent(match["package"])}
+    return tuple(name for name in EXTRAS if name in absent)
 
 
 def examine_cluster(

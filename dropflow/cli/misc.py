@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cache_command",
     "completion_command",
+    "completion_script",
     "keys_command",
     "palette_command",
 ]
@@ -350,6 +351,11 @@ complete --no-files --command dropflow --arguments "(_dropflow_completion)"
 }
 
 
+def completion_script(shell: str) -> str:
+    """Return the script that completes commands in a shell: bash, zsh or fish."""
+    return _SCRIPTS[shell]
+
+
 class CompletionReply(msgspec.Struct, frozen=True, kw_only=True):
     """The script for one shell."""
 
@@ -378,5 +384,5 @@ def completion_command(output: CommandOutput, *, shell: str) -> Exit:
 
     For fish:      dropflow completion fish > ~/.config/fish/completions/dropflow.fish
     """
-    output.answer(CompletionReply(shell=shell, script=_SCRIPTS[shell]))
+    output.answer(CompletionReply(shell=shell, script=completion_script(shell)))
     return Exit.FINISHED

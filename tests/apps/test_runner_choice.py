@@ -75,7 +75,7 @@ def test_a_missing_package_is_named(kind: str, extra: str, monkeypatch: pytest.M
     with pytest.raises(MissingDependencyError, match=f"--runner {kind} needs the package") as caught:
         dropflow.run(EXAMPLES / "hello.graph", runner=kind, directory=tmp_path / "run")
 
-    assert caught.value.hint == f"pip install '.[{extra}]' in the source directory of dropflow"
+    assert caught.value.hint == f"pip install 'dropflow[{extra}]' in the environment that has dropflow"
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """The findings of `dropflow doctor` about each manager."""
 
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from dropflow.api.client import Client
 from dropflow.api.records import Child, Load, ManagerInfo, NodeInfo
-from dropflow.cli.doctor import examine_cluster
+from dropflow.cli.doctor import EXTRAS, examine_cluster
 from dropflow.cli.doctor_checks import Evidence, Finding, ManagerReport, findings
 from dropflow.clock import SystemClock
 from dropflow.testing.fake_manager import FakeManager
@@ -123,3 +125,10 @@ def test_every_manager_is_asked_once(free_service: Callable[[FakeManager], Servi
         (above.url, below.url),
         (above.url, "http://127.0.0.1:9"),
     }
+
+
+def test_every_extra_is_described() -> None:
+    """`doctor` names what each extra adds that users can install and that is not here."""
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+
+    assert set(EXTRAS) == set(project["project"]["optional-dependencies"]) - {"all", "dev", "docs", "release"}
