@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ __all__ = ["MAGIC", "show_npy", "show_zarr"]
 MAGIC = b"\x93NUMPY"
 
 
-def show_npy(source: Source, query: PreviewQuery, base: Preview) -> Shown:  # noqa: ARG001 - as for the other formats
+def show_npy(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     """Return the array of a file of numpy, whose values numpy would perhaps unpickle, or map into memory."""
     stream = SourceStream(source)
     with reading("the header of the .npy file"):
@@ -35,8 +36,10 @@ def show_npy(source: Source, query: PreviewQuery, base: Preview) -> Shown:  # no
     facts = (("Shape", shape_text(shape)), ("Type", f"{dtype.name}, {dtype.str}"))
     is_transposed &= len(shape) > 1
     lying = shape[::-1] if is_transposed else shape
-    array = RowBytes(read=source.read, at=at, dtype=dtype, shape=lying, convert=as_floats)
-    return Shown(array, replace(base, facts=facts), is_transposed=is_transposed)
+    convert = partial(as_floats, number=query.number)
+    array = RowBytes(read=source.read, at=at, dtype=dtype, shape=lying, convert=convert)
+    found = replace(base, facts=facts, is_complex=dtype.kind == "c")
+    return Shown(array, found, is_transposed=is_transposed)
 
 
 _METADATA_LIMIT = 1 << 20
@@ -82,9 +85,10 @@ def show_zarr(source: DirectorySource, query: PreviewQuery, base: Preview) -> Sh
         parts=tuple(folder.rstrip("/") for folder in folders) if len(folders) > 1 else (),
         part=part,
         notes=notes,
+        is_complex=array.dtype.kind == "c",
     )
     rows = chunks[-2] if len(chunks) > 1 else 1
-    return Shown(Bands(lambda where: array[where], shown, rows, "the zarr array"), found)
+    return Shown(Bands(lambda where: array[where], shown, rows, "the zarr array", query.number), found)
 
 
 def _folders(source: DirectorySource) -> list[str]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,13 +60,38 @@ def show_fits(source: Source, query: PreviewQuery, base: Preview) -> Shown:
             facts = (("Shape", shape_text(shape)), *facts)
             if hasattr(unit, "compression_type"):
                 found = replace(found, facts=(facts[0], ("Compressed with", unit.compression_type), *facts[1:]))
-                return Shown(_tiled(unit, shape), found, is_upside_down=True)
+                return Shown(_tiled(unit, shape), found, is_upside_down=True, place_of=partial(_place, header))
             array = _plain(source, unit, shape)
             found = replace(found, facts=(facts[0], ("Type", array.dtype.name), *facts[1:]))
-            return Shown(array, found, is_upside_down=True)
+            return Shown(array, found, is_upside_down=True, place_of=partial(_place, header))
     except BadFileError as error:
         hint = f" ({error.hint})" if error.hint else ""
         return Shown(Nothing(), replace(found, trouble=f"{error.text}{hint}"))
+
+
+def _place(header: Any, index: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the pixel of a value, and its world coordinates if the header has them (FITS standard 4.0, section 8)."""
+    facts = (("Pixel", ", ".join(str(one + 1) for one in index[::-1])),)
+    try:
+        with reading("the world coordinates"):
+            coordinates = library("astropy.wcs", "FITS files").WCS(header)
+            values = np.atleast_1d(coordinates.array_index_to_world_values(*index))
+            kinds, units = coordinates.world_axis_physical_types, coordinates.world_axis_units
+            names = coordinates.wcs.ctype
+            described = zip(names, values, kinds, units, strict=True)
+            return (*facts, *(_coordinate(*one) for one in described if one[2] is not None and np.isfinite(one[1])))
+    except BadFileError:
+        return facts
+
+
+def _coordinate(axis: str, value: float, kind: str, unit: str) -> tuple[str, str]:
+    """Return one world coordinate; on the sky in hours and degrees."""
+    name = str(axis).partition("-")[0]
+    if kind not in ("pos.eq.ra", "pos.eq.dec"):
+        return name, f"{value:.9g} {unit}".rstrip()
+    angle = library("astropy.coordinates", "FITS files").Angle(value, unit)
+    in_hours = kind == "pos.eq.ra"
+    return name, str(angle.to_string("hour" if in_hours else "deg", sep=":", precision=3 if in_hours else 2, pad=True))
 
 
 def _read_units(source: Source) -> tuple[list[_Unit], str]:

@@ -1,4 +1,4 @@
-"""Draws a grid of numbers as a PNG picture of 256 colours. What is not a number has a colour of its own."""
+"""Draws a grid of numbers as a PNG picture of 256 colours. What is not a number is hatched in colours of its own."""
 
 import io
 import math
@@ -21,15 +21,17 @@ __all__ = [
     "RowBytes",
     "Shown",
     "Summary",
+    "Window",
     "as_floats",
     "draw",
     "sample_line",
     "sample_plane",
+    "scale_of",
     "shape_text",
 ]
 
 
-_COLOURS: Final = 255
+_COLOURS: Final = 254
 # Dark blue to light yellow over violet and orange, each lighter than the one before: also readable in grey.
 _ANCHORS: Final = np.array(
     [
@@ -44,24 +46,51 @@ _ANCHORS: Final = np.array(
     ],
     np.float64,
 )
-_NO_NUMBER: Final = {"grey": (58, 96, 150), "colour": (128, 128, 128)}
-"""Colours that no number has. Where a picture is transparent, a light page would make it as bright as its maximum."""
+_NO_NUMBER: Final = {"grey": ((58, 96, 150), (84, 124, 180)), "colour": ((128, 128, 128), (160, 160, 160))}
+"""Colours that no number has, for two stripes. A light page would make what is transparent as bright as the maximum."""
 _ASINH: Final = 10.0
 _LOG: Final = 1000.0
+_HATCH: Final = 4
+"""Pixels of the picture across a stripe."""
 
 
 def draw(values: npt.NDArray[np.float32], query: PreviewQuery) -> bytes:
     """Return a PNG picture of the values, the first row at the top."""
-    index = np.zeros(values.shape, np.uint8)
+    index = (np.add.outer(*map(np.arange, values.shape)) // _HATCH % 2).astype(np.uint8)
     is_number = np.isfinite(values)
-    if is_number.any():
+    if (ends := _ends(values, query)) is not None:
+        low, high = ends
         finite = values[is_number].astype(np.float64)
-        side = (100.0 - query.keep) / 2
-        low, high = np.percentile(finite, [side, 100.0 - side])
         with np.errstate(all="ignore"):
             share = np.clip((finite - low) / (high - low), 0.0, 1.0) if high > low else np.full(finite.shape, 0.5)
-        index[is_number] = 1 + np.round(_stretched(np.nan_to_num(share, nan=0.5), query.stretch) * (_COLOURS - 1))
+        index[is_number] = 2 + np.round(_stretched(np.nan_to_num(share, nan=0.5), query.stretch) * (_COLOURS - 1))
     return _png(index, _palette(query.colours))
+
+
+def scale_of(values: npt.NDArray[np.float32], query: PreviewQuery) -> tuple[float, ...]:
+    """Return the values at five equal distances along the colours of their picture; none if none is a number."""
+    ends = _ends(values, query)
+    if ends is None:
+        return ()
+    low, high = ends
+    places = np.linspace(0.0, 1.0, 5)
+    if query.stretch == "sqrt":
+        places = np.square(places)
+    elif query.stretch == "log":
+        places = np.expm1(places * np.log1p(_LOG)) / _LOG
+    elif query.stretch == "asinh":
+        places = np.sinh(places * np.arcsinh(_ASINH)) / _ASINH
+    return tuple(float(low * (1.0 - place) + high * place) for place in places)
+
+
+def _ends(values: npt.NDArray[np.float32], query: PreviewQuery) -> tuple[float, float] | None:
+    """Return the values with the first and the last colour; None if none is a number."""
+    finite = values[np.isfinite(values)].astype(np.float64)
+    if not finite.size:
+        return None
+    side = (100.0 - query.keep) / 2
+    low, high = (float(end) for end in np.percentile(finite, [side, 100.0 - side]))
+    return low, high
 
 
 def _stretched(share: npt.NDArray[np.float64], how: str) -> npt.NDArray[np.float64]:
@@ -77,7 +106,7 @@ def _stretched(share: npt.NDArray[np.float64], how: str) -> npt.NDArray[np.float
 
 
 def _palette(colours: str) -> npt.NDArray[np.uint8]:
-    """Return 256 colours; the first is for what is not a number."""
+    """Return 256 colours; the first two are for what is not a number."""
     places = np.linspace(0.0, 1.0, _COLOURS)
     if colours == "grey":
         rows = np.repeat(np.round(places * 255)[:, None], 3, axis=1)
@@ -85,7 +114,7 @@ def _palette(colours: str) -> npt.NDArray[np.uint8]:
         anchors = np.linspace(0.0, 1.0, len(_ANCHORS))
         rows = np.stack([np.interp(places, anchors, _ANCHORS[:, channel]) for channel in range(3)], axis=1)
     none = _NO_NUMBER[colours]
-    return np.vstack([np.array([none]), np.round(rows)]).astype(np.uint8)
+    return np.vstack([np.array(none), np.round(rows)]).astype(np.uint8)
 
 
 def _png(index: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
@@ -170,13 +199,20 @@ class Bands:
         How many are read at once: those of a chunk or a tile, which are decompressed together.
     name : str
         What is read, for errors.
+    number : str
+        What of complex values, as in `PreviewQuery`.
     """
 
     def __init__(
-        self, read: Callable[[tuple[Any, ...]], npt.NDArray[Any]], shape: tuple[int, ...], rows: int, name: str
+        self,
+        read: Callable[[tuple[Any, ...]], npt.NDArray[Any]],
+        shape: tuple[int, ...],
+        rows: int,
+        name: str,
+        number: str = "amplitude",
     ) -> None:
         self.shape = shape
-        self._read, self._rows, self._name = read, rows, name
+        self._read, self._rows, self._name, self._number = read, rows, name, number
         self._band: tuple[tuple[int, int], Floats] | None = None
 
     def block(self, plane: int, row: int, column: int, columns: int) -> Floats:
@@ -188,7 +224,7 @@ class Bands:
             where = (*(int(one) for one in leading), *rows, slice(0, width_of(self.shape)))
             with reading(self._name):
                 values = np.asarray(self._read(where if self.shape else ()))
-            self._band = ((plane, top), as_floats(values.reshape(-1, width_of(self.shape))))
+            self._band = ((plane, top), as_floats(values.reshape(-1, width_of(self.shape)), self._number))
         return self._band[1][row - top, column : column + columns]
 
 
@@ -202,13 +238,27 @@ class Nothing:
         return np.zeros(0)
 
 
+def _index_of(index: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    return (("Index", ", ".join(map(str, index))),)
+
+
 class Shown(NamedTuple):
-    """An array that was found in a content: its values, and how its picture lies."""
+    """An array that was found in a content: its values, how its picture lies, and where a value of it is, as facts."""
 
     array: Planes
     preview: Preview
     is_upside_down: bool = False
     is_transposed: bool = False
+    place_of: Callable[[tuple[int, ...]], tuple[tuple[str, str], ...]] = _index_of
+
+
+class Window(NamedTuple):
+    """The rows and columns of a plane that are shown."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
@@ -216,10 +266,14 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return " × ".join(f"{length:,}" for length in shape) or "one value"
 
 
-def as_floats(values: npt.NDArray[np.generic]) -> Floats:
-    """Return numbers as float64; of complex ones, the absolute value."""
+def as_floats(values: npt.NDArray[np.generic], number: str = "amplitude") -> Floats:
+    """Return numbers as float64; of complex ones, the amplitude or the phase in radians."""
     with np.errstate(all="ignore"):
-        numbers = np.abs(values) if values.dtype.kind == "c" else values
+        numbers = (
+            (np.arctan2(values.imag, values.real) if number == "phase" else np.abs(values))
+            if values.dtype.kind == "c"
+            else values
+        )
         return numbers.astype(np.float64)
 
 
@@ -284,9 +338,9 @@ class Grid(msgspec.Struct, frozen=True):
     is_whole: bool
 
 
-def sample_plane(array: Planes, plane: int) -> Grid:
-    """Return a plane of an array, at most 1,024 squares wide and high."""
-    height, width = height_of(array.shape), min(width_of(array.shape), BUDGET)
+def sample_plane(array: Planes, plane: int, window: Window) -> Grid:
+    """Return a part of a plane of an array, at most 1,024 squares wide and high."""
+    height, width = window.rows, min(window.columns, BUDGET)
     step = max(-(-height // _SIDE), -(-width // _SIDE), -(-height * width // BUDGET), 1)
     rows, columns = -(-height // step), -(-width // step)
     each = max(min(BUDGET // max(rows * width, 1), _ROWS // max(rows, 1), step), 1)
@@ -295,20 +349,20 @@ def sample_plane(array: Planes, plane: int) -> Grid:
         taken = range(at * step, min(at * step + each, height))
         sums, counts = np.zeros(columns), np.zeros(columns)
         for row in taken:
-            _add_row(array, (plane, row), (width, step), (sums, counts), summary)
+            _add_row(array, (plane, window.row + row, window.column), (width, step), (sums, counts), summary)
         with np.errstate(all="ignore"):
             grid[at] = sums / counts
-    is_whole = each == step and width == width_of(array.shape)
+    is_whole = each == step and width == window.columns
     return Grid(grid, step, summary, is_whole)
 
 
 def _add_row(
-    array: Planes, where: tuple[int, int], size: tuple[int, int], squares: tuple[Floats, Floats], summary: Summary
+    array: Planes, where: tuple[int, int, int], size: tuple[int, int], squares: tuple[Floats, Floats], summary: Summary
 ) -> None:
-    """Add the values of one row to the sums and counts of their squares."""
-    (width, step), (sums, counts) = size, squares
+    """Add the values of one row, from a column on, to the sums and counts of their squares."""
+    (plane, at, column), (width, step), (sums, counts) = where, size, squares
     for start in range(0, width, _PIECE):
-        values = array.block(*where, start, min(_PIECE, width - start))
+        values = array.block(plane, at, column + start, min(_PIECE, width - start))
         summary.add(values)
         is_number = np.isfinite(values)
         first = start // step

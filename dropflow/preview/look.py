@@ -16,11 +16,13 @@ from dropflow.preview.image import (
     Planes,
     RowBytes,
     Shown,
+    Window,
     draw,
     height_of,
     planes_of,
     sample_line,
     sample_plane,
+    scale_of,
     width_of,
 )
 from dropflow.preview.source import (
@@ -133,10 +135,42 @@ def _plane(shape: tuple[int, ...], query: PreviewQuery) -> int:
     return min(query.plane, planes_of(shape) - 1)
 
 
+def _sides(shown: Shown) -> tuple[int, int]:
+    """Return the values in a row and in a column of the picture of a whole plane."""
+    rows, columns = height_of(shown.array.shape), width_of(shown.array.shape)
+    return (rows, columns) if shown.is_transposed else (columns, rows)
+
+
+def _region(shown: Shown, query: PreviewQuery) -> tuple[tuple[int, int, int, int], Window]:
+    """Return what is shown in the picture, from left and top to right and bottom, and as rows and columns."""
+    across, down = _sides(shown)
+    left, top = min(query.left, across - 1), min(query.top, down - 1)
+    right = min(query.right, across) if query.right > left else across
+    bottom = min(query.bottom, down) if query.bottom > top else down
+    if shown.is_transposed:
+        window = Window(left, right - left, top, bottom - top)
+    elif shown.is_upside_down:
+        window = Window(down - bottom, bottom - top, left, right - left)
+    else:
+        window = Window(top, bottom - top, left, right - left)
+    return (left, top, right, bottom), window
+
+
+def _one_value(shown: Shown, plane: int, window: Window) -> tuple[tuple[str, str], ...]:
+    """Return a value of a plane and where it is."""
+    value = float(shown.array.block(plane, window.row, window.column, 1)[0])
+    leading = np.unravel_index(plane, shown.array.shape[:-2]) if len(shown.array.shape) > 2 else ()  # noqa: PLR2004
+    index = (*(int(one) for one in leading), window.row, window.column)
+    return (("Value", f"{value:.9g}"), *shown.place_of(index[::-1] if shown.is_transposed else index))
+
+
 def _grid(shown: Shown, query: PreviewQuery) -> tuple[npt.NDArray[np.float32], Preview]:
     """Return the plane as it is drawn, and the preview with its statistics."""
     plane = _plane(shown.array.shape, query)
-    grid = sample_plane(shown.array, plane)
+    sides, (region, window) = _sides(shown), _region(shown, query)
+    grid = sample_plane(shown.array, plane, window)
+    is_one = window.rows == window.columns == 1
+    facts = _one_value(shown, plane, window) if is_one else (*shown.preview.facts, *grid.summary.facts)
     values = grid.values.T if shown.is_transposed else grid.values
     values = values[::-1] if shown.is_upside_down else values
     notes = list(shown.preview.notes)
@@ -148,9 +182,13 @@ def _grid(shown: Shown, query: PreviewQuery) -> tuple[npt.NDArray[np.float32], P
     return values, replace(
         shown.preview,
         kind="array",
-        facts=(*shown.preview.facts, *grid.summary.facts),
+        facts=facts,
         width=values.shape[1],
         height=values.shape[0],
+        across=sides[0],
+        down=sides[1],
+        region=region,
+        scale=scale_of(values, query),
         plane=plane,
         planes=planes_of(shown.array.shape),
         notes=tuple(notes),

@@ -76,6 +76,11 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Per cent of the values between the darkest and the brightest; the others are cut off at both ends.
     colours : str
         ``grey`` or ``colour``.
+    left, top, right, bottom : int
+        Which values of the plane, counted from the upper left corner of its picture; 0 as right or bottom is the edge.
+        Of a single value, the facts are the value and where it is, in the world coordinates of a FITS file, too.
+    number : str
+        What is shown of complex values: ``amplitude`` or ``phase``, which is in radians.
     """
 
     part: Annotated[int, Meta(ge=-1, le=10_000)] = -1
@@ -83,6 +88,11 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     stretch: Literal["linear", "sqrt", "log", "asinh"] = "linear"
     keep: Annotated[float, Meta(ge=50, le=100)] = 99.5
     colours: Literal["grey", "colour"] = "grey"
+    left: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    top: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    right: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    bottom: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    number: Literal["amplitude", "phase"] = "amplitude"
 
 
 FIRST_LOOK = PreviewQuery()
@@ -130,6 +140,14 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         What is shown of how many.
     width, height : int
         Of the picture; 0 if there is none.
+    across, down : int
+        Values of the whole plane in a row and in a column of its picture.
+    region : tuple of int
+        Left, top, right and bottom of what is shown, as in `PreviewQuery`.
+    scale : tuple of float
+        Values at 0, 25, 50, 75 and 100 % of the colours.
+    is_complex : bool
+        Whether values are complex numbers.
     line : Line or None
         The plot of an array with one axis.
     header : str
@@ -154,6 +172,11 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     plane: int = 0
     width: int = 0
     height: int = 0
+    across: int = 0
+    down: int = 0
+    region: tuple[int, int, int, int] = (0, 0, 0, 0)
+    scale: tuple[float, ...] = ()
+    is_complex: bool = False
     line: Line | None = None
     header: str = ""
     notes: tuple[str, ...] = ()

@@ -174,6 +174,7 @@ def value_fields(parameters: Mapping[str, str]) -> list[FormField]:
 _LARGE_RATIO = 100
 _NAMES: dict[str, object] = {
     "api_url": api_url,
+    "picture_url": picture_url,
     "causes": causes,
     "causes_url": causes_url,
     "compare_url": compare_url,

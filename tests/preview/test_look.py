@@ -95,6 +95,65 @@ def test_a_fits_image_begins_at_its_lower_left_corner() -> None:
     assert pixels[1, 0] == 255
 
 
+@given(st.data(), st.sampled_from(["C", "F", "fits", "zarr"]))
+@settings(max_examples=60, deadline=None)
+def test_a_part_of_a_picture_is_that_of_the_same_part_of_the_array(data: st.DataObject, kind: str) -> None:
+    """Cut out by left, top, right and bottom, it has the picture, the scale and the statistics of the cut array."""
+    array = data.draw(numbers.arrays(np.float32, st.tuples(st.integers(4, 9), st.integers(4, 9))))
+    top, left = data.draw(st.integers(0, array.shape[0] - 3)), data.draw(st.integers(0, array.shape[1] - 3))
+    bottom, right = data.draw(st.integers(top + 2, array.shape[0])), data.draw(st.integers(left + 2, array.shape[1]))
+    query = PreviewQuery(left=left, top=top, right=right, bottom=bottom)
+    wanted = BytesSource(npy(np.ascontiguousarray(array[top:bottom, left:right])))
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "zarr":
+            zarr(Path(folder, "x"), array, (3, 3))
+        written = fits(array[::-1]) if kind == "fits" else npy(np.array(array, order="F" if kind == "F" else "C"))
+        source = DirectorySource(Path(folder)) if kind == "zarr" else BytesSource(written)
+        found, cut = preview(source, query), preview(wanted)
+
+        assert picture(source, query) == picture(wanted)
+        assert (found.region, found.across, found.down) == ((left, top, right, bottom), *array.shape[::-1])
+        assert found.scale == cut.scale
+        numbers_of = {"Minimum", "Maximum", "Mean", "Deviation", "Not a number"}
+        assert {fact for fact in found.facts if fact[0] in numbers_of} == set(cut.facts[2:])
+
+
+def test_a_single_value_is_told_with_its_place() -> None:
+    """Of one value: the value, its index from 0, or pixel from 1 with right ascension, declination and frequency."""
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    where = {"plane": 1, "left": 3, "top": 0, "right": 4, "bottom": 1}
+    assert _facts(npy(array), **where) == {"Value": "15", "Index": "1, 0, 3"}
+    assert _facts(npy(np.asfortranarray(array)), **where) == {"Value": "9", "Index": "0, 2, 1"}
+    cards = [("CTYPE1", "RA---TAN"), ("CRPIX1", 4.0), ("CRVAL1", 83.6333), ("CDELT1", -0.01), ("CUNIT1", "deg")]
+    cards += [("CTYPE2", "DEC--TAN"), ("CRPIX2", 3.0), ("CRVAL2", 22.0145), ("CDELT2", 0.01), ("CUNIT2", "deg")]
+    cards += [("CTYPE3", "FREQ"), ("CRPIX3", 1.0), ("CRVAL3", 1.4e9), ("CDELT3", 1e6), ("CUNIT3", "Hz")]
+    place = {"RA": "05:34:31.992", "DEC": "22:00:52.20", "FREQ": "1.401e+09 Hz"}
+    assert _facts(fits(array, cards=cards), **where) == {"Value": "23", "Pixel": "4, 3, 2", **place}
+    assert _facts(fits(array, cards=[("CTYPE1", "RA---XXX")]), **where) == {"Value": "23", "Pixel": "4, 3, 2"}
+
+
+def test_phases_of_complex_values_are_in_radians() -> None:
+    """Amplitude is shown first, phase on request; the preview tells that values are complex."""
+    content = npy(np.array([[1, 2j], [-3, -4j]]))
+    assert _facts(content)["Maximum"] == "4"
+    phases = _facts(content, number="phase")
+    assert (phases["Minimum"], phases["Maximum"]) == ("-1.5708", "3.14159")
+    assert preview(BytesSource(content)).is_complex
+
+
+@pytest.mark.parametrize("stretch", ["linear", "sqrt", "log", "asinh"])
+def test_the_scale_has_the_values_of_its_colours(stretch: Literal["linear", "sqrt", "log", "asinh"]) -> None:
+    """A value of the scale has the colour at its place along the scale."""
+    query = PreviewQuery(stretch=stretch, keep=100)
+    ramp = np.linspace(-2, 6, 200 * 200, dtype=np.float32).reshape(200, 200)
+    scale = preview(BytesSource(npy(ramp)), query).scale
+    ramp.flat[:5] = scale
+    drawn = _pixels(picture(BytesSource(npy(ramp)), query)).ravel()[:5].astype(int)
+
+    assert scale[::4] == pytest.approx((-2, 6))
+    assert np.abs(drawn - np.linspace(2, 255, 5)).max() <= 1
+
+
 @given(
     numbers.arrays(st.sampled_from([np.uint8, np.int32, np.float32]), st.tuples(st.integers(2, 9), st.integers(2, 9))),
     st.tuples(st.integers(1, 5), st.integers(1, 5)),

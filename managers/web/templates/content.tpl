@@ -13,6 +13,13 @@
 % end
 </select></label>
 % end
+% if data.is_complex:
+<label>Of complex values<select name="number">
+% for value in ("amplitude", "phase"):
+<option value="{{value}}"{{" selected" if value == query.number else ""}}>{{value}}</option>
+% end
+</select></label>
+% end
 % if data.planes > 1:
 <label>Plane, of {{format_count(data.planes)}}<input type="number" name="plane" min="0" max="{{data.planes - 1}}" value="{{data.plane}}"></label>
 % end
@@ -45,7 +52,18 @@
 <div class="content-array{{" has-picture" if data.width else ""}}">
 % if data.width:
 % times = max(1, min(384 // max(data.width, data.height), 48))
-<img class="preview{{" pixels" if times > 1 else ""}}" src="{{picture}}" width="{{data.width * times}}" height="{{data.height * times}}" alt="Picture of {{shown_name(title, 120)}}, {{data.width}} × {{data.height}} pixels">
+% side = max(data.across, data.down)
+% whole = min(1024 / side, 1) if side > 384 else min(384 // side, 48)
+<figure class="viewer" id="viewer" tabindex="0" role="group" aria-label="Picture: plus and minus zoom, arrows move" data-preview="{{api_url(session, oid, "preview")}}" data-picture="{{picture_url(session, oid)}}" data-across="{{data.across}}" data-down="{{data.down}}" data-region="{{" ".join(map(str, data.region))}}" data-width="{{round(data.across * whole)}}">
+<div class="frame"><img class="preview{{" pixels" if times > 1 else ""}}" src="{{picture}}" width="{{data.width * times}}" height="{{data.height * times}}" alt="Picture of {{shown_name(title, 120)}}, {{data.width}} × {{data.height}} pixels"></div>
+<figcaption><div class="scale {{query.colours}}" role="img" aria-label="From {{f"{data.scale[0]:.4g} to {data.scale[-1]:.4g}" if data.scale else "no number"}}"></div>
+<div class="ticks">
+% for value in data.scale:
+<span>{{f"{value:.4g}"}}</span>
+% end
+</div>
+<output></output></figcaption>
+</figure>
 % elif plot:
 % include("line_plot.tpl", plot=plot, title=title)
 % end
@@ -90,7 +108,12 @@
 % if data.header:
 <details class="block-small" data-row="header"{{" open" if data.kind == "header" else ""}}><summary>Header</summary><pre class="exact" tabindex="0">{{data.header}}</pre></details>
 % end
+<div class="notes muted small">
 % for note in data.notes:
-<p class="muted small block-small">{{single_line(note, 500)}}</p>
+<p>{{single_line(note, 500)}}</p>
+% end
+</div>
+% if data.width:
+<script type="module" src="/static/viewer.js"></script>
 % end
 </section>

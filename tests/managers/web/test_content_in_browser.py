@@ -1,5 +1,6 @@
 """The contents of drops in a real browser."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,42 @@ def manager_with_contents() -> FakeManager:
     return manager
 
 
+def test_a_picture_is_zoomed_and_tells_its_values(serve: Any, look: Any) -> None:
+    """The value under the pointer is shown; buttons, keys and wheel zoom and move; the address has what is shown."""
+    manager = manager_with_contents()
+    page = look(serve(manager)).page
+    drops = {row.drop: row.oid for row in manager.drops("s", DropQuery(limit=1000)).drops}
+    page.goto(f"/sessions/s/drops/{drops[21 + list(CONTENTS).index('cube')]}")
+    viewer, frame = page.locator("#viewer"), page.locator("#viewer .frame")
+    nearer = viewer.get_by_role("button", name="+")
+    expect(nearer).to_be_visible()
+    box = frame.bounding_box()
+    assert box is not None
+    frame.hover(position={"x": box["width"] * 0.5 + 1, "y": box["height"] * 0.5 + 1})
+    expect(viewer.locator("output")).to_have_text(f"Value {_CUBE[0, 32, 32]:.9g}   Index 0, 32, 32")
+    nearer.click()
+    expect(page).to_have_url(re.compile(r"left=10&top=10&right=54&bottom=54"))
+    viewer.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(re.compile(r"left=16&top=10&right=59&bottom=54"))
+    page.locator("#data").get_by_role("slider").fill("2")
+    expect(page).to_have_url(re.compile(r"plane=2&"))
+    part = _CUBE[2, 10:54, 16:59]
+    expect(page.locator("#data dd").nth(2)).to_have_text(f"{part.min():.6g}")
+    page.reload()
+    expect(page.locator("#data dd").nth(2)).to_have_text(f"{part.min():.6g}")
+    expect(nearer).to_be_visible()
+    after = frame.bounding_box()
+    assert after is not None
+    assert after["width"] == pytest.approx(box["width"], rel=0.05)
+    page.keyboard.down("Control")
+    frame.hover(position={"x": 5, "y": 5})
+    page.mouse.wheel(0, 4000)
+    page.keyboard.up("Control")
+    expect(page).to_have_url(re.compile(r"left=0&top=0&right=64&bottom=64"))
+    assert accessibility_findings(page) == []
+
+
 def test_contents_are_shown_as_what_they_are(serve: Any, look: Any) -> None:
     """Pictures, arrays, tables, text and code; controls work; content is never a document; axe-core finds nothing."""
     manager = manager_with_contents()
@@ -77,9 +114,9 @@ def test_contents_are_shown_as_what_they_are(serve: Any, look: Any) -> None:
     content.get_by_label("Brightness").select_option("asinh")
     content.get_by_label("Colours").select_option("colour")
     content.get_by_role("button", name="Show").click()
-    expect(content.get_by_label("Plane")).to_have_value("0")
+    expect(content.get_by_role("spinbutton")).to_have_value("0")
     assert drawn() == [64, 64]
-    content.get_by_label("Plane").fill("2")
+    content.get_by_role("spinbutton").fill("2")
     content.get_by_role("button", name="Show").click()
     expect(content.locator("dd").nth(4)).to_contain_text("1.9")  # the least value of plane 2
     assert accessibility_findings(page) == []
