@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dropflow import testing
     from dropflow.apps.api import App, Context, InputData, OutputData, component
     from dropflow.apps.formats import FitsPath, InputPath, MeasurementSet, OutputPath
+    from dropflow.apps.missing import missing, write_missing
     from dropflow.builder.functions import AppFunction, app
     from dropflow.builder.graph import Graph
     from dropflow.builder.handles import Data, glob
@@ -113,15 +114,18 @@ __all__ = [
     "component",
     "glob",
     "load",
+    "missing",
     "run",
     "save",
     "testing",
     "translate",
+    "write_missing",
 ]
 
 _MODULES = {
     "dropflow.apps.api": ("App", "Context", "InputData", "OutputData", "component"),
     "dropflow.apps.formats": ("FitsPath", "InputPath", "MeasurementSet", "OutputPath"),
+    "dropflow.apps.missing": ("missing", "write_missing"),
     "dropflow.builder.functions": ("AppFunction", "app"),
     "dropflow.builder.graph": ("Graph",),
     "dropflow.builder.handles": ("Data", "glob"),

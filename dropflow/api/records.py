@@ -417,6 +417,7 @@ class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
     `path` is relative to the session's directory (``results/x.txt``, ``files/out/y.fits``), or absolute outside of it.
     If the node of the drop does not answer, `node` has a copy of its content, and `owner` is the node of the drop.
     `checksum` is the CRC-32 with which it was committed, that of its tree for a directory; None if it is not known.
+    `missing` is the share of the data that it was made without, because failures were tolerated.
     """
 
     drop: int
@@ -428,6 +429,7 @@ class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
     checksum: int | None = None
     is_directory: bool = False
     owner: str = ""
+    missing: float = 0.0
 
 
 class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -208,6 +208,11 @@ class Context(Protocol):
         """Sleep. Raises `Interrupted` as soon as the session is cancelled."""
         ...
 
+    @property
+    def missing(self) -> Mapping[str, float]:
+        """Which share of the data at each port is missing, from 0 to 1, after failures that were tolerated."""
+        ...
+
     def note_call(self, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> None:
         """Note the arguments of the call that is made, for the report of a failure."""
         ...

@@ -1,6 +1,7 @@
 """The context of one attempt: its inputs, outputs and services while it runs, and its contents afterwards."""
 
 import io
+import json
 import os
 import shutil
 import threading
@@ -9,11 +10,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import msgspec
+
 from dropflow.apps.api import InputData
 from dropflow.apps.attempt_input import AttemptInput, StreamedInput
 from dropflow.apps.command import Command, program_path
 from dropflow.apps.encodings import cannot_hold, canonical, encode, is_text, separator
 from dropflow.apps.formats import FORMATS, copy_content, write_format
+from dropflow.apps.missing import GONE, VARIABLE, missing_by_port
 from dropflow.apps.surroundings import hidden_in
 from dropflow.apps.template_cache import AppNode, TemplateCache, effective, text_or_none
 from dropflow.clock import Clock
@@ -482,6 +486,12 @@ class AttemptContext:
         """Bytes of memory that the attempt has; 0 if its node declares none."""
         return int(self.task.memory or needs_of(self.plan.template).memory)
 
+    @property
+    def missing(self) -> Mapping[str, float]:
+        """Which share of the data at each port is missing, from 0 to 1; see `dropflow.apps.missing`."""
+        ports = ((self.plans.links[edge.link].target_port, edge) for edge in self.task.inputs)
+        return missing_by_port((port, edge) for port, edge in ports if port != ORDER_PORT)
+
     def note_call(self, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> None:
         """Note the arguments of the call that is made, for the report of a failure."""
         self._call = names, args, named
@@ -514,7 +524,11 @@ class AttemptContext:
         running = Command(
             command,
             self.directory,
-            {**_environment(self.oid, self.session, self.plan.template.cpus), **environment},
+            {
+                **_environment(self.oid, self.session, self.plan.template.cpus),
+                VARIABLE: json.dumps(self.missing),
+                **environment,
+            },
             write,
             source=None if source is None else source.open(),
             output=sink,
@@ -596,6 +610,14 @@ class AttemptContext:
         """Finish all outputs. Returns their contents by data drop, and the skipped drops."""
         if self._given_up:
             raise Interrupted
+        handles, skipped = self._finished()
+        if any(one.state in GONE or (one.handle is not None and one.handle.missing) for one in self.task.inputs):
+            lost = max(self.missing.values(), default=0.0)
+            if lost:
+                handles = {drop: msgspec.structs.replace(handle, missing=lost) for drop, handle in handles.items()}
+        return handles, skipped
+
+    def _finished(self) -> tuple[dict[int, Handle], tuple[int, ...]]:
         skipped = self._skipped or ()
         handles: dict[int, Handle] = {}
         if self._outputs is None:

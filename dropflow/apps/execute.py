@@ -22,6 +22,7 @@ from dropflow.apps.api import App
 from dropflow.apps.attempt import AttemptContext
 from dropflow.apps.failed_inputs import input_lines
 from dropflow.apps.logs import LogRouter
+from dropflow.apps.missing import enter
 from dropflow.apps.service import end_services
 from dropflow.apps.template_cache import TemplateCache
 from dropflow.clock import Clock, SystemClock
@@ -583,11 +584,13 @@ class LocalExecutor:
             try:
                 try:
                     attempt.interruption.enter()
+                    enter(attempt)
                     if self._run_app is None:
                         app.run(attempt)
                     else:
                         self._run_app(app, attempt)
                 finally:
+                    enter(None)
                     attempt.interruption.leave()
             finally:
                 self._end_children()

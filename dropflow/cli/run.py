@@ -27,7 +27,7 @@ from dropflow.cli.option_types import (
 )
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns, shell_command
-from dropflow.cli.session_replies import count_lines, failure_lines, headline
+from dropflow.cli.session_replies import count_lines, failure_lines, headline, incomplete_lines
 from dropflow.errors import UsageError
 from dropflow.formatting import format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
@@ -108,10 +108,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
         if self.reused:
             saved = f" (saved about {format_duration(self.saved)})" if self.saved >= 1 else ""
             yield f"{plural(self.computed, 'application')} run, {self.reused:,} reused{saved}"
-        for one in self.incomplete[:_SHOWN_RESULTS]:
-            yield f"{one.name} ({one.drop}) is made from {one.fraction:.4g} of its data"
-        if len(self.incomplete) > _SHOWN_RESULTS:
-            yield f"... and {plural(len(self.incomplete) - _SHOWN_RESULTS, 'more result')}, see summary.json"
+        yield from incomplete_lines(self.incomplete)
         if self.status == SessionState.PAUSED.name:
             settled = sum(count for state, count in self.states.items() if DropState[state].is_terminal)
             yield (

@@ -5,11 +5,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from dropflow.api.records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
+from dropflow.api.records import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail, SessionInfo
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.progress import columns, shell_command
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import few, format_duration, format_rate, plural
+from dropflow.graph.completeness import IncompleteDrop
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts, failed_words
 from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState
 from dropflow.web.cause_groups import Cause, causes
@@ -22,6 +23,7 @@ __all__ = [
     "exit_of_session",
     "failure_lines",
     "headline",
+    "incomplete_lines",
     "session_failure_lines",
     "session_url",
     "shown_states",
@@ -30,6 +32,7 @@ __all__ = [
 _ALWAYS = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 _SHOWN_FAILURES = 10
 _SHOWN_NODES = 40
+_SHOWN_INCOMPLETE = 10
 _DETAIL_LINES = 12
 
 
@@ -39,12 +42,18 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     url: str
     session: SessionDetail
+    incomplete: tuple[IncompleteDrop, ...] = ()
 
     @classmethod
-    def of(cls, detail: SessionDetail, *, manager: str) -> "SessionReply":
+    def of(cls, detail: SessionDetail, *, manager: str, results: Sequence[ResultInfo] = ()) -> "SessionReply":
         """Return the reply for a session at the manager with this URL."""
-        is_ok = exit_for_status(detail.status) is Exit.FINISHED
-        return cls(ok=is_ok, url=session_url(manager, detail.session), session=detail)
+        lacking = [one for one in results if one.missing]
+        return cls(
+            ok=exit_for_status(detail.status) is Exit.FINISHED,
+            url=session_url(manager, detail.session),
+            session=detail,
+            incomplete=tuple(IncompleteDrop(drop=one.oid, name=one.name, fraction=1 - one.missing) for one in lacking),
+        )
 
     def lines(self) -> Iterator[str]:
         """Status, one line for each logical node, and the root causes of failures."""
@@ -68,6 +77,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  ... and {plural(len(shown) - _SHOWN_NODES, 'more logical node')}"
         yield from count_lines(detail.counts)
         yield from session_failure_lines(detail.failures, detail.session, unlisted=detail.unlisted, url=self.url)
+        yield from incomplete_lines(self.incomplete)
         yield from (f"note: {note}" for note in detail.notes)
         yield f"  {self.url}"
 
@@ -291,6 +301,14 @@ def _cause_lines(cause: Cause, log: str) -> Iterator[str]:
         yield f"    log: {log}"
     if cause.rest:
         yield f"    alike: {few([failure.drop for failure in cause.rest])}"
+
+
+def incomplete_lines(incomplete: Sequence[IncompleteDrop]) -> Iterator[str]:
+    """Yield the first results that are made from less than all of their data."""
+    for one in incomplete[:_SHOWN_INCOMPLETE]:
+        yield f"{one.name} ({one.drop}) is made from {100 * one.fraction:.3g} % of its data"
+    if len(incomplete) > _SHOWN_INCOMPLETE:
+        yield f"... and {plural(len(incomplete) - _SHOWN_INCOMPLETE, 'more result')}, see --output json"
 
 
 def _logical_row(node: LogicalNodeInfo) -> tuple[str, str, str]:

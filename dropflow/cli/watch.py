@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +21,7 @@ from dropflow.states import UNKNOWN, DropState, SessionState
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.api.records import SessionDetail, SessionInfo
+    from dropflow.api.records import ResultInfo, SessionDetail, SessionInfo
     from dropflow.engine.statistics import Statistics
 
 __all__ = ["follow", "statistics_of", "watch_command"]
@@ -65,8 +65,19 @@ def watch_command(
     except KeyboardInterrupt:
         output.note(f"stopped watching; session {session} continues")
         return Exit.INTERRUPTED
-    output.answer(SessionReply.of(detail, manager=url))
+    output.answer(SessionReply.of(detail, manager=url, results=_results(manager, url, detail)))
     return exit_for_status(detail.status)
+
+
+def _results(manager: ConnectionOptions, url: str, detail: "SessionDetail") -> "tuple[ResultInfo, ...]":
+    """Return the results of a session in which drops have failed, to say which of them lack data."""
+    from dropflow.cli.connection import connect_to
+
+    if not detail.failures:
+        return ()
+    with suppress(DropflowError), connect_to(url, manager) as client:
+        return client.results(detail.session).results
+    return ()
 
 
 def follow(

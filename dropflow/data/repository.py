@@ -390,6 +390,8 @@ class LocalRepository:
         slot = Slot(self.workspace, template.name, drop, 0, 0, self._clock.now())
         try:
             joined = join(parts, slot)
+            lost = sum(part.missing for part in parts) / len(parts) if parts else 0.0
+            joined = msgspec.structs.replace(joined, missing=lost) if lost else joined
             content = self.commit(drop, 0, template, joined)
         except BaseException:
             for part in parts:

@@ -80,6 +80,8 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
         Whether the content is text by design (a String memory drop).
     seconds : float
         How long the attempt took that wrote it, if that was on another node and long ones are to be protected.
+    missing : float
+        Share of the data that was missing when it was made, from 0 to 1; see `dropflow.apps.missing`.
     """
 
     kind: str = "bytes"
@@ -90,6 +92,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     checksum: int = 0
     text: bool = False
     seconds: float = 0.0
+    missing: float = 0.0
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -564,6 +567,7 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     checksum: int
     text: bool
     body: bytes
+    missing: float = 0.0
 
     @classmethod
     def of(cls, handle: Handle, directory: str) -> Self:
@@ -580,7 +584,7 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if location.startswith(directory):
             location = _HERE + location[len(directory) :]
         body = handle.body if handle.size <= _INLINE else b""
-        return cls(handle.kind, location, handle.size, handle.checksum, handle.text, body)
+        return cls(handle.kind, location, handle.size, handle.checksum, handle.text, body, handle.missing)
 
     @property
     def is_inside(self) -> bool:
@@ -607,6 +611,7 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
             size=self.size,
             checksum=self.checksum,
             text=self.text,
+            missing=self.missing,
         )
 
 

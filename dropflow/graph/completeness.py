@@ -85,4 +85,4 @@ def completeness_lines(graph: PhysicalGraph, row: int, states: npt.NDArray[np.ui
     failed = upstream[np.isin(states[upstream], _GONE) & (graph.kinds[graph.template[upstream]] == np.uint8(Kind.DATA))]
     names = ", ".join(oid(graph, one) for one in failed[:_SHOWN].tolist())
     more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
-    return (f"it is made from {fraction:.4g} of its data: {names}{more} failed, and that was tolerated",)
+    return (f"it is made from {100 * fraction:.3g} % of its data: {names}{more} failed, and that was tolerated",)

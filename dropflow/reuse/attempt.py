@@ -194,6 +194,8 @@ class AttemptReuse:
             name = template.name
             if handle is not None and handle.kind == "file" and not handle.location.startswith(self._inside):
                 name = Path(handle.location).name
+            if handle is not None and handle.missing:
+                digest = f"{digest}, {handle.missing:.9g} missing"
             found.append((port, name, template.component, digest, handle is not None and handle.text))
         return found
 
@@ -209,7 +211,8 @@ class AttemptReuse:
 
 def _is_complete(attempt: AttemptContext) -> bool:
     """Whether all inputs are there: otherwise a key that was known before does not tell what they are."""
-    return all(one.state is DropState.COMPLETED for one in attempt.task.inputs)
+    inputs = attempt.task.inputs
+    return all(one.state is DropState.COMPLETED and not (one.handle and one.handle.missing) for one in inputs)
 
 
 def known_key(row: Any) -> str:

@@ -99,6 +99,7 @@ def _results(graph: PhysicalGraph, replayed: ReplayedSession) -> ResultList:
                 size=content.size,
                 checksum=content.checksum or None,
                 is_directory=content.kind == "directory",
+                missing=content.missing,
             )
         )
     return ResultList(results=tuple(found))

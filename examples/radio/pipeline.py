@@ -224,6 +224,8 @@ def make_cube(images: list[str], bands: int, cube: str) -> None:
     import numpy as np
     from astropy.io import fits
 
+    import dropflow
+
     planes, first = {}, None
     for path in images:
         with fits.open(path) as opened:
@@ -236,10 +238,10 @@ def make_cube(images: list[str], bands: int, cube: str) -> None:
     header["CRPIX3"], header["CRVAL3"], header["CDELT3"] = 1.0, 1.0e9, 16e6
     missing = [band for band in range(bands) if band not in planes]
     header["NBANDS"] = (bands, "bands that were observed")
-    header["MISSING"] = (len(missing) / bands, "fraction of the bands that is missing")
     for band in missing:
         header.add_history(f"band {band} at {1000 + 16 * band} MHz is missing")
     fits.writeto(cube, np.stack([planes.get(band, blank) for band in range(bands)]), header)
+    dropflow.write_missing(cube)
 
 
 @app(outputs=("mean",))

@@ -334,6 +334,7 @@ def copied_results(
                 checksum=copy.checksum or None,
                 is_directory=copy.kind == "directory",
                 owner=owner,
+                missing=copy.missing,
             )
         )
     return tuple(found)

@@ -338,6 +338,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
                 size=handle.size,
                 checksum=handle.checksum or None,
                 is_directory=handle.kind == "directory",
+                missing=handle.missing,
             )
         )
     return ResultList(results=tuple(found), more=more, more_size=more_size, stored=tuple(stored))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import dropflow
 from dropflow.data.read import read
 from dropflow.graph.templates import Argument
 from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
@@ -556,3 +557,50 @@ def test_a_failure_has_the_values_that_went_in(tmp_path: Path) -> None:
     assert {"niter = 500", "api_token = ***", "label = 'secret:***'"} <= set(lines)
     assert "many = list of 20, the first: 0" in lines
     assert not any("hidden" in line for line in lines)
+
+
+def test_a_function_knows_what_share_of_its_inputs_is_missing(tmp_path: Path) -> None:
+    """Those that failed count as missing, and those that were skipped not; the content notes the largest share."""
+    code = "import dropflow\ndef f(images, x): return dropflow.missing()"
+    inputs = [("images", 1), ("images", FAILED), ("images", 2), ("images", 3), ("images", SKIPPED), ("x", 4)]
+
+    got = call(tmp_path, code, inputs=inputs)
+
+    assert got.values == [{"images": 0.25, "x": 0.0}]
+    assert [handle.missing for handle in got.handles if handle] == [0.25]
+
+
+@pytest.mark.parametrize("kind", ["fits", "h5", "zarr", "png", "txt"])
+def test_the_missing_share_is_written_into_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """By one line; a file without a header is refused."""
+    monkeypatch.setenv("DROPFLOW_MISSING", '{"images": 0.125}')  # as in a command
+    path = tmp_path / f"x.{kind}"
+    if kind == "fits":
+        fits = pytest.importorskip("astropy.io.fits")
+        fits.writeto(path, np.zeros((2, 2)))
+        dropflow.write_missing(path)
+        found = fits.getheader(path)["MISSING"]
+    elif kind == "h5":
+        h5py = pytest.importorskip("h5py")
+        h5py.File(path, "w").close()
+        dropflow.write_missing(path)
+        with h5py.File(path) as file:
+            found = file.attrs["missing"]
+    elif kind == "zarr":
+        zarr = pytest.importorskip("zarr")
+        zarr.save(str(path), np.zeros(2))
+        dropflow.write_missing(path)
+        found = zarr.open(str(path), mode="r").attrs["missing"]
+    elif kind == "png":
+        image = pytest.importorskip("PIL.Image")
+        image.new("L", (2, 2)).save(path)
+        dropflow.write_missing(path)
+        with image.open(path) as picture:
+            picture.load()
+            found = float(picture.text["missing"])
+    else:
+        path.write_text("text")
+        with pytest.raises(dropflow.AppError, match=r"x\.txt has no header"):
+            dropflow.write_missing(path)
+        found = 0.125
+    assert found == 0.125

@@ -51,8 +51,8 @@ def test_a_result_knows_how_much_of_its_data_is_missing(dropflow: Command, examp
     again = dropflow("resume", tmp_path / "run")
 
     assert lacking["fraction"] == 0.8
-    assert any("made from 0.8 of its data" in line and "that was tolerated" in line for line in reasons)
-    assert "is made from 0.8 of its data" in again.out.decode()
+    assert any("made from 80 % of its data" in line and "that was tolerated" in line for line in reasons)
+    assert "is made from 80 % of its data" in again.out.decode()
 
 
 def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Command, strict_run: Path) -> None:

@@ -26,6 +26,7 @@ from dropflow.reuse.reasons import differences
 from dropflow.reuse.store import ResultStore
 from dropflow.sessions import local_run
 from dropflow.sessions.options import RunOptions
+from dropflow.sessions.report import run_report
 from tests.drawn_graphs import app, data, draw, function
 
 HELPERS = "def scaled(x):\n    return 3 * x\n"
@@ -384,3 +385,39 @@ def test_reasons_are_told_by_the_command(story: Story, tmp_path: Path, monkeypat
     assert answer("cache", "verify")["use"]["damaged"] == []
     assert answer("cache", "prune")["use"]["records"] == 0
     assert answer("run", str(story.graph()), "--dry-run")["reused"] == 0
+
+
+@dropflow.app
+def band(number: int, broken: int) -> int:
+    """Fail for one number."""
+    if number == broken:
+        raise ValueError(number)
+    return number
+
+
+@dropflow.app(input_error_threshold=25)
+def total(bands: list[int]) -> int:
+    """Add up what is there."""
+    return sum(bands)
+
+
+@dropflow.app
+def shown(value: int) -> str:
+    """Return it as text."""
+    return str(value)
+
+
+def test_a_result_without_all_data_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    """The share goes along the graph, into the journal too, and what was made without it is computed again with it."""
+    found = []
+    for run, broken in enumerate((3, 3, 9)):
+        with Graph("bands") as graph:
+            with graph.each(numbers(4), copies=4) as number:
+                bands = band(number, broken)
+            shown(total(bands))
+        result = graph.run(directory=tmp_path / str(run), runner="inline", reuse=True).result
+        summary = json.loads((tmp_path / str(run) / "summary.json").read_text())
+        assert [one["fraction"] for one in summary["incomplete"]] == ([0.75] if broken == 3 else [])
+        report = run_report(tmp_path / str(run)).results.results
+        found.append((result.results[0].value(), [one.missing for one in report]))
+    assert found == [("3", [0.25]), ("3", [0.25]), ("6", [0.0])]

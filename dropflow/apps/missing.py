@@ -1,0 +1,102 @@
+"""How much of its data an attempt lacks, after failures that were tolerated: for its code, and in files that it writes.
+
+The share that is missing at a port is the mean over its inputs: all of one that failed, and of the others what was
+missing when they were made. Inputs that a branch has skipped do not count. A content has the largest share of the ports
+of its application (`dropflow.engine.api.Handle`), so the shares go along the graph, and to other nodes.
+"""
+
+import json
+import os
+import threading
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dropflow.engine.api import Input
+from dropflow.errors import AppError, optional_package
+from dropflow.states import DropState
+
+if TYPE_CHECKING:
+    from dropflow.apps.api import Context
+
+__all__ = ["GONE", "VARIABLE", "enter", "missing", "missing_by_port", "write_missing"]
+
+VARIABLE = "DROPFLOW_MISSING"
+"""Environment variable of commands with the shares by port, as JSON."""
+GONE = (DropState.ERROR, DropState.CANCELLED)
+_COMMENT = "fraction of the data that is missing"
+_NEED = "headers of this format need"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_HEADER = 8 + 25
+_THREAD = threading.local()
+
+
+def missing_by_port(inputs: Iterable[tuple[str, Input]]) -> dict[str, float]:
+    """Return the share that is missing at each port, from 0 to 1."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for port, one in inputs:
+        if one.state is not DropState.SKIPPED:
+            found[port].append(1.0 if one.state in GONE else one.handle.missing if one.handle else 0.0)
+    return {port: sum(shares) / len(shares) for port, shares in found.items()}
+
+
+def enter(attempt: "Context | None") -> None:
+    """Have `missing` return the shares of an attempt in this thread; those of none from now on, if it is None."""
+    _THREAD.attempt = attempt
+
+
+def missing() -> dict[str, float]:
+    """Return which share of the data at each input port is missing, from 0 to 1, in a function that an attempt calls.
+
+    A port with one image that failed, of eight, has 0.125; so has one with an image that was made from seven bands of
+    eight. Empty where no attempt runs: outside of a run, and in other threads that a function has started.
+    """
+    attempt: Context | None = getattr(_THREAD, "attempt", None)
+    return dict(json.loads(os.environ.get(VARIABLE, "{}")) if attempt is None else attempt.missing)
+
+
+def write_missing(path: str | os.PathLike[str]) -> float:
+    """Write the largest share of `missing` into the header of a file, and return it.
+
+    It is the card ``MISSING`` of a FITS file, the attribute ``missing`` of an HDF5 file or zarr directory, and the text
+    ``missing`` of a PNG picture.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that the application has written.
+
+    Raises
+    ------
+    AppError
+        It has another format.
+    MissingDependencyError
+        The library for the format is not installed.
+    """
+    share, place = max(missing().values(), default=0.0), Path(path)
+    start = b""
+    if not place.is_dir():
+        with place.open("rb") as stream:
+            start = stream.read(_PNG_HEADER)
+    if start.startswith(b"SIMPLE"):
+        with optional_package("astropy.io.fits", _NEED, "formats").open(place, mode="update") as units:
+            units[0].header["MISSING"] = (share, _COMMENT)
+    elif start.startswith(b"\x89HDF"):
+        with optional_package("h5py", _NEED, "formats").File(place, "r+") as file:
+            file.attrs["missing"] = share
+    elif place.is_dir() and any((place / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
+        optional_package("zarr", _NEED, "formats").open(str(place), mode="r+").attrs["missing"] = share
+    elif start.startswith(_PNG):
+        text = b"tEXtmissing\0" + str(share).encode()
+        whole = place.read_bytes()
+        chunk = (len(text) - 4).to_bytes(4) + text + zlib.crc32(text).to_bytes(4)
+        place.write_bytes(whole[:_PNG_HEADER] + chunk + whole[_PNG_HEADER:])
+    else:
+        raise AppError(
+            f"{place.name} has no header for the fraction of the data that is missing",
+            where=str(place),
+            hint="FITS, HDF5, zarr and PNG have one; for others, write what dropflow.missing() returns",
+        )
+    return share
