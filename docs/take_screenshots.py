@@ -87,7 +87,7 @@ def _translation(site: Site) -> Any:
 
 def _template(site: Site) -> Any:
     page = site.post_as_eagle("estimate-pi.graph")
-    page.get_by_role("heading", name="Parameters").evaluate("heading => heading.scrollIntoView()")
+    page.get_by_text("Points in each batch").first.wait_for()
     return page
 
 

@@ -19,6 +19,11 @@ DOCUMENTS = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
 )
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", re.MULTILINE)
+_COMMAND = re.compile(r"\w*\$ |(dropflow|pip|python3?|make|curl|ssh|scp|export|sudo) (?!=)")
+_ELSEWHERE = {"slurm.md": "shell", "cluster.md": "shell", "ssh.md": "shell", "rest-jobs.md": "sh"}
+"""The language of blocks that other tests run, with what they need."""
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -39,13 +44,17 @@ def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     """Each document's console commands run, one after another, in a directory that holds only `examples/`.
 
     The status of a command that fails is in a comment: ``$ command   # exits with 2``. With the comment
-    ``# in a terminal of its own`` a command stays until the others have run.
+    ``# in a terminal of its own`` a command stays until the others have run. A Python block that begins with the name
+    of a file in a comment is that file.
     """
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for name, code in _FILE.findall(document.read_text(encoding="utf-8")):
+        (tmp_path / name).write_text(code, encoding="utf-8")
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     surroundings = {"cwd": tmp_path, "env": {"PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}}
     with ExitStack() as stack:
-        stack.enter_context(_ports())
+        if "# in a terminal of its own" in document.read_text(encoding="utf-8"):
+            stack.enter_context(_ports())
         for command in _commands(document):
             if "# in a terminal of its own" in command:
                 stack.enter_context(_staying(command, surroundings))
@@ -56,6 +65,19 @@ def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
             wanted = int(expected[1]) if expected else 0
 
             assert done.returncode == wanted, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
+def test_blocks_of_commands_run_or_say_why_not(document: Path) -> None:
+    """A block with commands runs, or begins with a reason: ``console not run: needs three hosts``."""
+    text = document.read_text(encoding="utf-8")
+    kinds = [(kind, body) for kind, body in _FENCE.findall(text) if any(map(_COMMAND.match, body.splitlines()))]
+    run = {"console", _ELSEWHERE.get(document.name, "console")}
+    indented = [line for line in re.findall(r"^    (.*)", _FENCE.sub("", text), re.MULTILINE) if _COMMAND.match(line)]
+
+    assert [kind for kind, _ in kinds if kind not in run and not re.fullmatch(r"console not run: .+", kind)] == []
+    assert [body for kind, body in kinds if kind == "console" and not re.search(r"^\$ ", body, re.MULTILINE)] == []
+    assert indented == []
 
 
 @contextmanager
