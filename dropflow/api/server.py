@@ -495,7 +495,10 @@ def _our_fault(route: Route) -> InternalError:
 def _query(route: Route) -> Any:
     if route.query is None:
         return None
-    given = {name: bottle.request.query.getunicode(name) for name in bottle.request.query}
+    fields = bottle.request.query
+    if repeated := [name for name in fields if len(fields.getall(name)) > 1]:
+        raise HttpError(400, f"the query cannot be used: {repeated[0]!r} is in it more than once")
+    given = {name: fields.getunicode(name) for name in fields}
     try:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:

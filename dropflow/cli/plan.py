@@ -270,6 +270,8 @@ def _nodes_of(
         machines = read_machines(Path(source))
     else:
         names = tuple(name.strip() for name in source.split(","))
+        if len(set(names)) < len(names):
+            raise UsageError(f"--nodes {source} names a node more than once", hint="names of nodes are unique")
         return None, names, parts or len(names)
     return machines, tuple(node.name for node in machines.nodes), parts or len(machines.nodes)
 

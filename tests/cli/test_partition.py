@@ -98,6 +98,14 @@ def test_neither_parts_nor_machines_is_bad_input(command: Command) -> None:
     assert "-k N" in answer.err
 
 
+def test_a_node_that_is_named_twice_is_bad_input(command: Command) -> None:
+    """Names of nodes are unique: parts of two of one name would go to one."""
+    answer = command("partition", NESTED, "--nodes", "a,b,a")
+
+    assert answer.status == 2
+    assert "names a node more than once" in answer.err
+
+
 def test_wrong_machines_are_bad_input(command: Command, tmp_path: Path) -> None:
     """All problems of the file are listed."""
     (tmp_path / "m.toml").write_text('[[nodes]]\ncores = 0\nname = "a"\n[[nodes]]\nname = "a"\n')

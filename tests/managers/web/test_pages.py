@@ -301,6 +301,7 @@ def test_links_of_nodes_are_web_addresses_only(serve: Any) -> None:
         ("/sessions/failed?state=NOPE", 400, "there is no state NOPE"),
         ("/sessions/failed?offset=-1", 400, "the query cannot be used"),
         ("/sessions/failed?colour=red", 400, "the query cannot be used"),
+        ("/sessions/failed?offset=0&offset=1", 400, "in it more than once"),
         ("/sessions/failed/pictures/fan_r_0", 400, "is not a picture"),
         ("/static/../pages.py", 404, "is not served here"),
         ("/static/%2e%2e%2fpages.py", 404, "is not served here"),
