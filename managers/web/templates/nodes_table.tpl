@@ -36,7 +36,7 @@
 % used = load.disk - load.disk_free
 % include("load.tpl", word=format_size(used), text=f"of {format_size(load.disk)}", share=100 * used / max(load.disk, 1))
 </td>
-<td class="number at-wide">{{format_count(load.busy)}}<span class="sub">of {{format_count(load.workers)}} workers</span></td>
+<td class="number at-wide">{{format_count(load.busy)}}<span class="sub">of {{plural(load.workers, "worker")}}</span>{{!f'<span class="sub">{load.gpus - load.gpus_free} of {plural(load.gpus, "GPU")}</span>' if load.gpus else ""}}</td>
 % else:
 <td class="muted" colspan="1">–</td><td class="muted at-middle">–</td><td class="muted at-wide">–</td><td class="muted number at-wide">–</td>
 % end

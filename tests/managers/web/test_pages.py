@@ -284,6 +284,17 @@ def test_pages_keep_to_their_security_policy(serve: Any, path: str) -> None:
     assert all(found.get("src") for tag, found in tags if tag == "script")
 
 
+def test_gpus_of_a_node_are_shown_if_it_has_some(serve: Any) -> None:
+    """In the table of nodes, beside its workers: how many attempts hold, of how many."""
+    manager = manager_with_sessions()
+    plain = manager.nodes()[0]
+    load = msgspec.structs.replace(plain.load, gpus=4, gpus_free=1)
+    manager.set_node(msgspec.structs.replace(plain, name="fast", load=load))
+    page = ask(serve(manager), "/nodes").text
+
+    assert page.count("3 of 4 GPUs") == page.count(" GPU") == 1
+
+
 def test_links_of_nodes_are_web_addresses_only(serve: Any) -> None:
     """A node whose URL is a javascript: address is shown without a link."""
     manager = FakeManager()
