@@ -1,5 +1,6 @@
 """Read pages as a program does: request a page and parse its HTML."""
 
+import contextlib
 import http.client
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
@@ -30,7 +31,8 @@ def ask(url: str, path: str, *, method: str = "GET", body: bytes = b"", **header
     given = {"Accept": "text/html,*/*"} | {name.replace("_", "-"): value for name, value in headers.items()}
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
     try:
-        connection.request(method, path, body or None, given)
+        with contextlib.suppress(BrokenPipeError):  # it has answered before it has read all: there is an answer
+            connection.request(method, path, body or None, given)
         answer = connection.getresponse()
         found = {name.lower(): value for name, value in answer.getheaders()}
         return Page(path, answer.status, found, answer.read())
