@@ -250,6 +250,13 @@ def too_large(limit: int) -> HttpError:
 
 
 _LOG = logging.getLogger("dropflow.api")
+_AUDIT = logging.getLogger("dropflow.audit")
+_CREDENTIALS = {
+    Proof.TOKEN: "token",
+    Proof.COOKIE: "browser",
+    Proof.SIGNATURE: "cluster-key",
+    Proof.OPEN: "none-needed",
+}
 _JSON = "application/json"
 _DALIUGE_CLIENT = "http://dlg-tm.localhost"
 """The Origin that DALiuGE's own client sends, though it is not a page. A browser would also send ``Sec-Fetch-Site``."""
@@ -379,10 +386,11 @@ class _Dispatcher:
 
         def serve(**path: str) -> object:
             environ = bottle.request.environ
-            is_large = False
+            is_large, proof = False, Proof.NONE
             try:
                 check = self._check_head(route, environ)
-                is_known = environ[HAS_CREDENTIAL] = check.admission.proof is not Proof.NONE
+                proof = check.admission.proof
+                is_known = environ[HAS_CREDENTIAL] = proof is not Proof.NONE
                 with self._memory.account(stranger=not is_known) as account:
                     try:
                         call = self._call(route, path, check, account)
@@ -395,6 +403,7 @@ class _Dispatcher:
             except Exception:  # noqa: BLE001 - every exception becomes an answer
                 return self._refuse(_our_fault(route), daliuge=route.daliuge)
             finally:
+                _log_operation(route, path, proof)
                 if is_large:
                     # A graph that was refused, and errors with their frames, are cycles: the garbage collector would
                     # find them, with all that was unpacked, only after many more requests.
@@ -481,6 +490,23 @@ class _Dispatcher:
         answer = error_response(error, headers_of(environ), target=target, daliuge=daliuge, login=self._login)
         _head(answer.status, answer.content_type, answer.headers)
         return answer.body
+
+
+def _log_operation(route: Route, path: Mapping[str, str], proof: Proof) -> None:
+    """Log who asked for a change, and the status of the answer.
+
+    Requests without a credential are not logged: strangers could fill the log with them, until it has nothing else.
+    """
+    request = bottle.request
+    if proof is Proof.NONE or route.reads or request.method in SAFE_METHODS:
+        return
+    about = {
+        "session": unquote(path["session"]) if "session" in path else None,
+        "credential": _CREDENTIALS[proof],
+        "client": request.environ.get("REMOTE_ADDR"),
+        "status": bottle.response.status_code,
+    }
+    _AUDIT.info("%s %s", request.method, request.path, extra=about)
 
 
 def _our_fault(route: Route) -> InternalError:

@@ -403,12 +403,13 @@ def _remove_record(record: list[Path]) -> None:
 # Logs of server processes: one line a record, as text or JSON, with session, drop, attempt and node.
 #
 # These come from ``extra={"session": ..., "drop": ..., "attempt": ...}`` of a logging call, as far as they are known.
+# Lines of the logger ``dropflow.audit`` tell who asked for a change, and have the last three fields, too.
 
 
 LOG_FILE = "manager.log"
 """Name of the own log in the directory of a manager; also `dropflow.api.logs.MANAGER_LOG`."""
 
-_FIELDS = ("session", "drop", "attempt", "node")
+_FIELDS = ("session", "drop", "attempt", "node", "credential", "client", "status")
 _MOST_BYTES = 2 << 20
 """Bytes of the own log, and of the one before it, which is kept."""
 

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.client import Client
 from dropflow.api.logs import MANAGER_LOG, LogLine, LogQuery, ManagerLog
 from dropflow.api.openapi import Request, Response
 from dropflow.cli import server_process
 from dropflow.cli.server_process import start_logging
-from dropflow.errors import NotFoundError, UsageError
-from dropflow.testing.fake_manager import FakeManager
+from dropflow.errors import HttpError, NotFoundError, UsageError
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
+from managers.service import Service
 from managers.web.page_templates import manager_templates
 from managers.web.pages import ManagerLogView, log_routes
 
@@ -161,3 +163,22 @@ def test_a_manager_without_a_log_is_an_error() -> None:
     """The error names the manager."""
     with pytest.raises(NotFoundError, match="manager n1 keeps no log"):
         ManagerLog("n1", None).page(LogQuery())
+
+
+def test_changes_are_logged_with_who_asked_for_them(tmp_path: Path) -> None:
+    """Each request that may change something is a line with credential, client and status; others are not logged."""
+    log = ManagerLog("n1", _path(tmp_path))
+    service = Service(manager_with_sessions(), token="t")  # noqa: S106
+    service.start()
+    try:
+        with Client(service.url, token="t") as client:  # noqa: S106
+            client.sessions()
+            client.delete("running")
+        with Client(service.url, token="wrong") as stranger, pytest.raises(HttpError, match="token"):  # noqa: S106
+            stranger.delete("failed")
+    finally:
+        service.close()
+
+    assert _texts(log, text="credential=") == [
+        "DELETE /api/v1/sessions/running session=running credential=token client=127.0.0.1 status=200"
+    ]

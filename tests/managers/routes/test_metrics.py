@@ -1,11 +1,17 @@
 """The metrics for Prometheus."""
 
+import json
+import re
+from pathlib import Path
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from dropflow.api.auth import AccessRules
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.faults import ask, serve
 from managers.routes.metrics import metrics_routes
+
+_DASHBOARD = Path(__file__).resolve().parents[3] / "examples" / "grafana.json"
 
 
 def _samples(manager: FakeManager) -> dict[tuple[str, str], float]:
@@ -56,3 +62,23 @@ def test_metrics_need_the_token() -> None:
     with serve(metrics_routes(manager_with_sessions()), access=AccessRules(token="t")) as server:  # noqa: S106 - a token of the tests
         assert ask(server.url, "GET", "/metrics").status == 401
         assert ask(server.url, "GET", "/metrics", headers={"Authorization": "Bearer t"}).status == 200
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    """Each expression of the Grafana dashboard names metrics, labels and values of labels that `/metrics` has."""
+    with serve(metrics_routes(manager_with_sessions(nodes=("n1",)))) as server:
+        text = ask(server.url, "GET", "/metrics").body.decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    labels = {sample.name: {*sample.labels} for sample in samples}
+    values = {(sample.name, *pair) for sample in samples for pair in sample.labels.items()}
+    panels = json.loads(_DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    selectors = [found for expression in asked for found in re.findall(r"(dropflow_\w+)\{([^}]*)\}", expression)]
+
+    assert {name for name, _ in selectors} <= set(labels)
+    for name, rules in selectors:
+        for label, wanted in re.findall(r'(\w+)=~?"([^"$]+)"', rules):
+            assert {(name, label, value) for value in wanted.split("|")} <= values
+    for expression in asked:
+        for label in re.findall(r"by \((\w+)\)", expression):
+            assert all(label in labels[name] for name in re.findall(r"dropflow_\w+", expression))
