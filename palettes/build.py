@@ -7,7 +7,7 @@ The output is deterministic: ids are derived from names, and there are no times.
 palettes are made again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -333,26 +333,29 @@ def component_page() -> str:
         "",
         *_table(SURROUNDING),
     ]
-    for title, kind in (("Applications", Kind.APP), ("Data", Kind.DATA)):
-        lines += ["", f"## {title}"]
-        for component in components():
-            if component.kind is kind:
-                lines += ["", *_section(component)]
+    data = [component for component in components() if component.kind is Kind.DATA]
+    common = [one for one in data[0].parameters if all(one in component.parameters for component in data)]
+    lines += ["", "## Applications"]
+    for component in components():
+        if component.kind is Kind.APP:
+            lines += ["", *_section(component, ())]
+    lines += ["", "## Data", "", "Every data class takes these parameters, beside its own:", "", *_table(common)]
+    for component in data:
+        lines += ["", *_section(component, common)]
     return "\n".join(lines) + "\n"
 
 
-def _section(component: Component) -> Iterator[str]:
+def _section(component: Component, common: Collection[Parameter]) -> Iterator[str]:
+    parameters = [parameter for parameter in component.parameters if parameter not in common]
     yield f"### {component.name}"
     yield ""
-    yield f"`{component.dropclass}`, category `{component.category}`"
+    aliases = f"; also known as {', '.join(f'`{alias}`' for alias in component.aliases)}" if component.aliases else ""
+    yield f"`{component.dropclass}`, category `{component.category}`{aliases}"
     yield ""
     yield component.description
-    if component.aliases:
+    if parameters:
         yield ""
-        yield f"Also known as {', '.join(f'`{alias}`' for alias in component.aliases)}."
-    if component.parameters:
-        yield ""
-        yield from _table(component.parameters)
+        yield from _table(parameters)
     if component.ports:
         yield ""
         yield "| port | direction | encoding | |"
