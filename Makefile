@@ -49,7 +49,7 @@ test: $(VENV)/.installed  ## all tests but the exhaustive ones; installs a brows
 
 exhaustive: coverage  ## tests that take minutes of processor time, all examples of all properties, and 10,000 simulated clusters: for the night
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m exhaustive
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not (browser or netns or exhaustive)"
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds 10000
 
 simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 trials (or forever), from seed FIRST on

@@ -1,5 +1,6 @@
 """Settings for all tests."""
 
+import gc
 import os
 import shutil
 import signal
@@ -23,6 +24,30 @@ settings.register_profile("quick", deadline=None, suppress_health_check=list(Hea
 # `make exhaustive` has all examples.
 settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
 settings.load_profile("dropflow")
+_OWN_SETTINGS = "_hypothesis_internal_use_settings"
+"""Where Hypothesis keeps the settings of a property; it has no public function that tells them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let no test have more examples than its profile, but for `make exhaustive`: settings of its own precede that."""
+    profile = settings.default
+    if settings.get_current_profile_name() == "dropflow" or profile is None:
+        return
+    for item in items:
+        # A property has its settings in itself, a state machine in its class.
+        for holder, name in (
+            (getattr(item, "function", None), _OWN_SETTINGS),
+            (getattr(item, "cls", None), "settings"),
+        ):
+            own = getattr(holder, name, None)
+            if isinstance(own, settings) and own.max_examples > profile.max_examples:
+                setattr(holder, name, settings(own, max_examples=profile.max_examples))
+
+
+def pytest_collection_finish() -> None:
+    """Leave the thousands of collected tests out of garbage collections, which would take half a second each."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

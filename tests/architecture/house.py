@@ -4,8 +4,6 @@ A code line is a line with code that is neither comment, docstring nor blank.
 """
 
 import ast
-import io
-import tokenize
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -17,14 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BUDGETS = Path(__file__).with_name("budgets.toml")
 _TOPS = ("dropflow", "translator", "managers", "palettes", "tests")
 _PAGES = (".html", ".tpl", ".js", ".css")
-_NO_CODE = (
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-)
 
 
 class Size(NamedTuple):
@@ -65,16 +55,21 @@ def budgets() -> dict[str, Size]:
 
 
 def _code_lines(text: str) -> int:
-    documented = {
-        line
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and ast.get_docstring(node, clean=False) is not None
-        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
-    }
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    coded = {line for token in tokens if token.type not in _NO_CODE for line in range(token.start[0], token.end[0] + 1)}
-    return len(coded - documented)
+    documented, quoted = set[int](), set[int]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno != node.lineno:
+            quoted.update(_lines(node))  # a blank line, or one with #, may be inside
+        elif (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            documented.update(_lines(node.body[0]))
+    lines = enumerate(map(str.strip, text.splitlines()), 1)
+    return len(({number for number, line in lines if line and line[0] != "#"} | quoted) - documented)
+
+
+def _lines(node: ast.stmt | ast.expr) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def _print() -> None:
