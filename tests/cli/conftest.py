@@ -1,5 +1,6 @@
 """Commands in tests: in this process, in a process of their own, and against a manager that is served."""
 
+import io
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as
 
 
 @pytest.fixture
-def dropflow(tmp_path: Path) -> Command:
+def process(tmp_path: Path) -> Command:
     """Run ``dropflow`` in a process of its own, in an empty directory. It never prints a traceback."""
 
     def start(*arguments: object, stdin: bytes = b"", timeout: float = 60) -> Answer:
@@ -37,16 +38,25 @@ def dropflow(tmp_path: Path) -> Command:
 
 
 @pytest.fixture
-def command(capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
-    """Run ``dropflow`` in this process."""
+def command(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run ``dropflow`` in this process. It prints a traceback only with ``--debug``."""
 
-    def call(*arguments: object) -> Answer:
+    def call(*arguments: object, stdin: bytes = b"") -> Answer:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         with pytest.raises(SystemExit, match=r"^\d+$") as ended:
             main([str(argument) for argument in arguments])
-        out, err = capfdbinary.readouterr()
-        return Answer(int(ended.value.code or 0), out, err)
+        answer = Answer(int(ended.value.code or 0), *capfdbinary.readouterr())
+        assert "--debug" in arguments or "Traceback (most recent call last)" not in answer.err
+        return answer
 
     return call
+
+
+@pytest.fixture
+def dropflow(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run ``dropflow`` in this process, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return command
 
 
 @pytest.fixture

@@ -89,35 +89,35 @@ def test_run_reports_the_problem(dropflow: Command, name: str) -> None:
     assert text_answer.out == b""
 
 
-@pytest.mark.parametrize("command", ["run", "check", "unroll", "info"])
-def test_a_path_that_is_not_a_file_is_bad_input(dropflow: Command, command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["run", "check", "unroll", "info"])
+def test_a_path_that_is_not_a_file_is_bad_input(dropflow: Command, name: str, tmp_path: Path) -> None:
     """The message names the directory, or the file that does not exist."""
     for path in (tmp_path, tmp_path / "absent.graph"):
-        done = dropflow(command, path, "--output", "json")
+        done = dropflow(name, path, "--output", "json")
 
         assert done.status == 2
         assert path.name in done.out.decode()
 
 
-def test_two_hundred_megabytes_of_braces_are_refused(dropflow: Command, tmp_path: Path) -> None:
+def test_two_hundred_megabytes_of_braces_are_refused(process: Command, tmp_path: Path) -> None:
     """A huge file of braces neither hangs nor fills the memory."""
     path = tmp_path / "braces.graph"
     with path.open("wb") as stream:
         for _ in range(200):
             stream.write(b"{" * 1_000_000)
-    done = dropflow("check", path, "--output", "json", timeout=30)
+    done = process("check", path, "--output", "json", timeout=30)
 
     assert done.status == 2
     assert done.json["problems"][0]["code"] == "LG001"
 
 
-def test_all_problems_are_reported(dropflow: Command) -> None:
+def test_all_problems_are_reported(process: Command) -> None:
     """Each has its place in the document."""
     data = document(
         [node("A", "Teleporter"), node("s", "Scatter", num_of_copies="many"), node("d", "Memory", parent="s")],
         [link("d", "missing")],
     )
-    done = dropflow("check", "-", "--output", "json", stdin=data)
+    done = process("check", "-", "--output", "json", stdin=data)
     errors = {found["code"]: found["where"] for found in done.json["problems"] if found["severity"] == "error"}
 
     assert {"LG003", "LG020", "LG030"} <= errors.keys()

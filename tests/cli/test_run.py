@@ -62,9 +62,9 @@ def graph(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def test_the_json_answer_is_one_object(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+def test_the_json_answer_is_one_object(process: Command, examples: Path, tmp_path: Path) -> None:
     """The object has the end of the run and the directory of the results."""
-    done = dropflow("run", examples / "hello.graph", "--output", "json", "--keep", "here")
+    done = process("run", examples / "hello.graph", "--output", "json", "--keep", "here")
     answer = done.json
 
     assert done.status == 0
@@ -96,25 +96,21 @@ def test_a_second_run_replaces_the_first_only_if_asked(dropflow: Command, exampl
     assert [path.name for path in (tmp_path / "here" / "files").iterdir()] == ["hello.txt"]
 
 
-def test_a_directory_with_other_files_is_refused(dropflow: Command, examples: Path, tmp_path: Path) -> None:
-    """No file of the user is removed."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("precious")
+@pytest.mark.parametrize(
+    ("file", "text"), [("mine/thesis.tex", "has files that are not of a session"), ("mine", "a file, not a directory")]
+)
+def test_files_of_the_user_are_not_removed(
+    dropflow: Command, examples: Path, tmp_path: Path, file: str, text: str
+) -> None:
+    """--keep is refused if the directory has other files, or is a file, which stay."""
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("precious")
     done = dropflow("run", examples / "hello.graph", "--keep", "mine")
 
     assert done.status == 2
-    assert "has files that are not of a session" in done.err
-    assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
-
-
-def test_a_file_in_place_of_the_directory_is_bad_input(dropflow: Command, examples: Path, tmp_path: Path) -> None:
-    """--keep FILE is refused, and the file stays."""
-    (tmp_path / "mine").write_text("precious")
-    done = dropflow("run", examples / "hello.graph", "--keep", "mine")
-
-    assert done.status == 2
-    assert "a file, not a directory" in done.err
-    assert (tmp_path / "mine").read_text() == "precious"
+    assert text in done.err
+    assert path.read_text() == "precious"
 
 
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
@@ -142,19 +138,19 @@ def test_a_missing_module_is_named_with_what_to_do(dropflow: Command, graph: Cal
     assert "install" in done.out.decode()
 
 
-def test_output_of_functions_goes_to_their_log(dropflow: Command, graph: Callable[[str], Path]) -> None:
+def test_output_of_functions_goes_to_their_log(process: Command, graph: Callable[[str], Path]) -> None:
     """Standard output stays one JSON object."""
     code = "def f():\n    import os\n    print('noise')\n    os.write(1, b'more noise')\n    return 1\n"
-    done = dropflow("run", graph(code), "--output", "json")
+    done = process("run", graph(code), "--output", "json")
 
     assert done.json["ok"]
     logs = Path(done.json["output"]) / "logs"
     assert any("noise" in log.read_text() for log in logs.iterdir())
 
 
-def test_quiet_prints_nothing_after_success(dropflow: Command, examples: Path) -> None:
+def test_quiet_prints_nothing_after_success(process: Command, examples: Path) -> None:
     """The exit status is the answer."""
-    done = dropflow("run", examples / "hello.graph", "--output", "quiet")
+    done = process("run", examples / "hello.graph", "--output", "quiet")
 
     assert (done.status, done.out, done.err) == (0, b"", "")
 
@@ -198,17 +194,17 @@ graph.run(directory="ran", runner="inline")
 """
 
 
-def test_retry_takes_new_code_of_a_script(dropflow: Command, tmp_path: Path) -> None:
+def test_retry_takes_new_code_of_a_script(process: Command, tmp_path: Path) -> None:
     """Functions that differ run again with what depends on them; the graph that the script runs at its end does not."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, capture_output=True)
     command = ("retry", "ran", "--new-code", "script.py", "--runner", "inline")
     script.write_text(SCRIPT.replace("times(value)\n", "times( value )  # the same\n").replace("str(int", "str(round"))
-    same = dropflow(*command)
+    same = process(*command)
     script.write_text(SCRIPT.replace("2 * 10", "3").replace("return start", "return start + 1"))
-    changed = dropflow(*command, "--from", "Second", "--output", "json")
-    all_changed = dropflow(*command)
+    changed = process(*command, "--from", "Second", "--output", "json")
+    all_changed = process(*command)
 
     assert "Third has new code: return str(round(sqrt(value)))" in same.err, same.err
     assert "Second" not in same.err
@@ -250,20 +246,13 @@ def test_an_unknown_setting_is_refused(dropflow: Command, examples: Path) -> Non
     assert "Greet" in done.err
 
 
-def test_commands_can_be_piped(dropflow: Command, examples: Path) -> None:
-    """One command writes to standard output, the next one reads from standard input."""
-    for form in ("json", "dfg"):
-        unrolled = dropflow("unroll", examples / "nested-scatter-gather.graph", "-o", "-", "--format", form)
-        done = dropflow("run", "-", "--output", "json", stdin=unrolled.out)
+def test_commands_can_be_piped(process: Command, examples: Path) -> None:
+    """One command writes to standard output, the next one reads from it. The number of parts changes no result."""
+    for form, parts in (("json", 1), ("dfg", 3)):
+        unrolled = process("unroll", examples / "nested-scatter-gather.graph", "-o", "-", "--format", form)
+        done = process("run", "-", "-n", parts, "--output", "json", stdin=unrolled.out)
 
         assert done.json["states"]["COMPLETED"] == 67
-
-
-def test_a_partitioned_graph_has_the_same_result(dropflow: Command, examples: Path) -> None:
-    """The number of parts does not change the result."""
-    done = dropflow("run", examples / "nested-scatter-gather.graph", "-n", 3, "--output", "json")
-
-    assert done.json["states"]["COMPLETED"] == 67
 
 
 @pytest.mark.parametrize(
