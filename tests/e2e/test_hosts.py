@@ -129,6 +129,7 @@ def test_sessions_go_on_without_a_disconnected_host(hosts: Hosts) -> None:
     assert hosts.network.on(2, back)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.netns
 @needs_network
 def test_hosts_find_each_other(hosts: Hosts, tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_one_of_two_nodes_goes_on_with_the_vote_of_a_manager(deployed_by: str, t
         assert content(client, "s") == expected_end(tmp_path / "alone", length=8)
 
 
+@pytest.mark.exhaustive
 def test_one_of_two_nodes_waits_when_the_island_is_lost_as_well(tmp_path: Path) -> None:
     """It cannot know whether it is cut off: it waits, says so, and goes on if the other one answers again."""
     with Cluster(tmp_path) as cluster:

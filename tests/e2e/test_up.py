@@ -16,6 +16,7 @@ from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
 from dropflow.errors import NotFoundError
 from dropflow.states import SessionState
+from tests.nightly import nightly
 from tests.processes import Running, environment, gone, listening, run
 
 pytestmark = pytest.mark.slow
@@ -218,7 +219,7 @@ def test_ctrl_c_while_waiting_does_not_stop_the_session(up: Running, client: Cli
     assert not SessionState[status].is_terminal
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *nightly(signal.SIGINT)])
 def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
     """After the end there is no process, no socket and no record; the status is 0. The token is kept for the owner."""
     with Running(tmp_path, "up", "--port", 0) as running:

@@ -36,13 +36,13 @@ def _seconds(directory: Path, *, rebalance: bool, is_automatic: bool = False) ->
     workload = Workload(seconds=2.0, slowness={"n1-2": 6.0})
     cluster = SimulatedCluster(5, directory, islands=1, workload=workload)
     assert cluster.wait_for_nodes()
-    assert isinstance(cluster.submit(rows(60, 3), "s", join=is_automatic), Answered)
+    assert isinstance(cluster.submit(rows(36, 3), "s", join=is_automatic), Answered)
     cluster.simulation.wait(12.0)
     if rebalance:
         assert isinstance(cluster.call("rebalance", session="s"), Answered)
     ended = cluster.finish("s", seconds=1000.0)
     assert ended is not None
-    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 240})
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 144})
     assert (ended.view > 0) == (rebalance or is_automatic)
     if rebalance:
         assert "drops had not begun and move to n1-1 (" in ended.notes[-1]
