@@ -51,7 +51,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dropflow.engine.statistics import FailureReport, SessionResult
-    from dropflow.graph.completeness import IncompleteDrop
+    from dropflow.graph.drop_counts import IncompleteDrop
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Template
     from dropflow.reuse.reasons import NodeForecast

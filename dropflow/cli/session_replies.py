@@ -10,8 +10,7 @@ from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.progress import columns, shell_command
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import few, format_duration, format_rate, plural
-from dropflow.graph.completeness import IncompleteDrop
-from dropflow.graph.drop_counts import NO_DROPS, DropCounts, failed_words
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop, failed_words
 from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState
 from dropflow.web.cause_groups import Cause, causes
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from dropflow.engine.core import Core
 from dropflow.failure import Failure
-from dropflow.graph.completeness import IncompleteDrop
-from dropflow.graph.drop_counts import NO_DROPS, DropCounts, count_drops
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name

@@ -6,29 +6,21 @@ that is not completed counts as 0. Inputs that a branch has skipped do not count
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.graph.drop_counts import IncompleteDrop
 from dropflow.graph.order import edges_of, leaves, levels, reached
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 
-__all__ = ["IncompleteDrop", "completeness_lines", "incomplete_results", "shares"]
+__all__ = ["completeness_lines", "incomplete_results", "shares"]
 
 _MOST = 1000
 _SHOWN = 5
 _GONE = (DropState.ERROR, DropState.CANCELLED)
-
-
-class IncompleteDrop(msgspec.Struct, frozen=True, kw_only=True):
-    """A result that is made from less than all of its data: from a `fraction` of 0 to 1."""
-
-    drop: str
-    name: str
-    fraction: float
 
 
 def shares(graph: PhysicalGraph, states: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:

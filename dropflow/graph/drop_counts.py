@@ -11,7 +11,7 @@ import msgspec
 from dropflow.formatting import format_count, plural
 from dropflow.states import DropState
 
-__all__ = ["NO_DROPS", "DropCounts", "add_counts", "cancel", "count_drops", "failed_words", "give_up"]
+__all__ = ["NO_DROPS", "DropCounts", "IncompleteDrop", "add_counts", "cancel", "count_drops", "failed_words", "give_up"]
 
 # As constants: the counts of thousands of logical nodes are asked for several times a second.
 _INITIALIZED, _WRITING, _ERROR = DropState.INITIALIZED.name, DropState.WRITING.name, DropState.ERROR.name
@@ -133,3 +133,11 @@ def failed_words(counts: DropCounts) -> str:
     if counts.lost:
         found.append(f"{plural(counts.lost, 'drop')} lost")
     return "; ".join(found) or "no drop in error"
+
+
+class IncompleteDrop(msgspec.Struct, frozen=True, kw_only=True):
+    """A result that is made from less than all of its data: from a `fraction` of 0 to 1."""
+
+    drop: str
+    name: str
+    fraction: float
