@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from managers.places.ssh import SshHost
 
-__all__ = ["launch_command"]
+__all__ = ["launch_command", "walltime"]
 
 _SYSTEMS = {
     "slurm": ("Slurm", "sbatch"),
@@ -42,7 +42,8 @@ def launch_command() -> None:
     """
 
 
-def _time(_: click.Context, __: click.Parameter, text: str) -> str:
+def walltime(_: click.Context, __: click.Parameter, text: str) -> str:
+    """Return the text of an option, which must be a walltime or empty."""
     from managers.places.job_directory import seconds_of_time
 
     try:
@@ -73,7 +74,7 @@ def _command_of(name: str) -> Callable[..., None]:
     @click.argument("graph", metavar="[GRAPH]", required=False, shell_complete=graphs)
     @click.argument("arguments", metavar="[-- ARGUMENT...]", nargs=-1, type=click.UNPROCESSED)
     @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts of the job.")
-    @click.option("--time", "walltime", default="", metavar="H:MM:SS", callback=_time, help="Walltime of the job.")
+    @click.option("--time", default="", metavar="H:MM:SS", callback=walltime, help="Walltime of the job.")
     @click.option("-p", "--partition", default="", metavar="NAME", help="Partition or queue.")
     @click.option("--account", default="", metavar="NAME", help="Account that the job is charged to.")
     @click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority.")
@@ -209,7 +210,7 @@ def _launch(
     configuration: str | None,
     options: GivenOptions[SubmitOptions],
     arguments: tuple[str, ...] = (),
-    walltime: str = "",
+    time: str = "",
     partition: str = "",
     account: str = "",
     facility: str | None = None,
@@ -230,7 +231,7 @@ def _launch(
     if graph is not None and graph.startswith("-") and graph != "-":  # there is no GRAPH, only arguments behind --
         arguments, graph = (graph, *arguments), None
     site = facility_of(facility)
-    chosen = {"partition": partition, "account": account, "time": walltime}
+    chosen = {"partition": partition, "account": account, "time": time}
     site = msgspec.structs.replace(site, **{key: text for key, text in chosen.items() if text})
     try:
         seconds = seconds_of_time(site.time) if site.time else 0.0

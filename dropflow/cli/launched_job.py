@@ -66,7 +66,8 @@ _SGE_AGAIN = 99
 def run_member(directory: str, rank: str | None) -> NoReturn:
     """Run the node manager of this host, and exit."""
     job = JobDirectory(Path(directory))
-    system = SYSTEMS[job.request.system]
+    request = job.request
+    system = SYSTEMS[request.system]
     number = int(rank if rank is not None else os.environ[system.rank])
     root = job.nodes / str(number)
     private_directory(root)
@@ -78,9 +79,10 @@ def run_member(directory: str, rank: str | None) -> NoReturn:
     options = [
         *("node", "--name", f"node-{number}", "--root", str(root), "--output", "json"),
         *_server_options(job),
-        *("--links-port", "0", "--drain-seconds", "0", "--log-file", str(root / "manager.log")),
+        *("--links-port", "0", "--drain-seconds", f"{request.margin if request.is_pool else 0:g}"),
+        *("--log-file", str(root / "manager.log")),
         *(("--workers", processors) if processors.isdigit() else ()),
-        *(("--watch-parent", f"{watched}") if system.has_input else ()),
+        *(("--watch-parent", f"{watched}") if system.has_input and not request.is_pool else ()),
     ]
     main(options)
 

@@ -31,6 +31,8 @@ __all__ = [
     "default_key",
     "default_root",
     "directory_of_job",
+    "forget_job",
+    "jobs_of",
     "record_for",
     "record_job",
     "records_here",
@@ -66,6 +68,17 @@ def directory_of_job(job: str) -> Path | None:
     """Return the directory of a job that this user has launched; None if it is not known."""
     path = _state() / "jobs" / safe_name(job, fallback="job")
     return path.resolve() if path.is_dir() else None
+
+
+def jobs_of(prefix: str) -> list[Path]:
+    """Return the directories of jobs whose names begin with `prefix`."""
+    found = sorted((_state() / "jobs").glob(f"{prefix}*"))
+    return [path.resolve() for path in found if path.is_dir()]
+
+
+def forget_job(job: str) -> None:
+    """Remove the record of a job, not its directory."""
+    (_state() / "jobs" / safe_name(job, fallback="job")).unlink(missing_ok=True)
 
 
 def _state() -> Path:

@@ -108,6 +108,11 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     is_over: bool = False
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it runs, or has run."""
+        return self.word not in ("PENDING", "HELD", "CONFIGURING")
+
 
 class BatchSystem(NamedTuple):
     """One batch system.
@@ -167,6 +172,10 @@ class BatchSystem(NamedTuple):
         """Return the states of the jobs of the user that the batch system still knows."""
         return self.read_states(_call(self.states, what="the jobs cannot be listed"))
 
+    def cancel_job(self, job: str) -> None:
+        """Cancel a job."""
+        _call([*self.cancel, job], what=f"job {job} cannot be cancelled")
+
     def requeue_job(self, job: str) -> None:
         """Have a job start again."""
         _call([*self.requeue, job], what=f"job {job} cannot be started again")
@@ -194,8 +203,11 @@ def facility_of(path: str | None) -> Facility:
 def job_script(system: BatchSystem, job: JobDirectory, request: JobRequest, facility: Facility) -> str:
     """Return the batch script of a job. It has paths and numbers, and nothing secret."""
     base = [facility.interpreter, "-m", "dropflow", "launch"]
-    head = [*base, "head", str(job.path)]
     member = [*base, "member", str(job.path)]
+    spread = shlex.join(system.spread(request.nodes, member))
+    command = f"{shlex.join([*base, 'head', str(job.path)])} -- \\\n  {spread}"
+    if request.is_pool:
+        command = f'{shlex.join(member)} "${system.job}"'
     modules = [shlex.join(["module", "load", *facility.modules])] if facility.modules else []
     directives = [*system.directives(request, facility, job.output), *facility.lines]
     lines = [
@@ -204,8 +216,7 @@ def job_script(system: BatchSystem, job: JobDirectory, request: JobRequest, faci
         "umask 077",
         *modules,
         *facility.setup,
-        f"exec {shlex.join(head)} -- \\",
-        f"  {shlex.join(system.spread(request.nodes, member))}",
+        f"exec {command}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -256,7 +267,7 @@ def _slurm_directives(request: JobRequest, facility: Facility, output: Path) -> 
         "--open-mode=append",
         "--no-kill",
         "--requeue" if request.goes_on else "--no-requeue",
-        f"--signal=B:USR1@{request.margin:.0f}",
+        f"--signal=B:{'TERM' if request.is_pool else 'USR1'}@{request.margin:.0f}",
     ]
 
 

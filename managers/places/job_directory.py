@@ -29,7 +29,7 @@ from dropflow.sessions.options import SubmitOptions
 from managers.keys import create
 from managers.places.ssh import SshHost
 
-__all__ = ["JobDirectory", "JobRequest", "JobStatus", "new_job_directory", "seconds_of_time"]
+__all__ = ["JobDirectory", "JobRequest", "JobStatus", "new_job_directory", "read_record", "seconds_of_time"]
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -53,6 +53,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
         How many seconds before the walltime the session stops.
     goes_on : bool
         Whether the batch system starts the job again after the walltime.
+    is_pool : bool
+        Whether it is the one node of a job of a pool, which has a session of no job.
     results : str
         Where the results go.
     options : SubmitOptions
@@ -69,6 +71,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     margin: float
     goes_on: bool
+    is_pool: bool = False
     results: str
     options: SubmitOptions = SubmitOptions()
     hosts: tuple[SshHost, ...] = ()
@@ -127,7 +130,7 @@ class JobDirectory:
         NotFoundError
             This is not the directory of a job.
         """
-        found = _read(self.path / "job.json", JobRequest)
+        found = read_record(self.path / "job.json", JobRequest)
         if found is None:
             hint = "give the directory that 'dropflow launch' named"
             raise NotFoundError("not the directory of a job", where=str(self.path), hint=hint)
@@ -136,7 +139,7 @@ class JobDirectory:
     @property
     def status(self) -> JobStatus | None:
         """How far the job is; None if it has not begun."""
-        return _read(self.path / "status.json", JobStatus)
+        return read_record(self.path / "status.json", JobStatus)
 
     def write(self, record: JobRequest | JobStatus) -> None:
         """Replace the file of a record as a whole."""
@@ -246,7 +249,16 @@ def seconds_of_time(text: str) -> float:
     return float(((days or 0) * 24 + hours) * 3600 + minutes * 60 + seconds)
 
 
-def _read(path: Path, kind: type[Record]) -> Record | None:
+def read_record(path: Path, kind: type[Record]) -> Record | None:
+    """Return the record in a file of a job, or None if there is no such file.
+
+    Raises
+    ------
+    BadFileError
+        It is damaged.
+    StorageError
+        It cannot be read.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:

@@ -187,6 +187,9 @@ def running_slurm(tmp_path: Path) -> Iterator[Launched]:
         running = [psutil.Process(int(path.read_text())) for path in pids if path.exists()]
         for process in running:
             process.terminate()
+        for process in psutil.process_iter(["name", "environ"]):  # they wait for the controller
+            if process.info["name"] == "slurmstepd" and str(tmp_path) in str(process.info["environ"]):
+                process.kill()
         for process in psutil.wait_procs(running, timeout=2)[1]:
             process.kill()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.launched import Launched, running_slurm, running_ssh
+from tests.processes import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -57,3 +58,38 @@ def test_a_login_node_that_cannot_be_used(cluster: Launched) -> None:
     assert "error DF106" in nothing
     assert ("job 1 is PENDING" in reason, waiting.returncode, "'scancel 1' cancels it" in stopped) == (True, 130, True)
     assert cluster.nothing_is_left()
+
+
+@pytest.mark.exhaustive
+def test_a_pool_grows_shrinks_and_pauses(tmp_path: Path) -> None:
+    """It gets nodes while work waits, gives them back, pauses when Slurm refuses, and leaves no job or process."""
+    with running_slurm(tmp_path) as slurm:
+        del slurm.environment["DROPFLOW_TOKEN"]
+        slurm.shell("dropflow keys create")
+        work = "def measure(input): import time; time.sleep(4); return 100.0 + int(input[0])"
+        add = "dropflow pool add slurm --time 0:10:00 --idle 3s --every 1s --margin 10s"
+        listed = "dropflow pool list --output json"
+        with Running(tmp_path, "island", "--name", "island", "--port", 0, "--host", "0.0.0.0") as island:  # noqa: S104 - with a key
+            slurm.environment["DROPFLOW_URL"] = island.ready["url"]
+            script = slurm.shell(f"{add} --max 2 --dry-run")
+            slurm.shell(f"{add} --min 1 --max 2 -- --cpus-per-task=2")
+            slurm.until("dropflow nodes", "alive")
+            session = slurm.shell(
+                f"dropflow submit examples/error-threshold.graph --set Measure.func_code='{work}'"
+            ).split()[0]
+            slurm.until(listed, '"nodes":2')
+            keys = list(slurm.home.glob("dropflow-jobs/pool-pool/key"))
+            answer = slurm.shell(f"dropflow watch {session}")
+            slurm.until(listed, '"nodes":1')
+            slurm.until("squeue -h -o %i | wc -l", "1")
+            removed = slurm.shell("dropflow pool remove")
+            slurm.until("squeue -h -o %i | wc -l", "0")
+            slurm.shell(f"{add} --name bad --min 1 --max 1 -p nowhere")
+            slurm.until(listed, "10 requests in a row were refused")
+            paused = slurm.shell("dropflow pool list; dropflow pool remove bad; dropflow pool list")
+
+        assert slurm.nothing_is_left()
+    assert "B:TERM@10" in script
+    assert [path.stat().st_mode & 0o777 for path in keys] == [0o600]
+    assert ("FINISHED" in answer, "removed" in removed) == (True, True)
+    assert ("paused" in paused, "no pools" in paused) == (True, True)

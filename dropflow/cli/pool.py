@@ -1,0 +1,157 @@
+"""``dropflow pool``: nodes of an island that a batch system gives while work waits for them."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.launch import walltime
+from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.option_types import Duration, connection_options, output_options
+from dropflow.cli.output import CommandOutput
+from dropflow.errors import UsageError
+
+__all__ = ["pool_command"]
+
+
+@click.group("pool")
+def pool_command() -> None:
+    """Nodes that an island gets from a batch system while work waits for them.
+
+    A pool is a process of this host, which has a directory. While attempts whose inputs are there wait, and all
+    of its nodes work, it submits a job with one node, one at a time. A node without work is given back.
+    """
+
+
+@pool_command.command("add")
+@output_options
+@click.argument("system", type=click.Choice(["slurm"]))
+@click.argument("arguments", metavar="[-- ARGUMENT...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--max", "most", type=click.IntRange(min=1), required=True, help="Nodes that it may have.")
+@click.option("--min", "least", type=click.IntRange(min=0), default=0, show_default=True, help="Nodes that it keeps.")
+@click.option("--time", required=True, metavar="H:MM:SS", callback=walltime, help="Walltime of a job.")
+@click.option("--name", default="pool", show_default=True, metavar="NAME", help="Name of the pool.")
+@click.option("-p", "--partition", default="", metavar="NAME", help="Partition.")
+@click.option("--account", default="", metavar="NAME", help="Account that jobs are charged to.")
+@click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority.")
+@click.option("--directory", metavar="DIR", help="Where its directory is made, dropflow-jobs by default.")
+@click.option(
+    "--idle", type=Duration(), default="5m", show_default=True, help="When a node without work is given back."
+)
+@click.option(
+    "--margin",
+    type=Duration(),
+    default="60s",
+    show_default=True,
+    help="How long before the walltime a node is drained, at most a quarter of it.",
+)
+@click.option(
+    "--every",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="The batch system is asked at most once in this time, and for one job.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the batch script of a node, and do nothing.")
+@connection_options
+def add_command(
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    system: str,
+    arguments: tuple[str, ...],
+    most: int,
+    least: int,
+    time: str,
+    name: str,
+    partition: str,
+    account: str,
+    facility: str | None,
+    directory: str | None,
+    idle: float,
+    margin: float,
+    every: float,
+    dry_run: bool,
+) -> Exit:
+    """Have an island get nodes from SYSTEM while work waits for them.
+
+    Arguments behind -- go to sbatch. The island needs a cluster key, which its nodes get in a file. Hosts of the batch
+    system must see the directory of the pool, and reach the island.
+    """
+    from dropflow.cli.pool_process import add_pool
+    from managers.places.batch import facility_of
+    from managers.places.job_directory import seconds_of_time
+    from managers.places.pool import PoolSettings
+
+    if least > most:
+        raise UsageError(f"--min {least} is more than --max {most}")
+    site = facility_of(facility)
+    chosen = {"partition": partition, "account": account, "time": time}
+    site = msgspec.structs.replace(site, **{key: text for key, text in chosen.items() if text})
+    seconds = seconds_of_time(time)
+    margin = min(margin, seconds / 4)
+    settings = PoolSettings(least=least, most=most, idle=idle, seconds=seconds, margin=margin, every=every)
+    return add_pool(
+        output,
+        manager,
+        system=system,
+        name=name,
+        settings=settings,
+        site=site,
+        arguments=arguments,
+        directory=directory or site.directory,
+        dry_run=dry_run,
+    )
+
+
+@pool_command.command("list")
+@output_options
+def list_command(output: CommandOutput) -> Exit:
+    """List the pools of this user."""
+    from dropflow.cli.pool_process import list_pools
+
+    return list_pools(output)
+
+
+@pool_command.command("pause")
+@output_options
+@click.argument("name", default="pool")
+def pause_command(output: CommandOutput, *, name: str) -> Exit:
+    """Have the pool NAME ask for no more nodes. Those that it has stay until they have no work."""
+    from dropflow.cli.pool_process import want
+
+    return want(output, name, "paused")
+
+
+@pool_command.command("resume")
+@output_options
+@click.argument("name", default="pool")
+def resume_command(output: CommandOutput, *, name: str) -> Exit:
+    """Have the pool NAME ask for nodes again, also if it paused itself, or its process has ended."""
+    from dropflow.cli.pool_process import want
+
+    return want(output, name, "on")
+
+
+@pool_command.command("remove")
+@output_options
+@click.argument("name", default="pool")
+def remove_command(output: CommandOutput, *, name: str) -> Exit:
+    """Drain all nodes of the pool NAME, cancel its jobs, and end it. Its directory stays.
+
+    The command returns when no job is left: what runs on the nodes has the time of --margin to end.
+    """
+    from dropflow.cli.pool_process import remove_pool
+
+    return remove_pool(output, name)
+
+
+@pool_command.command("work", hidden=True)
+@output_options
+@click.argument("directory")
+def work_command(output: CommandOutput, *, directory: str) -> Exit:
+    """Be the process of a pool."""
+    from dropflow.cli.pool_process import run_pool
+
+    return run_pool(output, Path(directory))

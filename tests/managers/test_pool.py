@@ -1,0 +1,134 @@
+"""When a pool asks for nodes and gives them back: examples, and any batch system with any work."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from managers.places.batch import JobState
+from managers.places.pool import Allocation, PoolAction, PoolSettings, PoolState, Seen, decide, refused, submitted
+
+SETTINGS = PoolSettings(least=0, most=3, idle=300.0, seconds=3600.0, margin=60.0, every=30.0)
+RUNNING, PENDING, ENDED = (
+    JobState(word="RUNNING"),
+    JobState(word="PENDING"),
+    JobState(word="FAILED", is_over=True),
+)
+
+
+def _pool(*up: str, since: float = 1.0) -> PoolState:
+    return PoolState(allocations=tuple(Allocation(job=job, asked=since, started=since, up=since) for job in up))
+
+
+def _actions(state: PoolState, *seen: Seen, settings: PoolSettings = SETTINGS) -> list[PoolAction]:
+    """Return what is done at the last of these times."""
+    actions: list[PoolAction] = []
+    for one in seen:
+        state, actions = decide(state, settings, one)
+    return actions
+
+
+def test_a_node_is_asked_for_only_while_work_waits_and_all_nodes_work() -> None:
+    """Not without work; not while a node is idle, or asked for; not beyond the limit; not while paused."""
+    busy = {"1": 2, "2": 1}
+    asked = submitted(_pool("1"), "2", 5.0)
+    full = _pool("1", "2", "3")
+
+    assert _actions(PoolState(), Seen(5.0, 1, {})) == [PoolAction("submit")]
+    assert _actions(PoolState(), Seen(5.0, 0, {})) == []
+    assert _actions(_pool("1", "2"), Seen(5.0, 1, busy)) == [PoolAction("submit")]
+    assert _actions(_pool("1", "2"), Seen(5.0, 1, busy | {"2": 0})) == []
+    assert _actions(asked, Seen(9.0, 1, {"1": 1})) == []
+    assert _actions(full, Seen(5.0, 1, {"1": 1, "2": 1, "3": 1})) == []
+    assert _actions(msgspec.structs.replace(PoolState(), paused="why"), Seen(5.0, 1, {})) == []
+
+
+def test_an_idle_node_is_given_back() -> None:
+    """After the idle time without any work, down to the least number."""
+    idle = {"1": 0, "2": 0}
+    least = msgspec.structs.replace(SETTINGS, least=1)
+
+    assert _actions(_pool("1", "2"), Seen(5.0, 0, idle), Seen(304.0, 0, idle)) == []
+    assert _actions(_pool("1", "2"), Seen(5.0, 0, idle), Seen(305.0, 0, idle)) == [
+        PoolAction("drain", "1"),
+        PoolAction("drain", "2"),
+    ]
+    assert _actions(_pool("1", "2"), Seen(5.0, 0, idle), Seen(305.0, 0, idle), settings=least) == [
+        PoolAction("drain", "1")
+    ]
+    assert _actions(_pool("1"), Seen(5.0, 0, {"1": 0}), Seen(200.0, 3, {"1": 0}), Seen(305.0, 0, {"1": 0})) == []
+
+
+def test_an_allocation_is_replaced_before_its_walltime() -> None:
+    """While its node works another is asked for two margins before the end, and it is drained one margin before."""
+    late, end = Seen(3485.0, 0, {"1": 2}), Seen(3545.0, 0, {"1": 2, "2": 1})
+    state, first = decide(_pool("1"), SETTINGS, late)
+    state, last = decide(submitted(state, "2", 3485.0), SETTINGS, end)
+
+    assert (first, last) == ([PoolAction("submit")], [PoolAction("drain", "1")])
+    assert _actions(state, Seen(3640.0, 0, {"2": 1}, {"1": RUNNING, "2": RUNNING})) == [PoolAction("cancel", "1")]
+    assert _actions(_pool("1"), Seen(3485.0, 0, {"1": 0})) == []
+
+
+def test_a_pool_pauses_with_a_reason() -> None:
+    """After three allocations in a row without a node, or ten refusals; a node in between starts the count again."""
+    state = PoolState()
+    for number in range(3):
+        state = submitted(state, f"{number}", 1.0)
+        assert state.paused == ""
+        state, _ = decide(state, SETTINGS, Seen(100.0 * number, 1, {}, {f"{number}": ENDED}))
+    assert state.paused == "3 allocations in a row ended without a node, the last one, job 2: FAILED"
+
+    state = PoolState()
+    for _ in range(9):
+        state = refused(state, "no such partition")
+    assert (state.paused, submitted(state, "1", 1.0).refused) == ("", 0)
+    assert refused(state, "no such partition").paused.startswith("10 requests in a row were refused, the last one: no ")
+
+
+def test_a_removed_pool_has_no_jobs() -> None:
+    """Nodes are drained, jobs without one are cancelled, and so are nodes that do not end in time."""
+    state = submitted(_pool("1"), "2", 3.0)
+    state, actions = decide(state, SETTINGS, Seen(5.0, 9, {"1": 2}, ends=True))
+    assert actions == [PoolAction("drain", "1"), PoolAction("cancel", "2")]
+
+    assert _actions(state, Seen(96.0, 9, {}, {"1": RUNNING, "2": RUNNING}, ends=True)) == [
+        PoolAction("cancel", "1"),
+        PoolAction("cancel", "2"),
+    ]
+    assert decide(state, SETTINGS, Seen(97.0, 9, {}, {}, ends=True)) == (PoolState(), [])
+
+
+@given(st.data())
+def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> None:
+    """No more nodes than allowed; one request at a time; nodes that work stay; no job of a removed pool."""
+    state, jobs, now, last = PoolState(), dict[str, JobState](), 1.0, -1000.0
+    for number in range(data.draw(st.integers(1, 40))):
+        now += data.draw(st.sampled_from([2.0, 31.0, 400.0]))
+        for job in list(jobs):
+            jobs[job] = data.draw(st.sampled_from([jobs[job], RUNNING, ENDED])) if not jobs[job].is_over else ENDED
+        running = {job: data.draw(st.integers(0, 2)) for job, found in jobs.items() if found == RUNNING}
+        waiting = data.draw(st.integers(0, 3))
+        seen = Seen(now, waiting, running, dict(jobs) if data.draw(st.booleans()) else None)
+        before = {one.job: one for one in state.allocations}
+        state, actions = decide(state, SETTINGS, seen)
+        kinds = [action.kind for action in actions]
+
+        assert kinds.count("submit") <= 1
+        for action in actions:
+            if action.kind == "drain" and running[action.job]:
+                assert now >= (before[action.job].started or before[action.job].up) + SETTINGS.seconds - SETTINGS.margin
+        if "submit" in kinds:
+            lasting = [one for one in state.allocations if not one.leaving and now < one.up + 3480.0]
+            assert now - last >= SETTINGS.every
+            assert len(lasting) < SETTINGS.most
+            assert all(one.up for one in lasting)
+            last = now
+            jobs[f"{number}"] = PENDING
+            state = submitted(state, f"{number}", now)
+    for action in decide(state, SETTINGS, Seen(now + 1, 3, {}, ends=True))[1]:
+        assert action.kind in ("drain", "cancel")
+    ended = dict.fromkeys(jobs, ENDED)
+    assert decide(state, SETTINGS, Seen(now + 2, 3, {}, ended, ends=True)) == (
+        msgspec.structs.replace(state, allocations=()),
+        [],
+    )
