@@ -25,6 +25,7 @@ from dropflow.preview.image import (
     scale_of,
     width_of,
 )
+from dropflow.preview.measurement_set import is_measurement_set, show_measurement_set
 from dropflow.preview.source import (
     FIRST_LOOK,
     PICTURE_LIMIT,
@@ -268,6 +269,8 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
     )
 
     def find() -> Shown:
+        if is_measurement_set(source):
+            return Shown(Nothing(), show_measurement_set(source, query, base))
         return arrays.show_zarr(source, query, base) or Shown(Nothing(), base)
 
     return _seen(find, base, query)

@@ -323,6 +323,11 @@ class DirectorySource:
         self.name = root.name
         self._root = root.resolve()
 
+    @property
+    def path(self) -> Path:
+        """The directory, for libraries that open files by themselves."""
+        return self._root
+
     def read(self, name: str, most: int) -> bytes | None:
         """Return the content of the file `name` below the directory; None if there is none.
 
@@ -411,7 +416,7 @@ class SourceStream(io.RawIOBase):
         return data
 
 
-def library(module: str, contents: str) -> Any:
+def library(module: str, contents: str, *, extra: str = "views") -> Any:
     """Return a module of an optional package that reads some contents.
 
     Raises
@@ -423,7 +428,7 @@ def library(module: str, contents: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         text = f"{contents} need the package {error.name}, which is not installed on the node that holds the content"
-        raise BadFileError(text, hint=install_hint("views")) from error
+        raise BadFileError(text, hint=install_hint(extra)) from error
 
 
 @contextlib.contextmanager

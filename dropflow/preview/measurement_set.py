@@ -1,0 +1,122 @@
+"""Measurement sets, read by casacore: what was observed, and the amplitude of its visibilities over its rows.
+
+The tables and columns are those of the MeasurementSet definition, version 2.0 (Kemball & Wieringa, CASA note 229).
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from dropflow.errors import BadFileError
+from dropflow.formatting import few, plural
+from dropflow.preview.source import DirectorySource, Line, Preview, PreviewQuery, library, reading
+
+__all__ = ["is_measurement_set", "show_measurement_set"]
+
+_MJD = datetime(1858, 11, 17, tzinfo=UTC)
+_STOKES = ("", "I", "Q", "U", "V", "RR", "RL", "LR", "LL", "XX", "XY", "YX", "YY")
+"""Names of the first values of CORR_TYPE."""
+_DATA = ("DATA", "CORRECTED_DATA", "MODEL_DATA", "FLOAT_DATA")
+_WINDOWS, _NAMES = 8, 6
+_BINS, _ROWS = 200, 10
+_VALUES = 4 << 20
+"""Visibilities that are read at most."""
+_MOST_ROWS = 1 << 24
+_TABLES = ("table.dat", "ANTENNA/table.dat", "SPECTRAL_WINDOW/table.dat")
+
+
+def is_measurement_set(source: DirectorySource) -> bool:
+    """Whether a directory has the tables of a measurement set."""
+    return all((source.path / name).is_file() for name in _TABLES)
+
+
+def show_measurement_set(source: DirectorySource, query: PreviewQuery, base: Preview) -> Preview:
+    """Return a summary of a measurement set, with a plot of one of its columns of visibilities.
+
+    Raises
+    ------
+    BadFileError
+        It is damaged, or casacore is not installed.
+    """
+    if any(path.is_symlink() for path in source.path.rglob("*")):
+        raise BadFileError("the measurement set has symbolic links, which are not followed")
+    tables = library("casacore.tables", "measurement sets", extra="radio")
+
+    def opened(name: str = "") -> Any:
+        return tables.table(str(source.path / name), ack=False, lockoptions="usernoread")
+
+    with reading("the measurement set"), opened() as main:
+        columns = [name for name in _DATA if name in main.colnames()]
+        part = min(max(query.part, 0), max(len(columns) - 1, 0))
+        facts = [("Rows", f"{main.nrows():,}"), *_times(main)]
+        with opened("OBSERVATION") as table:
+            facts += [("Telescope", few(_names(table, "TELESCOPE_NAME"), _NAMES))]
+        with opened("FIELD") as table:
+            facts += [("Fields", few(_names(table, "NAME"), _NAMES))]
+        with opened("ANTENNA") as table:
+            facts += [("Antennas", f"{table.nrows():,}: {few(_names(table, 'NAME'), _NAMES)}")]
+        with opened("SPECTRAL_WINDOW") as table:
+            facts += _windows(table)
+        with opened("POLARIZATION") as table:
+            kinds = [str(_STOKES[kind]) if kind < len(_STOKES) else str(kind) for kind in table.getcell("CORR_TYPE", 0)]
+            facts += [("Correlations", ", ".join(kinds))]
+        line, flagged = _amplitudes(main, columns[part]) if columns and main.nrows() else (None, None)
+    if flagged is not None:
+        facts += [("Flagged", f"{100 * flagged:.3g} %")]
+    notes = (f"The plot is the amplitude of {columns[part]} over the rows, of a sample without flagged values.",)
+    return replace(
+        base,
+        format="Measurement set",
+        facts=tuple(fact for fact in facts if fact[1]),
+        parts=tuple(columns) if len(columns) > 1 else (),
+        part=part,
+        line=line,
+        notes=(*base.notes, *(notes if line is not None else ())),
+    )
+
+
+def _names(table: Any, column: str) -> list[str]:
+    return list(dict.fromkeys(str(table.getcell(column, row)) for row in range(min(table.nrows(), 1000))))
+
+
+def _times(main: Any) -> Iterator[tuple[str, str]]:
+    if not main.nrows():
+        return
+    times = main.getcol("TIME", 0, min(main.nrows(), _MOST_ROWS))
+    for word, seconds in (("Begin", times.min()), ("End", times.max())):
+        yield word, (_MJD + timedelta(seconds=float(seconds))).strftime("%Y-%m-%d %H:%M:%S UTC")
+    yield "Times", f"{len(np.unique(times)):,}"
+
+
+def _windows(table: Any) -> Iterator[tuple[str, str]]:
+    for row in range(min(table.nrows(), _WINDOWS)):
+        frequencies = np.asarray(table.getcell("CHAN_FREQ", row)) / 1e6
+        span = f"{frequencies.min():,.6g} to {frequencies.max():,.6g} MHz"
+        yield f"Spectral window {row}", f"{plural(len(frequencies), 'channel')}, {span}"
+    if table.nrows() > _WINDOWS:
+        yield "Spectral windows", f"{table.nrows():,}"
+
+
+def _amplitudes(main: Any, column: str) -> tuple[Line, float | None]:
+    """Return the least and greatest amplitude in intervals of rows, and the share of flagged values."""
+    count = int(main.nrows())
+    bins = min(count, _BINS)
+    most = max(min(_VALUES // max(bins * np.size(main.getcell(column, 0)), 1), _ROWS), 1)
+    lows: list[float | None] = []
+    highs: list[float | None] = []
+    flagged = seen = 0
+    for at in range(bins):
+        start, stop = at * count // bins, (at + 1) * count // bins
+        found = []
+        for row in range(start, stop, max((stop - start) // most, 1)):
+            flags = np.asarray(main.getcell("FLAG", row))
+            values = np.abs(main.getcell(column, row))[~flags]
+            found.append(values[np.isfinite(values)])
+            flagged, seen = flagged + int(flags.sum()), seen + flags.size
+        values = np.concatenate(found)
+        lows.append(float(values.min()) if values.size else None)
+        highs.append(float(values.max()) if values.size else None)
+    return Line(count=count, lows=tuple(lows), highs=tuple(highs)), flagged / seen if seen else None
