@@ -23,6 +23,7 @@ suppress_warnings = ["ref.python"]  # words of docstrings that are names of seve
 html_theme = "furo"
 html_title = "dropflow"
 html_copy_source = False
+html_show_copyright = False
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 
