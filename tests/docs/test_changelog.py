@@ -34,7 +34,8 @@ def test_the_changelog_of_a_release_has_every_fragment(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     changelog = (tmp_path / "CHANGELOG.md").read_text(encoding="utf-8")
-    before, version, after = changelog.partition("\n## 1.0.0 (")
+    before, version, later = changelog.partition("\n## 1.0.0 (")
+    after, _, _ = later.partition("\n## ")
     assert before.startswith("# Changelog\n")
     assert version
     assert after.count("\n- ") == len(FRAGMENTS) - 1
