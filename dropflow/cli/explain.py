@@ -1,19 +1,20 @@
 """``dropflow explain``: why a drop is in its state, from the journal of a run or from its node, or what made it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from dropflow.api.records import DropDetail, FailureInfo
+from dropflow.api.records import DropDetail, FailureInfo, ResultInfo
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.option_types import connection_options, drops, is_run_directory, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
-from dropflow.errors import UsageError
+from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.failure import Failure
 from dropflow.formatting import few, format_brief, format_size, format_time, plural, single_line
 from dropflow.graph.drop_counts import failed_words
@@ -39,6 +40,9 @@ __all__ = ["chain_lines", "compare", "explain_command", "show_origin"]
 
 _FIRST, _LAST = 6, 3
 """Drops of a long chain that are shown."""
+_DEPTHS = ("journal.dfj", "*/journal.dfj", "*/*/journal.dfj")
+"""Where runs are looked for, below a directory."""
+_MOST_PARENTS = 4
 
 
 class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,14 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--license", "license_", metavar="TEXT", default="", help="Of the results, for --crate: an address, or words."
 )
+@click.option(
+    "--in",
+    "places",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="If RUN is a file: look for its run below DIR; by default here, beside the file, and at the manager.",
+)
 @connection_options
 def explain_command(
     output: CommandOutput,
@@ -94,6 +106,7 @@ def explain_command(
     limit: int,
     crate: str | None,
     license_: str,
+    places: tuple[str, ...],
 ) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run or a session of a manager.
 
@@ -109,8 +122,13 @@ def explain_command(
     and checksums of the results). Two sessions with the same digest at a level are the same there, whatever their
     nodes, plans and names are; 'dropflow diff' shows what differs.
 
+    RUN can also be a file or directory that is a copy of a result. Its size and checksum find its
+    run, or the session of a manager, and DROP is the one that it is.
+
     With --crate, the answer is what ro-crate-metadata.json in DIR has; exit status 1 if results are not there.
     """
+    if drop is None and crate is None and _is_copy(run):
+        run, drop = _made_in(output, manager, Path(run), places)
     if crate is not None:
         return _write_crate(output, manager, run, Path(crate), license_)
     if origin:
@@ -122,6 +140,60 @@ def explain_command(
     here = is_run_directory(run, has_url=manager.url is not None)
     output.answer(_of_directory(Path(run), drop) if here else _of_session(manager, run, drop))
     return Exit.FINISHED
+
+
+def _is_copy(run: str) -> bool:
+    """Return whether RUN is a content: a file, or a directory that is written as a path and is none of a run."""
+    path = Path(run)
+    return path.is_file() or ("/" in run and path.is_dir() and not (path / "graph.dfg").exists())
+
+
+def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, places: Sequence[str]) -> tuple[str, str]:
+    """Return the run or session, and the drop, whose result has the content of a file; the youngest, if several do.
+
+    Raises
+    ------
+    NotFoundError
+        None of those that are known has it.
+    """
+    from dropflow.data.storage_errors import checksum_of, tree_of
+    from dropflow.sessions.report import run_report
+
+    size, checksum = tree_of(str(path)) if path.is_dir() else (path.stat().st_size, checksum_of(str(path)))
+    beside = () if manager.url else (Path(), *path.absolute().parents[:_MOST_PARENTS])
+    roots = [Path(place) for place in places] or beside
+    journals = {
+        one.resolve(): one.stat().st_mtime
+        for root in roots
+        for depth in _DEPTHS
+        for one in root.glob(depth)
+        if one.exists()
+    }
+    found: list[tuple[str, str]] = []
+    for journal in sorted(journals, key=lambda one: -journals[one]):
+        with suppress(DropflowError):  # a part of a node's, or a damaged one
+            found += _same(run_report(journal.parent).results.results, str(journal.parent), size, checksum)
+    if not found and not places:
+        from dropflow.cli.connection import connect
+
+        with suppress(DropflowError), connect(manager) as client:
+            for one in sorted(client.sessions(), key=lambda one: -one.created):
+                found += _same(client.results(one.session).results, one.session, size, checksum)
+    if not found:
+        where = few([str(root) for root in roots]) or manager.url
+        raise NotFoundError(
+            f"no result has the content of {path}: {format_size(size)}, {_checksum(checksum)}",
+            where=str(path),
+            hint=f"runs were looked for below {where}: name another place with --in DIR, or a manager with --to URL",
+        )
+    output.note(f"{path} is {found[0][1]} of {found[0][0]}: it has the same size and {_checksum(checksum)}")
+    if len(found) > 1:
+        output.note(f"the same content is in {few([run for run, _ in found[1:]])}")
+    return found[0]
+
+
+def _same(results: Iterable[ResultInfo], run: str, size: int, checksum: int) -> list[tuple[str, str]]:
+    return [(run, one.oid) for one in results if (one.size, one.checksum) == (size, checksum)]
 
 
 def _of_directory(directory: Path, drop: str) -> ExplainReply:

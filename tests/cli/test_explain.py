@@ -49,8 +49,15 @@ def test_a_result_knows_how_much_of_its_data_is_missing(dropflow: Command, examp
     (lacking,) = done.json["incomplete"]
     reasons = dropflow("explain", tmp_path / "run", lacking["drop"], "--output", "json").json["reasons"]
     again = dropflow("resume", tmp_path / "run")
+    copy = tmp_path / "elsewhere.txt"
+    copy.write_bytes((tmp_path / "run" / "files" / "report.txt").read_bytes())
+    found = dropflow("explain", copy, "--output", "json").json
+    copy.write_text("another")
+    unknown = dropflow("explain", copy, "--in", tmp_path)
 
     assert lacking["fraction"] == 0.8
+    assert found["drop"] == lacking["drop"]
+    assert "no result has the content of" in unknown.err
     assert any("made from 80 % of its data" in line and "that was tolerated" in line for line in reasons)
     assert "is made from 80 % of its data" in again.out.decode()
 
@@ -97,6 +104,16 @@ def test_a_drop_of_a_session_is_explained_by_its_node(ask: Command, manager: Fak
     assert (answer.json["drop"], answer.json["state"]) == (drop.oid, "ERROR")
     assert answer.json["reasons"][: len(drop.reasons)] == list(drop.reasons)
     assert "DF105 no value 1" in answer.json["reasons"]
+
+
+def test_a_copied_result_finds_its_session(ask: Command, tmp_path: Path) -> None:
+    """By size and checksum, among the sessions of a manager."""
+    ask("fetch", "finished", "-o", tmp_path / "here")
+    copy = next(path for path in sorted((tmp_path / "here").rglob("*")) if path.is_file())
+    answer = ask("explain", copy, "--output", "json")
+
+    assert answer.json["state"] == "COMPLETED"
+    assert "it has the same size and CRC-32" in answer.err
 
 
 def test_a_drop_that_ran_again_is_explained_by_the_loss(command: Command, examples: Path, tmp_path: Path) -> None:
