@@ -45,6 +45,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dropflow.api.patience import PatientClient
+    from dropflow.cli.run import ForecastReply
     from dropflow.graph.physical import FloatColumn, PhysicalGraph
     from translator.plan.live_machines import LiveMachines
 
@@ -88,6 +89,11 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @planning_options
 @click.option("--random", metavar="SEED", type=int, help="Assign drops to parts at random instead, to test links.")
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Submit nothing: show what --reuse would take on nodes that share the store, what would run, and why.",
+)
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
 @options_of(SubmitOptions)
@@ -104,6 +110,7 @@ def submit_command(
     choice: PlanningChoice,
     random: int | None,
     anew: bool,
+    dry_run: bool,
     wait: bool,
     patience: float,
     options: GivenOptions[SubmitOptions],
@@ -119,6 +126,9 @@ def submit_command(
 
     With --until nothing is started, on any node, that cannot end by then. When the rest has ended, the session is
     CANCELLED, and the exit status is 4 with --wait; 'dropflow resume SESSION' goes on with it.
+
+    With --dry-run, the store is that of this host (DROPFLOW_STORE), and code is read here: on nodes with another store,
+    or other code, more runs. Seconds are those of earlier runs, or of --profile.
 
     With --like there is no GRAPH: the logical graph of SESSION is translated again, so that numbers of copies can
     change, and placed on the nodes that are there now. Values that --set and --config do not give stay as they were
@@ -146,6 +156,9 @@ def submit_command(
         whole = whole if chosen.fuse else without_fusion(whole)
         placement = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew or graph is None)
         weighted = choice.measured(output, whole, manager)
+        if dry_run:
+            output.answer(_foreseen(weighted, chosen))
+            return Exit.FINISHED
         query = SubmitQuery.of(chosen, session=name, anew=anew)
         info, parted = submit_fitted(asked, weighted, query, placement, weight=whole.weight, note=output.note)
         if not wait:
@@ -163,6 +176,16 @@ def submit_command(
             return Exit.INTERRUPTED
         output.answer(SubmitReply.of(detail, manager=client.url, parts=parted.parts, waited=True))
     return exit_of_session(detail)
+
+
+def _foreseen(graph: "PhysicalGraph", chosen: SubmitOptions) -> "ForecastReply":
+    """Return what a session of a graph would run on nodes that have the store of this host."""
+    from dropflow.cli.run import ForecastReply
+    from dropflow.sessions.local_run import foresee
+    from dropflow.sessions.options import RunOptions
+
+    options = RunOptions(trust_times=chosen.trust_times)
+    return ForecastReply.of(foresee(graph, options, is_here=False, prices=graph.weight))
 
 
 def _read(output: CommandOutput, graph: str, configuration: str | None, settings: tuple[str, ...]) -> "PhysicalGraph":

@@ -25,7 +25,7 @@ from dropflow.reuse.log import ReuseLog, TakenResult
 from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState
 
-__all__ = ["AttemptReuse", "StoredAttempt", "drop_name", "is_sampled"]
+__all__ = ["AttemptReuse", "StoredAttempt", "drop_name", "input_name", "is_sampled"]
 
 _MOST_INPUTS = 50
 """Inputs that are told apart in a record; of more, one digest of all."""
@@ -191,9 +191,7 @@ class AttemptReuse:
                 return None
             if digest is None:
                 return None
-            name = template.name
-            if handle is not None and handle.kind == "file" and not handle.location.startswith(self._inside):
-                name = Path(handle.location).name
+            name = input_name(template.name, handle, self._inside)
             if handle is not None and handle.missing:
                 digest = f"{digest}, {handle.missing:.9g} missing"
             found.append((port, name, template.component, digest, handle is not None and handle.text))
@@ -207,6 +205,13 @@ class AttemptReuse:
         with suppress(DropflowError, OSError):
             return digest_of(handle)
         return None
+
+
+def input_name(name: str, handle: Handle | None, inside: str) -> str:
+    """Return the name of an input in a key: that of its node, or of a file outside of the session directory."""
+    if handle is None or handle.kind != "file" or handle.location.startswith(inside):
+        return name
+    return Path(handle.location).name
 
 
 def _is_complete(attempt: AttemptContext) -> bool:

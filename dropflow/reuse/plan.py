@@ -24,14 +24,14 @@ from dropflow.graph.order import levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Template
 from dropflow.graph.text_ids import index_of, oid
-from dropflow.reuse.attempt import is_sampled, known_key, trusted_digest
+from dropflow.reuse.attempt import input_name, is_sampled, known_key, trusted_digest
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import NodeKey, deep_keys, node_keys
 from dropflow.reuse.log import REUSE_LOG, ReuseLog, TakenResult
-from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of
+from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState
 
-__all__ = ["ReuseChoices", "ReusePlan", "begin_with", "plan_reuse", "reuse_spec"]
+__all__ = ["ReuseChoices", "ReusePlan", "begin_with", "plan_reuse", "reuse_spec", "take_by_contents"]
 
 _COMPLETED = int(DropState.COMPLETED)
 _KEYS = "keys.npy"
@@ -57,6 +57,8 @@ class ReusePlan:
         All other applications, the last one in the graph first.
     digests : mapping of int to str or None
         Of the inputs from outside.
+    contents : mapping of int to tuple of (str, str, bool)
+        Of the same inputs name, digest and whether it is text, as in the keys of attempts.
     """
 
     graph: PhysicalGraph
@@ -67,6 +69,7 @@ class ReusePlan:
     running: list[int] = field(default_factory=list)
     needed: bytearray = field(default_factory=bytearray)
     digests: dict[int, str | None] = field(default_factory=dict)
+    contents: dict[int, tuple[str, str, bool]] = field(default_factory=dict)
 
 
 class ReuseChoices(NamedTuple):
@@ -121,13 +124,51 @@ def plan_reuse(
     nodes = node_keys(graph, CodeReader(store), Path(repository.workspace.directory))
     roots = _OutsideContents(graph, repository, trust_times=choices.trust_times)
     keys = deep_keys(graph, nodes, roots.digest)
-    plan = ReusePlan(graph, nodes, keys, digests=roots.digests)
+    plan = ReusePlan(graph, nodes, keys, digests=roots.digests, contents=roots.contents)
     plan.needed = _needed_at_the_end(graph)
     branches = _KnownBranches(plan, store, repository.workspace.session, verify=choices.verify, is_checked=is_checked)
     apps = np.flatnonzero(graph.kinds[graph.template] == np.uint8(Kind.APP))
     for app in apps[np.argsort(-levels(graph)[apps], kind="stable")].tolist():
         branches.decide(app)
     return plan
+
+
+def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
+    """Have a plan take what attempts would find by the contents of their inputs, as far as these are known before.
+
+    It is what happens on nodes, whose attempts ask one by one. For forecasts only: a run takes branches as a whole.
+    """
+    graph, is_order = plan.graph, _is_order(plan.graph)
+    known = dict(plan.contents)
+
+    def add(app: int, record: Record) -> None:
+        written = [data for data, link in _edges(graph.successors, app) if not is_order[link]]
+        for data, content in zip(written, record.outputs, strict=False):
+            producers = graph.predecessors.ptr[data + 1] - graph.predecessors.ptr[data]
+            if producers == 1 and content.kind != "null":
+                known[data] = graph.templates[graph.template[data]].name, content.digest, content.text
+
+    for app, record in plan.taken.items():
+        add(app, record)
+    running = []
+    for app in reversed(plan.running):
+        node = plan.nodes[graph.template[app]]
+        inputs = [(data, link) for data, link in _edges(graph.predecessors, app) if not is_order[link]]
+        found = None
+        if not node.reason and node.parts and all(data in known for data, _ in inputs):
+            parts = []
+            for data, link in inputs:
+                name, digest, is_text = known[data]
+                component = graph.templates[graph.template[data]].component
+                parts.append((graph.links[link].target_port, name, component, digest, is_text))
+            ports = [graph.links[link].source_port for _, link in _edges(graph.successors, app)]
+            found = store.find(key_of(node.parts, tuple(index_of(graph, app)), parts, ports))
+        if found is not None and all(store.is_there(content, checked=False) for content in found.outputs):
+            plan.taken[app] = found
+            add(app, found)
+        else:
+            running.append(app)
+    plan.running = running[::-1]
 
 
 class _OutsideContents:
@@ -139,6 +180,7 @@ class _OutsideContents:
         self._trusts = trust_times
         self._plans = TemplateCache(graph.templates, graph.links)
         self.digests: dict[int, str | None] = {}
+        self.contents: dict[int, tuple[str, str, bool]] = {}
 
     def digest(self, drop: int) -> str | None:
         """Return the digest of a root; None if it is not known, as that of a file which does not exist."""
@@ -148,6 +190,9 @@ class _OutsideContents:
             handle = self._plans.store(int(graph.template[drop])).initial(slot)
             inside = f"{workspace.directory}/"
             found = (self._trusts and trusted_digest(handle, inside)) or digest_of(handle)
+            if found:
+                name = graph.templates[graph.template[drop]].name
+                self.contents[drop] = input_name(name, handle, inside), found, handle.text
             if handle.final:
                 self._repository.discard(handle)
         except DropflowError:

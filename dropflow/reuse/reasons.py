@@ -8,7 +8,7 @@ import numpy as np
 
 from dropflow.engine.api import KeyPart
 from dropflow.formatting import few
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import index_of
 from dropflow.reuse.attempt import drop_name
@@ -46,8 +46,14 @@ class NodeForecast(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def forecast(plan: ReusePlan, store: ResultStore) -> tuple[NodeForecast, ...]:
-    """Return how many applications of each logical node run, and why, in the order of the graph."""
+def forecast(plan: ReusePlan, store: ResultStore, prices: FloatColumn | None = None) -> tuple[NodeForecast, ...]:
+    """Return how many applications of each logical node run, and why, in the order of the graph.
+
+    Parameters
+    ----------
+    prices : float array, optional
+        Measured seconds of each drop, for applications that the store does not know.
+    """
     graph = plan.graph
     reused = Counter(int(graph.template[app]) for app in (*plan.taken, *plan.spared))
     running: dict[int, list[int]] = {}
@@ -61,12 +67,17 @@ def forecast(plan: ReusePlan, store: ResultStore) -> tuple[NodeForecast, ...]:
         node = plan.nodes[row]
         name = graph.templates[row].name
         if node.reason:
-            found[row] = NodeForecast(node=name, runs=len(apps), reused=reused[row], reasons=(node.reason,))
+            seconds = 0.0 if prices is None else float(prices[apps].sum())
+            found[row] = NodeForecast(
+                node=name, runs=len(apps), reused=reused[row], reasons=(node.reason,), seconds=seconds
+            )
             continue
         pairs = [(app, _last(store, graph, app)) for app in apps[:_LOOKED_AT]]
         reasons = list(dict.fromkeys(text for app, last in pairs for text in _reasons(plan, store, app, last)))
         before = [last for _, last in pairs if last is not None]
         seconds = sum(last.seconds for last in before) / len(before) * len(apps) if before else 0.0
+        if not before and prices is not None:
+            seconds = float(prices[apps].sum())
         is_waiting = bool(apps) and not reasons
         if is_waiting:
             sources = _sources(graph, row, running.keys()) or ["an earlier application"]

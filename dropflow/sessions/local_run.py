@@ -32,7 +32,7 @@ from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.completeness import incomplete_results
 from dropflow.graph.notes import note_software, repository_of
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
 from dropflow.runners.choice import capacity_notes, make_runner
@@ -259,8 +259,18 @@ def _store(options: RunOptions) -> "ResultStore":
     return ResultStore(store_directory(options.store))
 
 
-def foresee(graph: PhysicalGraph, options: RunOptions) -> "tuple[NodeForecast, ...]":
+def foresee(
+    graph: PhysicalGraph, options: RunOptions, *, is_here: bool = True, prices: FloatColumn | None = None
+) -> "tuple[NodeForecast, ...]":
     """Return what a run with these options, and reuse, would run and why. Runs nothing.
+
+    Parameters
+    ----------
+    is_here : bool
+        Whether it would run on this machine, and not on nodes that share the store: their attempts ask one by one, and
+        components and images need not be here.
+    prices : float array, optional
+        Measured seconds of each drop, for applications that the store does not know.
 
     Raises
     ------
@@ -269,17 +279,20 @@ def foresee(graph: PhysicalGraph, options: RunOptions) -> "tuple[NodeForecast, .
     StorageError
         The store cannot be used.
     """
-    from dropflow.reuse.plan import ReuseChoices, plan_reuse  # noqa: PLC0415 - as above
+    from dropflow.reuse.plan import ReuseChoices, plan_reuse, take_by_contents  # noqa: PLC0415 - as above
     from dropflow.reuse.reasons import forecast  # noqa: PLC0415
 
-    refuse_unusable(graph, options.runner)
+    if is_here:
+        refuse_unusable(graph, options.runner)
     store = _store(options)
     with TemporaryDirectory(prefix="dropflow-") as folder:
         repository = LocalRepository(folder, "forecast", SystemClock(), graph, shared_memory=None)
         try:
-            prepare_containers(graph.templates, Path(folder), engine=options.containers)
+            if is_here:
+                prepare_containers(graph.templates, Path(folder), engine=options.containers)
             plan = plan_reuse(graph, store, repository, ReuseChoices(trust_times=options.trust_times), is_checked=False)
-            return forecast(plan, store)
+            take_by_contents(plan, store)
+            return forecast(plan, store, prices)
         finally:
             repository.close()
 

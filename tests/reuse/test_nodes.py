@@ -43,16 +43,24 @@ def test_a_session_on_two_nodes_takes_what_an_earlier_one_computed(island: Runni
     """Numbers of applications that ran and that were reused are in the answer, and the origin in the reasons."""
     url, token = island.ready["url"], island.ready["token"]
 
-    def submit(name: str, factor: int) -> dict[str, Any]:
+    store = {"DROPFLOW_STORE": str(tmp_path / "store"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+    def submit(name: str, factor: int, *more: str) -> dict[str, Any]:
         graph = _graph(tmp_path / "g.graph", factor)
-        given = ("submit", graph, "--name", name, "--wait", "--reuse", "--random", 1, "-n", 2, "--output", "json")
-        done = run(tmp_path, *given, DROPFLOW_URL=url, DROPFLOW_TOKEN=token)
+        more = more or ("--name", name, "--wait", "--reuse", "--random", "1", "-n", "2")
+        given = ("submit", graph, *more, "--output", "json")
+        done = run(tmp_path, *given, DROPFLOW_URL=url, DROPFLOW_TOKEN=token, **store)
         assert done.returncode == 0, done.stdout + done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
-    answers = [submit(name, factor) for name, factor in (("s1", 2), ("s2", 2), ("s3", 3))]
+    answers = [submit(name, factor) for name, factor in (("s1", 2), ("s2", 2))]
+    same, changed = (submit("", factor, "--dry-run") for factor in (2, 3))
+    answers.append(submit("s3", 3))
 
+    assert (same["runs"], same["waits"], same["reused"]) == (0, 0, 3)
+    assert (changed["runs"], changed["waits"], changed["reused"]) == (1, 1, 1)
+    assert changed["nodes"][1]["reasons"] == ["function `Twice`: line 2 changed: return 3 * input"]
     assert [(one["computed"], one["reused"]) for one in answers] == [(3, 0), (0, 3), (2, 1)]
     with Client(url, token=token) as client:
         shows = next(drop.oid for drop in client.drops("s2").drops if drop.name == "Show")
