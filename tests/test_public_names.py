@@ -63,10 +63,12 @@ PUBLIC_NAMES = [
     "component",
     "glob",
     "load",
+    "missing",
     "run",
     "save",
     "testing",
     "translate",
+    "write_missing",
 ]
 
 TESTING_NAMES = [
