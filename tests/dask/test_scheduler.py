@@ -275,7 +275,7 @@ def test_a_missing_dask_is_explained(runner: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
     assert "MissingDependencyError" in done.stderr
-    assert "pip install '.[dask]'" in done.stderr
+    assert "pip install 'dropflow[dask]'" in done.stderr
 
 
 def test_retries_of_tasks(runner: str) -> None:
