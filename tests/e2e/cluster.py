@@ -22,6 +22,7 @@ from tests.processes import Running
 
 __all__ = [
     "LOST_AFTER",
+    "PATIENT",
     "TIMES",
     "Cluster",
     "content",
@@ -38,6 +39,8 @@ __all__ = [
 
 SUSPECT_AFTER, LOST_AFTER = 1.0, 3.0
 TIMES = ("--suspect-after", SUSPECT_AFTER, "--lost-after", LOST_AFTER)
+PATIENT = ("--suspect-after", 20.0, "--lost-after", 60.0)
+"""For tests that lose no node: a busy machine must not lose one either."""
 
 _STEP = """
 def step(data=b"", salt="", size=10, seconds=0.0):
@@ -58,8 +61,11 @@ class Cluster:
         Arguments of the Python interpreter that stand for ``dropflow`` in the commands of nodes.
     """
 
-    def __init__(self, home: Path, *, node_program: Sequence[str] = ("-m", "dropflow")) -> None:
+    def __init__(
+        self, home: Path, *, node_program: Sequence[str] = ("-m", "dropflow"), times: Sequence[object] = TIMES
+    ) -> None:
         self.home = home
+        self._times = times
         self._node_program = node_program
         self._stack = ExitStack()
         self._entering = threading.Lock()
@@ -71,8 +77,8 @@ class Cluster:
         self._stack.close()
 
     def node(self, name: str, *more: object, home: Path | None = None, port: int = 0) -> Running:
-        """Start a node manager with two workers and a short deadline for lost nodes."""
-        arguments = ("--name", name, "--links-port", 0, "--workers", 2, *TIMES, *more)
+        """Start a node manager with two workers."""
+        arguments = ("--name", name, "--links-port", 0, "--workers", 2, *self._times, *more)
         return self._start("node", *arguments, home=home, port=port)
 
     def nodes(self, *names: str) -> list[Running]:
@@ -82,11 +88,11 @@ class Cluster:
 
     def island(self, *nodes: Running, name: str = "island", port: int = 0, more: Sequence[object] = ()) -> Running:
         """Start an island over nodes."""
-        return self._start("island", "--name", name, "--nodes", _urls(nodes), *TIMES, *more, port=port)
+        return self._start("island", "--name", name, "--nodes", _urls(nodes), *self._times, *more, port=port)
 
     def master(self, *islands: Running, port: int = 0) -> Running:
         """Start a master over islands."""
-        return self._start("master", "--name", "master", "--islands", _urls(islands), *TIMES, port=port)
+        return self._start("master", "--name", "master", "--islands", _urls(islands), *self._times, port=port)
 
     def client(self, running: Running, *, timeout: float = 30.0) -> Client:
         """Return a client of a manager."""

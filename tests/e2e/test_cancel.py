@@ -8,7 +8,7 @@ from dropflow.api.client import Client
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from tests.e2e.cluster import Cluster, finished, pipeline, scattered, submit, underway, until
+from tests.e2e.cluster import PATIENT, Cluster, finished, pipeline, scattered, submit, underway, until
 from tests.processes import gone
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def test_a_node_that_is_killed_right_after_the_answer_finds_the_session_cancelle
 
 def test_a_second_cancel_kills_what_does_not_stop(tmp_path: Path) -> None:
     """The first one would wait for a thousand seconds."""
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         node = cluster.node("a")
         client, mark = cluster.client(node), tmp_path / "mark"
         _begun(client, mark)
@@ -69,7 +69,7 @@ def test_a_second_cancel_kills_what_does_not_stop(tmp_path: Path) -> None:
 
 def test_an_island_pauses_and_continues_a_session_on_all_nodes(tmp_path: Path) -> None:
     """While it is paused nothing runs; then it finishes as if nothing had happened."""
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         nodes = cluster.nodes("a", "b")
         client = cluster.client(cluster.island(*nodes))
         submit(client, scattered(pipeline(length=20), ["a", "b"], 1), "s")

@@ -8,7 +8,18 @@ import pytest
 from dropflow.api.records import DropQuery
 from dropflow.api.requests import DrainRequest
 from dropflow.errors import NotFoundError
-from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, submit, underway, until
+from tests.e2e.cluster import (
+    PATIENT,
+    Cluster,
+    content,
+    expected_end,
+    finished,
+    pipeline,
+    scattered,
+    submit,
+    underway,
+    until,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +37,7 @@ def test_a_node_joins_a_session_that_runs_and_another_is_drained(tmp_path: Path,
 
     The session goes on without the drained node and computes nothing again, and its process ends with status 0.
     """
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         nodes = cluster.nodes("a", "b", "c")
         island = cluster.island(*nodes)
         master = cluster.client(cluster.master(island))
@@ -52,7 +63,7 @@ def test_a_node_joins_a_session_that_runs_and_another_is_drained(tmp_path: Path,
 @pytest.mark.exhaustive
 def test_a_session_is_rebalanced(tmp_path: Path, expected: bytes) -> None:
     """What one node has not begun goes to two that stand by, and the result is the same."""
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         island = cluster.client(cluster.island(*cluster.nodes("a", "b", "c")))
         submit(island, scattered(pipeline(seconds=0.5, **_SHAPE), ["a"], 3), "s")
         assert underway(island, "s", 5)

@@ -17,7 +17,7 @@ from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
-from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, until
+from tests.e2e.cluster import PATIENT, Cluster, content, expected_end, finished, pipeline, scattered, until
 from tests.e2e.cluster import submit as submit_graph
 from tests.nightly import nightly
 from tests.processes import Running, gone, run
@@ -87,7 +87,7 @@ def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> No
 
 def test_a_session_on_several_nodes_stops_at_its_walltime(tmp_path: Path) -> None:
     """What runs then ends, the rest is CANCELLED on all nodes, and resume leads to the same results as one run."""
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         nodes = cluster.nodes("a", "b", "c")
         client = cluster.client(cluster.island(*nodes))
         slow = scattered(pipeline(seconds=0.5, length=12), ["a", "b", "c"], 1)
@@ -110,7 +110,7 @@ def test_failed_drops_of_a_cluster_are_tried_again_with_another_parameter(tmp_pa
     """
     good = pipeline(seconds=0.0)
     broken = replace(good, templates=tuple(_broken(each) if each.name == "S0-3" else each for each in good.templates))
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         client = cluster.client(cluster.island(*cluster.nodes("a", "b")))
         submit_graph(client, scattered(broken, ["a", "b"], 1), "s")
         failed = finished(client, "s")

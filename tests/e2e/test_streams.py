@@ -17,7 +17,7 @@ from dropflow.api.records import DropQuery
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.faults import ConnectionFaults
 from managers.node.manager import NodeManager
-from tests.e2e.cluster import Cluster, content, finished, placed, port_of, submit, until
+from tests.e2e.cluster import PATIENT, Cluster, content, finished, placed, port_of, submit, until
 from tests.e2e.test_proxy import FaultyCluster, faulty  # noqa: F401 - the latter is a fixture
 from tests.managers.node.conftest import Cluster as Together
 from tests.managers.node.test_stream_graphs import alone
@@ -56,7 +56,7 @@ def _two(make: str, take: str, producer: str = "a", consumer: str = "b", tries: 
 @pytest.mark.exhaustive
 def test_no_process_grows_with_a_stream(tmp_path: Path) -> None:
     """300 MB pass through two nodes and a filter; their managers and workers never have more than a part in memory."""
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         nodes = cluster.nodes("a", "b")
         client = cluster.client(cluster.island(*nodes))
         graph = filters(f"head -c {_BIG} /dev/zero", "cat", "cksum", places=(0, 0, 0))
@@ -133,7 +133,7 @@ def test_a_worker_killed_in_mid_stream_ends_one_attempt(victim: str, retries: in
     else:
         take = f"{mark}; {take}"
     graph = _two(make, take)
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, times=PATIENT) as cluster:
         client = cluster.client(cluster.island(*cluster.nodes("a", "b")))
         submit(client, graph, "s", retries=retries)
         assert until(lambda: pid.exists() and pid.read_text().endswith("\n") and (tmp_path / "read").exists())

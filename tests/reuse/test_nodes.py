@@ -12,7 +12,7 @@ import pytest
 
 from dropflow.api.client import Client
 from tests.drawn_graphs import data, draw, function
-from tests.e2e.cluster import TIMES
+from tests.e2e.cluster import PATIENT
 from tests.processes import Running, run
 
 pytestmark = pytest.mark.slow
@@ -23,13 +23,13 @@ def island(tmp_path: Path) -> Iterator[Running]:
     """An island over two nodes, which share a store."""
 
     def start(name: str) -> Running:
-        more = ("--name", name, "--port", 0, "--links-port", 0, "--workers", 1, *TIMES)
+        more = ("--name", name, "--port", 0, "--links-port", 0, "--workers", 1, *PATIENT)
         variables = (f"DROPFLOW_STORE={tmp_path / 'store'}", f"XDG_CONFIG_HOME={tmp_path / 'config'}")
         return Running(tmp_path, "node", *more, before=("env", f"PATH={os.environ['PATH']}", *variables))
 
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
         urls = [stack.enter_context(one).ready["url"] for one in pool.map(start, ("n1", "n2"))]
-        yield stack.enter_context(Running(tmp_path, "island", "--port", 0, "--nodes", ",".join(urls), *TIMES))
+        yield stack.enter_context(Running(tmp_path, "island", "--port", 0, "--nodes", ",".join(urls), *PATIENT))
 
 
 def _graph(path: Path, factor: int) -> Path:
