@@ -42,13 +42,20 @@ class Viewer {
     this.region = { left, top, width: right - left, height: bottom - top };
     this.pictures = new Latest((query) => this.#show(query));
     this.values = new Latest((query) => this.#tell(query));
+    this.buttons = this.#makeButtons();
+    this.slider = this.#makeSlider();
+    this.dress();
+    this.#listen();
+  }
+
+  /** Add what the page of the server does not have; again after the page was updated from it. */
+  dress() {
     // The box keeps its size while the picture in it changes.
     this.frame.style.aspectRatio = `${this.across} / ${this.down}`;
-    this.frame.style.width = `${root.dataset.width}px`;
+    this.frame.style.width = `${this.root.dataset.width}px`;
     this.image.classList.add("fills");
-    this.#addButtons();
-    this.#addSlider();
-    this.#listen();
+    this.root.append(this.buttons);
+    if (this.slider) this.form.elements.namedItem("plane").after(this.slider);
   }
 
   /** Show what is `factor` times as near, and leave the value at these shares of the picture where it is. */
@@ -115,7 +122,7 @@ class Viewer {
     parent?.replaceChildren(...children);
   }
 
-  #addButtons() {
+  #makeButtons() {
     const bar = document.createElement("div");
     bar.className = "viewer-buttons";
     for (const [text, name, act] of [
@@ -129,19 +136,19 @@ class Viewer {
       button.addEventListener("click", act);
       bar.append(button);
     }
-    this.root.prepend(bar);
+    return bar;
   }
 
   /** A slider beside the number of the plane. */
-  #addSlider() {
+  #makeSlider() {
     const number = this.form?.elements.namedItem("plane");
-    if (!number || number.parentElement.querySelector("[type=range]")) return;
+    if (!number) return null;
     const slider = document.createElement("input");
     Object.assign(slider, { type: "range", min: number.min, max: number.max, value: number.value });
     slider.setAttribute("aria-label", "Plane");
     slider.addEventListener("input", () => (number.value = slider.value));
     number.addEventListener("input", () => (slider.value = number.value));
-    number.after(slider);
+    return slider;
   }
 
   #listen() {
@@ -197,10 +204,14 @@ function element(name, text) {
   return made;
 }
 
-/** Begin, also after the page was updated from that of the server, which has no buttons. */
+const viewers = new WeakMap();
+
+/** Begin, or go on after the page was updated from that of the server. */
 function begin() {
   const root = document.getElementById("viewer");
-  if (root && !root.querySelector(".viewer-buttons")) new Viewer(root);
+  if (!root) return;
+  if (viewers.has(root)) viewers.get(root).dress();
+  else viewers.set(root, new Viewer(root));
 }
 
 const image = document.querySelector("#viewer img");
