@@ -20,7 +20,7 @@ FLOORS: Mapping[str, int] = {
     "dropflow": 85,
     "dropflow.apps": 84,
     "dropflow.builder": 84,
-    "dropflow.cli": 78,
+    "dropflow.cli": 71,
     "dropflow.dask": 81,
     "dropflow.data": 92,
     "dropflow.engine": 83,
@@ -33,7 +33,7 @@ FLOORS: Mapping[str, int] = {
     "managers.links": 91,
     "managers.node": 85,
     "managers.composite": 89,
-    "palettes": 95,
+    "palettes": 90,
     "translator": 91,
 }
 
