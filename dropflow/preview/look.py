@@ -189,7 +189,6 @@ def _grid(shown: Shown, query: PreviewQuery) -> tuple[npt.NDArray[np.float32], P
         across=sides[0],
         down=sides[1],
         region=region,
-        scale=scale_of(values, query),
         plane=plane,
         planes=planes_of(shown.array.shape),
         notes=tuple(notes),
@@ -205,7 +204,8 @@ def _seen(find: Callable[[], Shown], base: Preview, query: PreviewQuery) -> Prev
     shape, found = shown.array.shape, shown.preview
     try:
         if _has_picture(shape):
-            return _grid(shown, query)[1]
+            values, found = _grid(shown, query)
+            return replace(found, scale=scale_of(values, query))
         if math.prod(shape) > 0:
             flat = _flat(shown.array)
             line, summary, is_whole = sample_line(flat, _plane(shape, query))
