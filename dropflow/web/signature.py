@@ -19,7 +19,7 @@ from dropflow.graph.differences import Difference, matched_templates
 from dropflow.graph.digests import drop_digests, signature_of
 from dropflow.graph.notes import RepositoryNote, repository_of, software_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import iid
+from dropflow.graph.text_ids import iid, label
 
 __all__ = [
     "Level",
@@ -117,7 +117,7 @@ def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
         software=software_of(graph),
         results=len(results.results),
         unknown=len(unknown),
-        first_unknown=tuple(_label(graph, one) for one in unknown[:_FEW]),
+        first_unknown=tuple(label(graph, one.drop) for one in unknown[:_FEW]),
         missing=results.missing,
         repository=repository_of(graph),
     )
@@ -153,12 +153,12 @@ def content_differences(
         other = known.pop((pairs[row], instance), None) if row in pairs else None
         if other is None:
             if not theirs.missing:
-                yield Difference(subject=_label(graph, one), what="result", left=_spelled(one))
+                yield Difference(subject=label(graph, one.drop), what="result", left=_spelled(one))
         elif one.size != other.size or (one.checksum != other.checksum and None not in (one.checksum, other.checksum)):
-            yield Difference(subject=_label(graph, one), what="result", left=_spelled(one), right=_spelled(other))
+            yield Difference(subject=label(graph, one.drop), what="result", left=_spelled(one), right=_spelled(other))
     if not ours.missing:
         for one in known.values():
-            yield Difference(subject=_label(other_graph, one), what="result", right=_spelled(one))
+            yield Difference(subject=label(other_graph, one.drop), what="result", right=_spelled(one))
 
 
 def _level(is_same: bool) -> Level:  # noqa: FBT001 - the only argument
@@ -168,11 +168,6 @@ def _level(is_same: bool) -> Level:  # noqa: FBT001 - the only argument
 def _place(graph: PhysicalGraph, result: ResultInfo) -> tuple[int, str]:
     """Return the row of the template of a result, and its index."""
     return int(graph.template[result.drop]), iid(graph, result.drop)
-
-
-def _label(graph: PhysicalGraph, result: ResultInfo) -> str:
-    index = iid(graph, result.drop).partition("-")[2]
-    return f"{result.name} {index}" if index else result.name
 
 
 def _spelled(result: ResultInfo) -> str:
