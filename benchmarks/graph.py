@@ -27,7 +27,8 @@ import numpy as np
 
 from dropflow.graph.build import from_columns
 from dropflow.graph.codec import digest, dump, load, parse
-from dropflow.graph.daliuge_write import read_pg_stream, write_pg
+from dropflow.graph.daliuge_read import read_pg_stream
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["main"]
-
 _INTERRUPTED = 130
 
 

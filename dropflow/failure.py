@@ -10,18 +10,6 @@ import msgspec
 
 from dropflow.errors import AppError, BadGraphError, DropflowError, HttpError, Interrupted, ResultLostError, WorldError
 
-__all__ = [
-    "Failure",
-    "Problem",
-    "Severity",
-    "name_of",
-    "refuse_errors",
-    "sendable",
-    "summary_of",
-    "text_of",
-    "trace_of",
-]
-
 _DETAIL = 20_000
 _INPUTS, _INPUT = 20, 500
 

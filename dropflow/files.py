@@ -15,18 +15,6 @@ from typing import Self
 
 from dropflow.errors import ConflictError, StorageError
 
-__all__ = [
-    "LOCK",
-    "SessionLock",
-    "content_digest",
-    "force_to_disk",
-    "make_directories",
-    "make_once",
-    "private_directory",
-    "private_opener",
-    "shares_blocks",
-]
-
 
 def force_to_disk(path: str) -> None:
     """Wait until the content of a file, or the names in a directory, are on the disk.

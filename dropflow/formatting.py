@@ -11,29 +11,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-__all__ = [
-    "BANDWIDTH",
-    "DASH",
-    "MEMORY",
-    "SECONDS",
-    "few",
-    "format_brief",
-    "format_count",
-    "format_duration",
-    "format_quantity",
-    "format_quiet",
-    "format_rate",
-    "format_remaining",
-    "format_size",
-    "format_stamp",
-    "format_time",
-    "plural",
-    "printable",
-    "quantity",
-    "single_line",
-]
-
-
 DASH = "\N{EN DASH}"
 """Stands for a value that is not known."""
 

@@ -6,20 +6,6 @@ from time import gmtime, strftime
 from typing import NewType
 from urllib.parse import quote, unquote
 
-__all__ = [
-    "SESSION_NAME",
-    "SESSION_NAME_HINT",
-    "DropId",
-    "SessionId",
-    "TemplateId",
-    "dated_session_name",
-    "drop_file_name",
-    "is_session_name",
-    "safe_name",
-    "session_directory_name",
-    "session_of_directory",
-]
-
 DropId = NewType("DropId", int)
 """Row of a drop in its physical graph, from 0."""
 

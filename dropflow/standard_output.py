@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["native_output_on_stderr", "reserve"]
-
 _STDOUT, _STDERR = 1, 2
 
 # Descriptors belong to the whole process: two threads must not move them at the same time.

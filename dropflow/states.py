@@ -2,18 +2,6 @@
 
 from enum import IntEnum
 
-__all__ = [
-    "STATUSES",
-    "STOPPED_AT_WALLTIME",
-    "UNKNOWN",
-    "UNKNOWN_STATE",
-    "AppState",
-    "DropState",
-    "SessionState",
-    "is_over",
-]
-
-
 UNKNOWN_STATE = 255
 """In columns of states of drops: that of a drop whose node did not answer."""
 

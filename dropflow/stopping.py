@@ -10,8 +10,6 @@ grace                 programs that still run get SIGKILL, with their process gr
 ====================  ================================================================================
 """
 
-__all__ = ["GRACE_SECONDS", "KILL_SECONDS", "MARGIN_SECONDS", "kill_after", "stopped_after"]
-
 GRACE_SECONDS = 5.0
 """How long an attempt may take to clean up, unless the request has another period."""
 MARGIN_SECONDS = 0.5

@@ -11,8 +11,6 @@ from io import RawIOBase
 from time import gmtime
 from typing import IO, Any, Literal, Protocol
 
-__all__ = ["ArchiveFormat", "ArchiveMember", "ArchiveWriter", "TarWriter", "ZipWriter", "archive_writer"]
-
 ArchiveFormat = Literal["tar", "zip"]
 
 _BLOCK = tarfile.BLOCKSIZE

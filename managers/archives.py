@@ -39,12 +39,6 @@ from dropflow.errors import DropflowError, GoneError, NotFoundError, ProtocolErr
 from dropflow.web.cause_groups import result_paths
 from managers.archive_writers import ArchiveMember, ArchiveWriter, archive_writer
 
-__all__ = [
-    "MISSING",
-    "results_archive",
-]
-
-
 MISSING = "MISSING.txt"
 """Path of the member that names what is missing; only there if something is."""
 

@@ -23,8 +23,6 @@ import psutil
 
 from dropflow.errors import WorldError
 
-__all__ = ["ChildProcess", "ChildProcesses", "Command"]
-
 _LOG = logging.getLogger("dropflow.child_processes")
 _CHUNK = 64 * 1024
 """Bytes of one read: all that a pipe can hold."""

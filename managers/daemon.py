@@ -24,8 +24,6 @@ from dropflow.version import __version__
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.messages import PROTOCOL
 
-__all__ = ["Daemon", "Kind", "Managed", "command_of", "daemon_routes"]
-
 _LOG = logging.getLogger("dropflow.daemon")
 
 Kind = Literal["node", "island", "master"]

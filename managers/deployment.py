@@ -23,8 +23,6 @@ from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
 
-__all__ = ["VERSION", "Deployment", "Place", "deployment_download", "pack", "unpack"]
-
 VERSION = 3
 """Version of the format. Other versions are not read."""
 

@@ -24,8 +24,6 @@ from dropflow.ids import safe_name
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf
 
-__all__ = ["DALIUGE_TYPES", "TYPES", "Announcement", "Discovery", "interfaces_of"]
-
 _LOG = logging.getLogger("dropflow.discovery")
 
 TYPES: dict[Role, str] = {

@@ -20,8 +20,6 @@ import msgspec
 from dropflow.errors import BadFileError, ConflictError, MissingDependencyError, StorageError
 from dropflow.files import make_directories
 
-__all__ = ["ClusterKey", "create", "load"]
-
 _HEADER = "# dropflow cluster key: every process that can read this file can join the cluster. Keep it secret.\n"
 _Z85_CHARACTERS = 40
 

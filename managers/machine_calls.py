@@ -9,15 +9,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "Answered",
-    "Ask",
-    "Call",
-    "Return",
-    "Unanswered",
-    "Uptime",
-]
-
 
 class Call(msgspec.Struct, frozen=True):
     """Event: an operation of this manager is called. The machine answers each call with exactly one `Return`.

@@ -28,20 +28,6 @@ from types import MappingProxyType
 
 import msgspec
 
-__all__ = [
-    "LOST_AFTER",
-    "SUSPECT_AFTER",
-    "Change",
-    "Join",
-    "Leave",
-    "Member",
-    "MemberState",
-    "Membership",
-    "Probed",
-    "Received",
-    "Tick",
-]
-
 SUSPECT_AFTER = 3.0
 """Seconds of silence after which a peer is suspect, unless options give another time."""
 LOST_AFTER = 15.0

@@ -29,44 +29,6 @@ from dropflow.engine.api import Handle
 from dropflow.errors import ProtocolError
 from dropflow.failure import Failure
 
-__all__ = [
-    "PROTOCOL",
-    "AcceptView",
-    "Ack",
-    "AdoptView",
-    "Chunk",
-    "Content",
-    "ContentGone",
-    "CopiesTaken",
-    "CopyContents",
-    "CopyMessage",
-    "Events",
-    "Fetch",
-    "FetchFailed",
-    "Fragment",
-    "Handshake",
-    "HandshakeReply",
-    "Heartbeat",
-    "Message",
-    "MessageBatch",
-    "Packet",
-    "PartDone",
-    "PrepareView",
-    "PromiseView",
-    "ProposeView",
-    "Reject",
-    "RejectView",
-    "ReleaseCopies",
-    "RequestView",
-    "SessionDone",
-    "StopSession",
-    "StreamUpdate",
-    "ViewMessage",
-    "decode_message",
-    "decode_packet",
-    "encode",
-]
-
 PROTOCOL = 2
 """Version of everything in this file; two processes talk only if theirs are equal."""
 

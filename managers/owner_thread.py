@@ -21,8 +21,6 @@ from dropflow.errors import InternalError, LinkError
 from dropflow.failure import text_of
 from managers.machine_calls import Call, Return
 
-__all__ = ["Machine", "Owner"]
-
 _log = logging.getLogger(__name__)
 
 _LONGEST_WAIT = 3600.0

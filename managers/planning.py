@@ -26,15 +26,6 @@ from dropflow.ids import SESSION_NAME_HINT, dated_session_name, is_session_name
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS
 
-__all__ = [
-    "Assignment",
-    "assign",
-    "plan_deployment",
-    "usable_witness",
-    "where_they_run",
-]
-
-
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHOWN = 5
 

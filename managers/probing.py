@@ -25,14 +25,6 @@ from managers.links.probes import LinkProbe, probe_links
 from managers.links.zmq_transport import check_address
 from managers.messages import PROTOCOL
 
-__all__ = [
-    "CallResult",
-    "Prober",
-    "call_in_parallel",
-    "resolve_host",
-]
-
-
 # Calls in parallel, with one deadline for all.
 
 _LOG = logging.getLogger(__name__)

@@ -29,8 +29,6 @@ from managers.routes.metrics import metrics_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 
-__all__ = ["Service", "make_access_rules", "manager_routes", "url_of"]
-
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it, not to bind it
 
 

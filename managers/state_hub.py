@@ -19,8 +19,6 @@ from dropflow.api.state_records import DropStates, plain_states
 from dropflow.clock import Clock, SystemClock
 from dropflow.states import UNKNOWN_STATE
 
-__all__ = ["UNSEEN", "LatestEvents", "StateHub", "WatchedStates", "in_base64", "state_event"]
-
 UNSEEN = 1 << 62
 """The number of an event that no session has."""
 

@@ -12,8 +12,6 @@ import msgspec
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
 
-__all__ = ["LogicalDifference", "differences"]
-
 
 class LogicalDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One difference of two graphs.

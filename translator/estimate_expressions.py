@@ -33,16 +33,6 @@ from translator.expressions import (
 from translator.logical import Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem
 
-__all__ = [
-    "INPUT_NAMES",
-    "META",
-    "is_estimate",
-    "is_expression",
-    "settled_estimate",
-    "take_estimates",
-    "with_estimates",
-]
-
 INPUT_NAMES = ("input_bytes", "inputs")
 """Names in estimates: the bytes that an application reads, and how many data drops that are. For data, what their
 producers read."""

@@ -10,16 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-__all__ = [
-    "ExpressionError",
-    "NoValueError",
-    "UnknownNameError",
-    "evaluate",
-    "names_in",
-    "replace_names",
-    "uses_names",
-]
-
 Number = int | float
 
 _TOKEN = re.compile(

@@ -20,8 +20,6 @@ from translator.options import ReadOptions
 from translator.parameters import fill, variables_of
 from translator.template import TemplateParameter, parameters_of
 
-__all__ = ["FilledGraph", "TemplateNote", "fill_document", "note_of", "read_note", "sweeps"]
-
 _NOTE = "template"
 _MOST_GRAPHS = 10_000
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Configuration", "Field", "LogicalGraph", "LogicalLink", "LogicalNode", "NodeKind", "Role"]
-
 
 class NodeKind(StrEnum):
     """Kind of a logical node."""

@@ -5,17 +5,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-__all__ = [
-    "DEFAULT_ALGORITHM",
-    "DEFAULT_IMBALANCE",
-    "ComponentOptions",
-    "PartitionOptions",
-    "ReadOptions",
-    "UnrollOptions",
-    "ValidateOptions",
-]
-
-
 DEFAULT_ALGORITHM = "auto"
 """How graphs are partitioned, by commands, the Python interface, REST and pages, if nothing else is asked for."""
 

@@ -23,25 +23,6 @@ from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, 
 from translator.problem_codes import problem
 from translator.template import MULTIPLICITIES, TemplateParameter, check_ranges, is_numeric, is_template, parameters_of
 
-__all__ = [
-    "GLOBAL",
-    "Address",
-    "Setting",
-    "TemplateForm",
-    "addresses_of",
-    "fill",
-    "find_variables",
-    "form_of",
-    "placeholder_name",
-    "resolve_setting",
-    "split_settings",
-    "substitute",
-    "unresolved",
-    "value_text",
-    "variables_of",
-]
-
-
 # Settings of users: finds the field for ``NODE.PARAM``, and reports names without a field or with
 # several.
 

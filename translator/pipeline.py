@@ -19,7 +19,7 @@ from dropflow.data.registry import store_for
 from dropflow.errors import BadGraphError, BadParameterError, DropflowError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph import codec
-from dropflow.graph.daliuge_write import read_pg_stream
+from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, Place, RepositoryNote, note_logical, place_note
 from dropflow.graph.order import Precedence, cycle_problem
 from dropflow.graph.physical import PhysicalGraph
@@ -38,22 +38,6 @@ from translator.template import parameters_of, without_number
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.node_template import MEMORY, SLEEP
 from translator.validate import validate
-
-__all__ = [
-    "REHEARSED",
-    "Checked",
-    "ComponentFindings",
-    "Translation",
-    "check_components",
-    "drawn_places",
-    "examine",
-    "finish",
-    "rehearsed",
-    "same_files",
-    "translate",
-    "with_repository",
-]
-
 
 # Test runs of a graph: placeholders replace its applications and data, so that only its structure is
 # run.

@@ -7,8 +7,6 @@ from dropflow.failure import refuse_errors
 from dropflow.graph.physical import PhysicalGraph
 from translator.problem_codes import problem
 
-__all__ = ["place"]
-
 
 def place(graph: PhysicalGraph, nodes: Sequence[str]) -> PhysicalGraph:
     """Return the graph with part k on the k-th node.

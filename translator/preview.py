@@ -23,17 +23,6 @@ from translator.logical import LogicalGraph, LogicalNode
 from translator.options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 
-__all__ = [
-    "MOST_UNROLLED",
-    "Estimate",
-    "GraphPreview",
-    "NodeEstimate",
-    "ParallelPhase",
-    "estimate",
-    "preview",
-]
-
-
 MOST_UNROLLED = 2_000_000
 """Drops of a graph with one copy of each scatter up to which its times are computed."""
 

@@ -5,8 +5,6 @@
 
 from dropflow.failure import Problem, Severity
 
-__all__ = ["CODES", "REPEATABLE", "VALUE_CODES", "ZERO_MULTIPLICITY", "problem"]
-
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 CODES: dict[str, tuple[Severity, str]] = {

@@ -27,16 +27,6 @@ from dropflow.formatting import few
 from dropflow.graph.notes import RepositoryNote
 from translator.options import ReadOptions
 
-__all__ = [
-    "GraphList",
-    "RepositoryAddress",
-    "RepositoryFile",
-    "fetch_file",
-    "is_repository_address",
-    "list_graphs",
-    "parse_address",
-]
-
 _SCHEMES = ("https", "http", "ssh", "file")
 _REF = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_./+-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -18,8 +18,6 @@ from translator.expressions import names_in
 from translator.logical import Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem
 
-__all__ = ["TemplateParameter", "check_ranges", "is_template", "parameters_of", "without_number"]
-
 MULTIPLICITIES: Mapping[str, tuple[str, ...]] = {
     "Scatter": ("num_of_copies",),
     "Gather": ("num_of_inputs",),

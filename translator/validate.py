@@ -19,14 +19,6 @@ from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, No
 from translator.options import ValidateOptions
 from translator.problem_codes import problem
 
-__all__ = [
-    "STRUCTURAL",
-    "Fix",
-    "fixed",
-    "validate",
-]
-
-
 STRUCTURAL = frozenset(
     {
         "oid",

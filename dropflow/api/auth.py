@@ -36,31 +36,6 @@ from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, StorageError, UsageError
 from dropflow.files import private_directory
 
-__all__ = [
-    "COOKIE",
-    "HAS_CREDENTIAL",
-    "HEAD_CHECK",
-    "SAFE_METHODS",
-    "AccessControl",
-    "AccessRules",
-    "Admission",
-    "HeadCheck",
-    "Proof",
-    "cookie_name",
-    "cookie_value",
-    "headers_of",
-    "is_foreign",
-    "is_top_level",
-    "load_token",
-    "make_token",
-    "page_key",
-    "path_of",
-    "read_key",
-    "store_token",
-    "target_of",
-]
-
-
 # Distinguishes requests of programs, of pages of this server and of pages of other origins.
 #
 # Browsers send the cookies of a host to all its ports, and call two ports of one host the same *site*. Only the same

@@ -12,13 +12,6 @@ from contextlib import contextmanager
 
 from dropflow.errors import HttpError
 
-__all__ = [
-    "Account",
-    "Budget",
-    "relative_address",
-    "relative_page",
-]
-
 
 class Budget:
     """A number of bytes that accounts take from. May be used from any thread.

@@ -34,13 +34,6 @@ from dropflow.api.state_records import DropStates
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError, ProtocolError
 
-__all__ = [
-    "Client",
-    "ClockSkew",
-    "measure_clock_skew",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
 

@@ -6,12 +6,6 @@ from urllib.parse import quote
 
 from dropflow.ids import safe_name
 
-__all__ = [
-    "attachment",
-    "file_name",
-]
-
-
 _PLAIN = re.compile(r"[A-Za-z0-9._ -]+")
 
 

@@ -19,29 +19,6 @@ from msgspec import Meta
 from dropflow.api.error_body import ErrorBody
 from dropflow.errors import ProtocolError, RangeError
 
-__all__ = [
-    "MAX_CONTENTS",
-    "MEDIA_TYPE",
-    "WHOLE",
-    "ContentBegin",
-    "ContentEnd",
-    "ContentError",
-    "ContentPiece",
-    "ContentRecord",
-    "ContentRequest",
-    "ContentUnchanged",
-    "ContentsRequest",
-    "DataQuery",
-    "Download",
-    "PartOfContent",
-    "RecordReader",
-    "read_content_range",
-    "read_records",
-    "requested_part",
-    "write_records",
-]
-
-
 MEDIA_TYPE = "application/vnd.dropflow.contents"
 MAX_CONTENTS = 10_000
 """Contents that one request may ask for."""

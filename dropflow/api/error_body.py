@@ -10,21 +10,6 @@ from dropflow import errors
 from dropflow.errors import DropflowError, HttpError
 from dropflow.failure import Problem
 
-__all__ = [
-    "ErrorBody",
-    "HttpError",
-    "ServerSentEvent",
-    "format_event",
-    "from_body",
-    "heartbeat",
-    "is_loopback",
-    "read_events",
-    "status_of",
-    "status_of_class",
-    "to_body",
-]
-
-
 # Server-sent events: formats and parses them (HTML standard, 9.2).
 
 _LONGEST = 64 * 1024 * 1024

@@ -8,15 +8,6 @@ from dropflow.api.budget import relative_page
 from dropflow.api.error_body import status_of
 from dropflow.errors import DropflowError
 
-__all__ = [
-    "CONFIRM_POLICY",
-    "card_page",
-    "confirm_page",
-    "error_page",
-    "wants_page",
-]
-
-
 # Pages with nothing but a card, without the navigation of a server: a form to confirm something, or
 # an error.
 

@@ -20,12 +20,6 @@ from dropflow.api.signing import Signer, digest
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
 
-__all__ = [
-    "ClientRequest",
-    "HttpTransport",
-]
-
-
 _CHUNK = 1024 * 1024
 _WORTH_PACKING = 64 * 1024
 _IDLE = 30.0

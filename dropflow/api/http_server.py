@@ -30,16 +30,6 @@ from dropflow.api.server import too_large
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError
 
-__all__ = [
-    "ConnectionLimits",
-    "ConnectionState",
-    "WaitressChannel",
-    "WaitressServer",
-    "is_overdue",
-    "surplus",
-]
-
-
 # Decides which connections a server closes because they take too long, or because there are too many.
 #
 # Works on records, without sockets and clocks. A connection is idle while no request of it runs and

@@ -15,27 +15,6 @@ from msgspec import Meta
 from dropflow.errors import NotFoundError
 from dropflow.formatting import format_stamp
 
-__all__ = [
-    "ALL_LINES",
-    "LAST_LINES",
-    "LEVELS",
-    "MANAGER_LOG",
-    "OUTPUT",
-    "LogLine",
-    "LogPage",
-    "LogQuery",
-    "LogTextQuery",
-    "ManagerLog",
-    "clean",
-    "format_line",
-    "log_text",
-    "matcher",
-    "pack_cursor",
-    "severity",
-    "unpack_cursor",
-]
-
-
 # Pages of the log of a session: lines of all drops on all nodes, in the order of time.
 #
 # A position in the log is a number on each node. A cursor has those of several nodes:

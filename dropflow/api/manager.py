@@ -61,9 +61,6 @@ from dropflow.times.statistics import TimesStatistics
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["Manager", "Packable"]
-
-
 _Answer = TypeVar("_Answer")
 
 

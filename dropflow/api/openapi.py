@@ -15,19 +15,6 @@ from dropflow.api.logs import LogPage, LogQuery
 from dropflow.clock import SystemClock
 from dropflow.errors import DropflowError, HttpError
 
-__all__ = [
-    "FORM",
-    "Limits",
-    "Request",
-    "Response",
-    "Route",
-    "StreamSlots",
-    "openapi_document",
-    "page_with_lines",
-    "posted_fields",
-]
-
-
 # Routes, the requests that their handlers get, their answers, and limits on requests.
 #
 # `dropflow.api.server` makes an application from a table of routes.

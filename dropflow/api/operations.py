@@ -82,14 +82,6 @@ from dropflow.errors import (
 from dropflow.preview.source import Preview, PreviewQuery
 from dropflow.times.statistics import TimesStatistics
 
-__all__ = [
-    "DEPLOYMENT_MEDIA_TYPE",
-    "GRAPH_MEDIA_TYPE",
-    "OPERATIONS",
-    "Operation",
-]
-
-
 GRAPH_MEDIA_TYPE = "application/vnd.dropflow.graph"
 DEPLOYMENT_MEDIA_TYPE = "application/vnd.dropflow.deployment"
 TIMES_MEDIA_TYPE = "application/vnd.dropflow.times"

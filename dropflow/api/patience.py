@@ -8,15 +8,6 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import AppError, DropflowError, HttpError, LinkError, ProtocolError
 from dropflow.states import UNKNOWN
 
-__all__ = [
-    "PATIENCE",
-    "PAUSE",
-    "Patience",
-    "PatientClient",
-    "may_recover",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.records import SessionDetail

@@ -20,48 +20,6 @@ from dropflow.states import SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
 from dropflow.version import __version__
 
-__all__ = [
-    "FIRST_PAGE",
-    "CauseColumns",
-    "CauseMoment",
-    "Child",
-    "ChildRequest",
-    "DropDetail",
-    "DropInfo",
-    "DropPage",
-    "DropQuery",
-    "FailureInfo",
-    "Load",
-    "LoadSample",
-    "LogicalNodeInfo",
-    "ManagerInfo",
-    "ManagerStatus",
-    "MomentQuery",
-    "Neighbour",
-    "NodeHistory",
-    "NodeInfo",
-    "NodeMoment",
-    "PageQuery",
-    "PartEnd",
-    "ProbeRequest",
-    "ProbeResult",
-    "ResultInfo",
-    "Role",
-    "SessionDetail",
-    "SessionInfo",
-    "SessionMoment",
-    "SessionVersion",
-    "SubmitQuery",
-    "apply_change",
-    "change_between",
-    "columns_of",
-    "cores_of_hosts",
-    "manager_info",
-    "merged_columns",
-    "packed_columns",
-]
-
-
 # Records of ``/api/v1`` about sessions and drops.
 #
 # Frozen msgspec structs, keyword-only. A manager returns them inside a process, they are sent as JSON, and

@@ -26,45 +26,6 @@ from dropflow.api.records import (
 from dropflow.states import STOPPED_AT_WALLTIME
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "ALL_TIMES",
-    "DEFAULT_STATISTICS",
-    "EVERY_RESULT",
-    "FIRST_FAILURES",
-    "MOST_NEEDS",
-    "WALLTIME_REQUEST",
-    "CancelRequest",
-    "ChildList",
-    "ChildQuery",
-    "ComponentsReply",
-    "ComponentsRequest",
-    "DeleteQuery",
-    "DeploymentQuery",
-    "Done",
-    "DrainReply",
-    "DrainRequest",
-    "DrainedSession",
-    "EpochRequest",
-    "FailureList",
-    "FailureQuery",
-    "GraphQuery",
-    "MemberRequest",
-    "NodeList",
-    "ProbeResultList",
-    "Readiness",
-    "ReleaseRequest",
-    "Remains",
-    "RemainsQuery",
-    "ResultList",
-    "ResultsQuery",
-    "ResumeRequest",
-    "RetryRequest",
-    "SessionList",
-    "StatisticsQuery",
-    "TimesQuery",
-    "WatchQuery",
-]
-
 
 class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Wait at most `seconds` until the version of a session differs from `version`; 0 does not wait.

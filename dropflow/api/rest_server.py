@@ -22,12 +22,6 @@ from dropflow.api.server import RestApp, error_response
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, HttpError, UsageError
 
-__all__ = [
-    "RestServer",
-    "prepare_records",
-]
-
-
 _SPARE_THREADS = 16
 _GRACE = 1.5
 """Seconds that running requests have to end when the server closes."""

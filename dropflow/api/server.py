@@ -43,18 +43,6 @@ from dropflow.clock import Clock
 from dropflow.errors import ClockSkewError, DropflowError, HttpError, InternalError, RangeError
 from dropflow.graph.nesting import nesting
 
-__all__ = [
-    "ErrorResponse",
-    "RestApp",
-    "check_depth",
-    "error_response",
-    "make_app",
-    "read_body",
-    "too_large",
-    "unpacked_limit",
-]
-
-
 # Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its
 # clients.
 

@@ -34,15 +34,6 @@ from collections.abc import Iterable
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ClockSkewError, HttpError
 
-__all__ = [
-    "SCHEME",
-    "WINDOW",
-    "Signer",
-    "Verifier",
-    "digest",
-]
-
-
 SCHEME = "Dropflow"
 WINDOW = 60.0
 """Seconds by which the time of a signature may differ from the manager's clock; nonces are kept for twice as long."""

@@ -6,15 +6,6 @@ import msgspec
 
 from dropflow.states import DropState
 
-__all__ = [
-    "QUEUED",
-    "RUNNING",
-    "DropStates",
-    "StatesQuery",
-    "plain_states",
-]
-
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt

@@ -11,11 +11,6 @@ from dropflow.errors import ConflictError, DropflowError, HttpError, LinkError, 
 from dropflow.ids import dated_session_name
 from dropflow.states import SessionState
 
-__all__ = [
-    "submit_once",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.patience import PatientClient

@@ -8,14 +8,6 @@ import msgspec
 from dropflow.graph.physical import PhysicalGraph, is_fused, without_fusion
 from dropflow.sessions.options import SubmitOptions
 
-__all__ = [
-    "META",
-    "note_options",
-    "options_of",
-    "without_past_walltime",
-]
-
-
 META = "submission"
 """Name of the note in `PhysicalGraph.meta`."""
 

@@ -11,14 +11,6 @@ from dropflow.engine.parameters import Component, Parameter, Port, read
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.states import DropState
 
-__all__ = [
-    "App",
-    "Context",
-    "InputData",
-    "OutputData",
-    "component",
-]
-
 
 class InputData(Protocol):
     """One input of an attempt. Reading one whose state is not COMPLETED raises `dropflow.errors.UsageError`."""

@@ -33,13 +33,6 @@ from dropflow.runners.capacity import thread_variables
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "AttemptContext",
-    "AttemptOutput",
-    "Interruption",
-]
-
-
 # One output of an attempt.
 
 _BUFFER = 1 << 16

@@ -28,12 +28,6 @@ from dropflow.formatting import few
 from dropflow.ids import safe_name
 from dropflow.states import DropState
 
-__all__ = [
-    "AttemptInput",
-    "StreamedInput",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.apps.attempt import AttemptContext
 

@@ -16,16 +16,6 @@ from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 
-__all__ = [
-    "MissingName",
-    "ModuleNames",
-    "find_absent",
-    "find_spec",
-    "names_of",
-    "signature_of",
-]
-
-
 _MAKES_NAMES = frozenset(
     {"exec", "eval", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__import__", "__path__"}
 )

@@ -18,12 +18,6 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import AppError, Interrupted
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "Command",
-    "StdinFeeder",
-    "program_path",
-]
-
 
 def program_path() -> str:
     """Return PATH of commands. Programs beside this Python are found last: a virtual environment need not be active."""

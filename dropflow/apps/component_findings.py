@@ -15,8 +15,6 @@ from dropflow.errors import BadParameterError, DropflowError
 from dropflow.failure import Problem, Severity
 from dropflow.graph.templates import GPU_FIELD, ORDER_PORT, Kind, Link, Template
 
-__all__ = ["check", "finding", "findings", "with_time_limit"]
-
 
 def findings(
     templates: Iterable[Template], links: Sequence[Link], *, imports: bool = False

@@ -46,8 +46,6 @@ from dropflow.graph.templates import Kind, Template, needs_of
 from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES
 from dropflow.runners.descendants import WORKER_VARIABLE
 
-__all__ = ["Container", "ContainerApp", "ContainerPlace", "Program"]
-
 _OWN_ENTRY = "%%"
 _KILLED = 128 + signal.SIGKILL
 _FIRST_LOOK, _LONGEST_PAUSE = 0.2, 2.0

@@ -23,19 +23,6 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import BadFileError, MissingDependencyError
 from dropflow.ids import safe_name
 
-__all__ = [
-    "ANSWER_SECONDS",
-    "ENGINE_VARIABLE",
-    "ContainerEngine",
-    "ContainerRecord",
-    "container_engine",
-    "end_containers",
-    "fetch_command",
-    "labels",
-    "pull_images",
-    "read_record",
-]
-
 ENGINE_VARIABLE = "DROPFLOW_CONTAINERS"
 """Environment variable with the command of the container engine of this host, such as ``podman --runtime runc``."""
 ANSWER_SECONDS = 60.0

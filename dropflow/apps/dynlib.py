@@ -23,8 +23,6 @@ from dropflow.errors import AppError, BadParameterError, MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.states import AppState
 
-__all__ = ["HEADER", "DynlibApp", "DynlibProcApp", "DynlibStreamApp", "refuse_library"]
-
 HEADER = Path(__file__).with_name("dynlib.h")
 """The C header for authors of libraries."""
 

@@ -54,31 +54,6 @@ from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
 from dropflow.failure import summary_of, text_of
 
-__all__ = [
-    "DEFAULT",
-    "ENCODERS",
-    "ENCODINGS",
-    "SEVERAL",
-    "SINGLE",
-    "URL",
-    "EncodedSource",
-    "array_of",
-    "cannot_hold",
-    "canonical",
-    "decode",
-    "decode_all",
-    "encode",
-    "give",
-    "group_by_port",
-    "holds_values",
-    "is_text",
-    "separator",
-    "usable",
-    "value_of",
-    "values_of",
-]
-
-
 # Encoders: from values to the bytes behind a port; `dropflow.apps.encodings` has the table.
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")

@@ -54,19 +54,6 @@ from dropflow.stopping import GRACE_SECONDS
 if TYPE_CHECKING:
     from dropflow.reuse.attempt import AttemptReuse
 
-__all__ = [
-    "LATE_GRACE_SECONDS",
-    "BorrowedInputs",
-    "Deadline",
-    "LocalExecutor",
-    "RunApp",
-    "UsageMeter",
-    "build",
-    "failure_of",
-    "trace",
-]
-
-
 # Conversion of what an application raised into a `Failure`: what happened, where, and what to do.
 
 _HOME = str(Path(__file__).resolve().parents[1])

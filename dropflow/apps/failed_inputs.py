@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dropflow.apps.attempt import AttemptContext
     from dropflow.apps.attempt_input import AttemptInput
 
-__all__ = ["input_lines"]
-
 _MOST, _MOST_ALIKE = 16, 3
 _LONGEST = 200
 _SECONDS = 1.0

@@ -35,21 +35,6 @@ from dropflow.failure import summary_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "FORMATS",
-    "CannotHoldError",
-    "FitsPath",
-    "FormatPath",
-    "InputPath",
-    "MeasurementSet",
-    "OutputPath",
-    "copy_content",
-    "read_format",
-    "refuse_other_format",
-    "what_is",
-    "write_format",
-]
-
 
 class CannotHoldError(ValueError):
     """A value or a content that does not fit an encoding. `dropflow.apps.encodings` turns it into an `AppError`."""

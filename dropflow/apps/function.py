@@ -39,25 +39,6 @@ from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, Argument, Kind, Template
 from dropflow.states import DropState
 
-__all__ = [
-    "FUNCTION_PARAMETERS",
-    "SELF",
-    "Bound",
-    "PyFuncApp",
-    "PythonMemberFunction",
-    "Signature",
-    "bind",
-    "createMultiOut",
-    "createRange",
-    "deliver",
-    "field_values",
-    "getMax",
-    "readLines",
-    "refuse_missing",
-    "string2json",
-]
-
-
 # How the fields and inputs of a node become the arguments of a function call.
 #
 # A parameter of the function takes its value from the first of these that has one:

@@ -19,8 +19,6 @@ from dropflow.apps.surroundings import Surroundings
 from dropflow.errors import AppError
 from dropflow.graph.templates import Template
 
-__all__ = ["FunctionCall", "call_elsewhere"]
-
 _PROTOCOL = 4
 """That of Python 3.8."""
 _NOT_FOUND = 127

@@ -23,17 +23,6 @@ from dropflow.apps.check import find_absent, names_of
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint
 from dropflow.failure import summary_of
 
-__all__ = [
-    "MOVED",
-    "compile_source",
-    "import_object",
-    "is_pickled",
-    "object_from_pickle",
-    "object_from_source",
-    "refuse_name",
-    "refuse_source",
-]
-
 MOVED = {"dlg.apps.simple_functions": "dropflow.apps.function"}
 """Modules of DALiuGE whose functions dropflow has under another name."""
 

@@ -17,11 +17,6 @@ from typing import IO, Any, TextIO, cast
 
 from dropflow.engine.drop_log import DropLog
 
-__all__ = [
-    "LogRouter",
-]
-
-
 _WORKER = "dropflow.runners."
 
 

@@ -21,8 +21,6 @@ from dropflow.states import DropState
 if TYPE_CHECKING:
     from dropflow.apps.api import Context
 
-__all__ = ["GONE", "VARIABLE", "enter", "missing", "missing_by_port", "write_missing"]
-
 VARIABLE = "DROPFLOW_MISSING"
 """Environment variable of commands with the shares by port, as JSON."""
 GONE = (DropState.ERROR, DropState.CANCELLED)

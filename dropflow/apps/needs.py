@@ -23,19 +23,6 @@ from dropflow.graph.templates import Kind, Template
 from dropflow.graph.templates import needs_of as resource_needs
 from dropflow.runners.capacity import host_gpus, lack_of_gpus
 
-__all__ = [
-    "ENTRY_POINTS",
-    "end_containers",
-    "gpu_needs",
-    "has_images",
-    "images_of",
-    "needs_of",
-    "prepare_containers",
-    "refuse_need",
-    "registered_components",
-    "unable_rows",
-]
-
 ENTRY_POINTS = "dropflow.components"
 """The group of entry points under which a package registers its components."""
 

@@ -13,17 +13,6 @@ from dropflow.engine.parameters import TIMEOUT, Parameter, is_empty
 from dropflow.graph.templates import GPU_FIELD, Argument
 from dropflow.states import DropState
 
-__all__ = [
-    "COMMON_APP",
-    "NOT_DETERMINISTIC",
-    "SURROUNDING",
-    "describe_missing",
-    "describe_state",
-    "encoding_of",
-    "is_event",
-]
-
-
 _LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 DETERMINISTIC = Parameter(

@@ -26,20 +26,6 @@ from dropflow.errors import AppError, DropflowError, MissingDependencyError, Unk
 from dropflow.failure import summary_of
 from dropflow.graph.templates import Template
 
-__all__ = [
-    "APPLICATIONS",
-    "UNSUPPORTED_APPS",
-    "UNSUPPORTED_CATEGORIES",
-    "app_class",
-    "app_components",
-    "app_for",
-    "builtin_name",
-    "import_builtin",
-    "refuse_missing_class",
-    "user_errors",
-]
-
-
 # Applications of DALiuGE that this version of dropflow does not have.
 #
 # `dropflow.apps.registry` refuses their nodes with an alternative. The data classes that dropflow does not have are in

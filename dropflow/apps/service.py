@@ -21,16 +21,6 @@ from dropflow.errors import AppError, DropflowError, Interrupted
 from dropflow.graph.templates import Kind, Template
 from dropflow.runners.capacity import thread_variables
 
-__all__ = [
-    "RunningService",
-    "ServiceApp",
-    "StopServiceApp",
-    "add_service",
-    "end_services",
-    "remove_service",
-]
-
-
 # The services that run in this process, by the directory of their session; they end with it.
 
 _GRACE = 10.0

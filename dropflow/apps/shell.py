@@ -44,20 +44,6 @@ from dropflow.engine.parameters import Component, Parameter, Unusable, expand, f
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
 from dropflow.graph.templates import Argument, Kind, Template
 
-__all__ = [
-    "COMMAND_PARAMETERS",
-    "PIECE",
-    "BashShellApp",
-    "PlaceholderFiller",
-    "StreamingInputBashApp",
-    "StreamingInputOutputBashApp",
-    "StreamingOutputBashApp",
-    "appended",
-    "mentions_arguments",
-    "status_text",
-]
-
-
 # Values of the placeholders in a shell command; `dropflow.apps.shell` has the table.
 
 PIECE = re.compile(r"arg(\d+)")

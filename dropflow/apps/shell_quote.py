@@ -28,8 +28,6 @@ from dataclasses import dataclass
 
 from dropflow.errors import AppError
 
-__all__ = ["QuotedPlace", "Replacement", "places", "program_of", "quote", "substitute"]
-
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]*'|\"[^\"\n]*\")")
 _VARIABLE = re.compile(r"\$(?:(DLG_\w+)|\{(DLG_\w+)\})")
 _PLAIN = re.compile(r"[\w./+-]*")

@@ -24,8 +24,6 @@ from dropflow.errors import BadParameterError, MissingDependencyError
 from dropflow.formatting import few
 from dropflow.graph.templates import Template
 
-__all__ = ["FIELDS", "SECRETS_VARIABLE", "Surroundings", "hidden_in", "refuse_unsupported", "secret"]
-
 RUN_IN, VARIABLES, MODULES, VIRTUAL = FIELDS = ("run_in", "environment", "modules", "virtual_environment")
 """Names of the fields. Those of application arguments and ports belong to the application itself."""
 SECRETS_VARIABLE = "DROPFLOW_SECRETS"

@@ -12,16 +12,6 @@ from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
 
-__all__ = [
-    "AppNode",
-    "TemplateCache",
-    "effective",
-    "fusible_templates",
-    "streaming_links",
-    "text_or_none",
-]
-
-
 # The links of a graph whose data are read while they are written.
 
 

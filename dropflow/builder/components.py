@@ -35,8 +35,6 @@ from dropflow.engine.parameters import Component, Parameter, Port, fold
 from dropflow.errors import AppError, MissingDependencyError, UsageError, optional_package
 from dropflow.failure import summary_of
 
-__all__ = ["OwnComponents", "components_of"]
-
 _WHAT_IMPORTS_RAISE = (Exception, SystemExit)
 _NOT_COMPONENTS = (BaseException, Enum)
 _SKIPPED_MODULES = frozenset({"__main__", "tests", "conftest", "setup"})

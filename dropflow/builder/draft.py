@@ -17,21 +17,6 @@ from palettes.eagle import stable_id
 from translator.formats import Family
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 
-__all__ = [
-    "COLLECTING",
-    "TRANSPARENT",
-    "Circle",
-    "DraftGraph",
-    "DraftLink",
-    "DraftNode",
-    "WantedPlace",
-    "circles",
-    "logical_graph",
-    "placed",
-    "type_name",
-]
-
-
 TRANSPARENT = ("SubGraph", "ExclusiveForceNode", "Service")
 """Constructs that do not repeat their nodes."""
 COLLECTING = ("Gather", "GroupBy", "MKN")

@@ -38,21 +38,6 @@ from dropflow.errors import UsageError
 from dropflow.failure import summary_of
 from translator.formats.vocabulary import fold
 
-__all__ = [
-    "NO_ARGUMENTS",
-    "OPEN_GRAPHS",
-    "AppFunction",
-    "app",
-    "as_app",
-    "code_in",
-    "code_of",
-    "connect",
-    "connect_inputs",
-    "import_path",
-    "pickled_text",
-]
-
-
 # The code of a function as a module of its own: what the field ``func_code`` of a node has.
 #
 # The module has the function without its decorators, and what the function uses of the module around

@@ -22,13 +22,6 @@ from translator.formats.dump import dumped
 from translator.logical import NodeKind, Role
 from translator.pipeline import Translation
 
-__all__ = [
-    "Graph",
-    "Loop",
-    "MknContent",
-]
-
-
 # What ``with`` statements of a graph open, where a plain handle is not enough: loops, MKNs and
 # services.
 

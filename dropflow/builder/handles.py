@@ -16,24 +16,6 @@ from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
 
-__all__ = [
-    "ANY",
-    "CarriedValue",
-    "Data",
-    "FilePattern",
-    "Formula",
-    "GroupedData",
-    "annotations_of",
-    "by_ending",
-    "fits",
-    "format_path",
-    "glob",
-    "list_of",
-    "port_type",
-    "shown",
-]
-
-
 # Types of ports from annotations, and the check that a value of one annotation can be an argument of
 # another.
 #

@@ -22,8 +22,6 @@ from dropflow.errors import UsageError
 from dropflow.graph.templates import Kind, Template
 from translator.logical import NodeKind, Role
 
-__all__ = ["GraphNodes"]
-
 FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 COMMAND = "dlg.apps.bash_shell_app.BashShellApp"
 _COMMON = Component(

@@ -31,8 +31,6 @@ from dropflow.sessions.public import DropContent, RunResult
 if TYPE_CHECKING:
     from translator.plan.machines import Machines
 
-__all__ = ["GraphRun", "SubmittedGraph", "connected", "submit"]
-
 _log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 20.0

@@ -16,8 +16,6 @@ from dropflow.errors import NoManagerError, NotFoundError, UsageError
 from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import load
 
-__all__ = ["connect", "connect_to", "manager_of_job", "manager_url", "patient", "ticket_of"]
-
 _RANK = ("master", "island", "node")
 
 

@@ -25,8 +25,6 @@ from dropflow.graph.templates import Kind
 from dropflow.states import SessionState
 from dropflow.web.report import SessionReport
 
-__all__ = ["METADATA", "write_crate"]
-
 METADATA = "ro-crate-metadata.json"
 _GRAPH = "graph.dfg"
 _PROFILES = (

@@ -23,8 +23,6 @@ from dropflow.graph.text_ids import iid, label
 from dropflow.preview.difference import SECONDS
 from dropflow.web.report import SessionReport
 
-__all__ = ["Divergence", "divergences"]
-
 _MOST = 10
 _PATIENCE = 2 * SECONDS
 

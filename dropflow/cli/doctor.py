@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from dropflow.api.client import Client
 
-__all__ = ["EXTRAS", "DoctorReply", "absent_extras", "ask_managers", "doctor_command", "examine_cluster"]
-
 EXTRAS = {
     "dask": "arrays, bags and data frames of dask, computed by dropflow",
     "dask-runner": "attempts on the workers of a Dask cluster",

@@ -18,22 +18,6 @@ if TYPE_CHECKING:
 
     from dropflow.api.client import Client
 
-__all__ = [
-    "CHECKS",
-    "Connection",
-    "Evidence",
-    "Finding",
-    "ManagerReport",
-    "ProbePlan",
-    "ProbeTarget",
-    "connection_findings",
-    "failure",
-    "findings",
-    "notes",
-    "plan_probes",
-    "probe",
-]
-
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is wrong: where, what, and what to do."""

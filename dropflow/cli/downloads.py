@@ -40,17 +40,6 @@ from dropflow.data.storage_errors import storage_error
 from dropflow.errors import DropflowError, LinkError, ProtocolError, StorageError
 from dropflow.formatting import few, format_size, plural
 
-__all__ = [
-    "ArchiveReply",
-    "FetchReply",
-    "FetchedFile",
-    "MissedFile",
-    "ResultDownload",
-    "WantedFile",
-    "download_archive",
-]
-
-
 # The answer of ``dropflow fetch``.
 
 

@@ -2,8 +2,6 @@
 
 from enum import IntEnum
 
-__all__ = ["Exit", "exit_for_status"]
-
 
 class Exit(IntEnum):
     """Exit statuses. Ends by a signal follow the shell's convention of 128 plus its number."""

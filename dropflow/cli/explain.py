@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from dropflow.web.report import SessionReport
     from dropflow.web.signature import SessionSignature
 
-__all__ = ["chain_lines", "compare", "explain_command", "show_origin"]
-
-
 _FIRST, _LAST = 6, 3
 """Drops of a long chain that are shown."""
 _DEPTHS = ("journal.dfj", "*/journal.dfj", "*/*/journal.dfj")

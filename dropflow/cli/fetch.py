@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dropflow.api.requests import ResultList
     from dropflow.cli.downloads import FetchReply
 
-__all__ = ["content_of", "fetch_command", "fetch_results"]
-
 
 @click.command("fetch")
 @output_options

@@ -22,19 +22,6 @@ from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish
 from translator.repository import RepositoryFile, fetch_file, is_repository_address
 
-__all__ = [
-    "GraphCounts",
-    "GraphTarget",
-    "as_problems",
-    "count_drops",
-    "examine_graph",
-    "graph_for_answer",
-    "graph_target",
-    "note_warnings",
-    "read_graph",
-    "replace_file",
-]
-
 _SHOWN_WARNINGS = 8
 _FORMATS: dict[str, GraphFormat] = {
     ".dfg": "dfg",

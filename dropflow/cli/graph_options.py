@@ -18,18 +18,6 @@ from dropflow.errors import NotFoundError, UsageError
 from dropflow.sessions.options import meta_of
 from translator.options import PartitionOptions
 
-__all__ = [
-    "PlanningChoice",
-    "continue_session",
-    "is_directory",
-    "is_url",
-    "nodes_of_manager",
-    "planning_options",
-    "session_options",
-    "usable_nodes",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.cli.output import CommandOutput

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from translator.unroll import UnrollPlan
     from translator.validate import Fix
 
-__all__ = [
-    "check_command",
-    "diff_command",
-    "fill_command",
-    "info_command",
-]
-
 
 class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
     """All problems of a graph; with ``--fix`` those that remain, the corrections, and their difference as text."""

@@ -21,8 +21,6 @@ from dropflow.errors import BadFileError, MissingDependencyError, StorageError
 from dropflow.files import content_digest, private_directory
 from dropflow.web.cause_groups import UNFINISHED
 
-__all__ = ["IncomingFile", "KeptPart", "ResultDirectory"]
-
 _WORTH_KEEPING = 1 << 20
 """Bytes of a content from which on its beginning is kept when it breaks off."""
 _BLOCK = 1 << 20

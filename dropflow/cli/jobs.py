@@ -18,8 +18,6 @@ from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["LaunchReply", "ScriptReply", "run_order"]
-
 _LOOK_SECONDS = 0.5
 """How often the status of a job is read, which is a file."""
 _ASK_SECONDS = (1.0, 2.0, 7.0, 30.0)

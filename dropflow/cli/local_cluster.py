@@ -27,8 +27,6 @@ from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
 from managers.places.ssh import BEAT_SECONDS, SshHost, local_address
 
-__all__ = ["UpOptions", "run"]
-
 _START_SECONDS = 60.0
 _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.logs import LogLine, LogPage, LogQuery
 
-__all__ = ["log_command"]
-
 _PAGE = 2000
 _WAIT = 5.0
 _ASKED_AGAIN = 3

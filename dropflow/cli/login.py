@@ -32,8 +32,6 @@ from managers.places.batch import JobOrder
 from managers.places.job_directory import JobDirectory, new_job_directory
 from managers.places.ssh import SSH_FAILED, SshHost, ssh_command
 
-__all__ = ["launch_at_login", "run_login"]
-
 _END_SECONDS = 10.0
 _INSTALL = f"install dropflow {__version__} there, and name its interpreter as 'python' in --facility FILE"
 

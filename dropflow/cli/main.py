@@ -12,8 +12,6 @@ from dropflow.cli.exit_status import Exit
 from dropflow.standard_output import reserve
 from dropflow.version import __version__
 
-__all__ = ["commands", "load_command", "main"]
-
 _GROUPS = {
     "Every day": {
         "run": "Run GRAPH on this machine.",

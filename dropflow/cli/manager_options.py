@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ["ConnectionOptions", "DiscoverOptions", "ServeOptions"]
-
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that name a manager."""

@@ -26,21 +26,6 @@ from dropflow.errors import UsageError
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 
-__all__ = [
-    "ManagerRecord",
-    "default_key",
-    "default_root",
-    "directory_of_job",
-    "forget_job",
-    "jobs_of",
-    "record_for",
-    "record_job",
-    "records_here",
-    "remove_record",
-    "token_directory",
-    "write_record",
-]
-
 
 def default_key() -> Path:
     """Return the default path of the cluster key."""

@@ -22,9 +22,6 @@ from managers.service import Service
 if TYPE_CHECKING:
     from managers.discovery import Discovery
 
-__all__ = ["announce_by_zeroconf", "neighbours", "rest_service", "serve_composite", "split_urls"]
-
-
 Routes = Callable[[StreamSlots, AccessRules], Sequence[Route]]
 
 

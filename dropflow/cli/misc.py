@@ -16,15 +16,6 @@ from dropflow.formatting import MEMORY, format_size, plural, quantity
 if TYPE_CHECKING:
     from dropflow.reuse.store import ResultStore, StoreUse
 
-__all__ = [
-    "cache_command",
-    "completion_command",
-    "completion_script",
-    "keys_command",
-    "palette_command",
-]
-
-
 _file_option = click.option(
     "--key", "file", metavar="FILE", help="The key file; in the user's configuration by default."
 )

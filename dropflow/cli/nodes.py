@@ -19,12 +19,6 @@ from dropflow.formatting import few, format_size, plural
 if TYPE_CHECKING:
     from dropflow.api.client import Client
 
-__all__ = [
-    "nodes_command",
-    "open_command",
-]
-
-
 # ``dropflow open``: an address that signs a browser in.
 
 

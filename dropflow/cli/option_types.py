@@ -28,38 +28,6 @@ from dropflow.errors import BadFileError, BadParameterError
 from dropflow.sessions.options import AnnotatedField, meta_of
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "Duration",
-    "FloatRange",
-    "GivenOptions",
-    "GraphFormat",
-    "algorithms",
-    "connection_options",
-    "drops",
-    "form_option",
-    "given_on_command_line",
-    "grace_option",
-    "graph_argument",
-    "graphs",
-    "is_run_directory",
-    "nodes",
-    "options_of",
-    "output_options",
-    "parse_duration",
-    "parse_walltime",
-    "patience_option",
-    "prefix_option",
-    "runners",
-    "runs",
-    "session_argument",
-    "sessions",
-    "setting_options",
-    "settings",
-    "skip_option",
-    "target_option",
-]
-
-
 Options = TypeVar("Options", bound=msgspec.Struct)
 
 

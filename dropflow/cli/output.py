@@ -29,22 +29,6 @@ from dropflow.errors import (
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural, printable
 
-__all__ = [
-    "CommandOutput",
-    "ErrorReply",
-    "ErrorText",
-    "JsonOutput",
-    "OutputKind",
-    "QuietOutput",
-    "Reply",
-    "error_reply",
-    "exit_for_error",
-    "graph_problems",
-    "output_for",
-    "problem_lines",
-]
-
-
 _MOST_QUIET = 8
 
 

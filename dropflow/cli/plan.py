@@ -38,14 +38,6 @@ if TYPE_CHECKING:
     from translator.plan.machines import Machines
     from translator.plan.move_bound import Verdict
 
-__all__ = [
-    "map_command",
-    "partition_command",
-    "schedule_command",
-    "translate_command",
-    "unroll_command",
-]
-
 
 class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
     """The size of an unrolled graph, or why it cannot be unrolled.

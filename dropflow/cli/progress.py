@@ -11,15 +11,6 @@ from dropflow.clock import SystemClock
 from dropflow.formatting import format_duration, format_quiet, format_rate, format_size, printable
 from dropflow.states import DropState
 
-__all__ = [
-    "CountFile",
-    "columns",
-    "session_progress",
-    "shell_command",
-    "transfer_progress",
-]
-
-
 # Text for people: aligned columns, short lists, and commands to paste into a shell.
 
 

@@ -13,9 +13,6 @@ import click
 
 from dropflow.cli.main import commands, load_command
 
-__all__ = ["cli_page"]
-
-
 _MANY = 8
 """An option that so many commands have, with the same help, is described once."""
 

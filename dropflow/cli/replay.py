@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.sessions.replay import Contents, Replay
 
-__all__ = ["replay_command"]
-
 _GIB = 1 << 30
 
 

@@ -35,17 +35,6 @@ from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "CancelOnSignal",
-    "ForecastReply",
-    "RunReply",
-    "exit_of_run",
-    "resume_command",
-    "retry_command",
-    "run_command",
-]
-
-
 # How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit
 # status.
 

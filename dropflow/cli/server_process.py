@@ -38,24 +38,6 @@ from dropflow.version import __version__
 from dropflow.web.places import public_address
 from managers.keys import ClusterKey, create, load
 
-__all__ = [
-    "EVERYWHERE",
-    "LOG_FILE",
-    "ReadyLine",
-    "ServerContext",
-    "StopSignal",
-    "announce",
-    "browser_url",
-    "claim_root",
-    "cluster_key",
-    "kept_token",
-    "links_advertise",
-    "links_bind",
-    "serve",
-    "start_logging",
-]
-
-
 # Wait for the end of a server process: a signal, or the end of the process that started it.
 _stop_signal_log = logging.getLogger("dropflow.cli")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -13,15 +13,6 @@ from dropflow.cli.option_types import FloatRange, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.up import discover_options, lost_option, memory_option, serve_options, suspect_option
 
-__all__ = [
-    "daemon_command",
-    "island_command",
-    "master_command",
-    "node_command",
-    "translator_command",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.cli.server_process import ServerContext
 

@@ -17,8 +17,6 @@ from dropflow.cli.option_types import output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import ConflictError, StorageError, UsageError
 
-__all__ = ["service_command", "unit_text"]
-
 _SYSTEM = Path("/etc/systemd/system")
 _MARK = (
     "# Written by 'dropflow service install'; change it by 'systemctl edit', and it stays when this is written again."

@@ -14,20 +14,6 @@ from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop, fai
 from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState
 from dropflow.web.cause_groups import Cause, causes
 
-__all__ = [
-    "SessionChange",
-    "SessionReply",
-    "SubmitReply",
-    "count_lines",
-    "exit_of_session",
-    "failure_lines",
-    "headline",
-    "incomplete_lines",
-    "session_failure_lines",
-    "session_url",
-    "shown_states",
-]
-
 _ALWAYS = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 _SHOWN_FAILURES = 10
 _SHOWN_NODES = 40

@@ -25,15 +25,6 @@ from dropflow.errors import LinkError
 from dropflow.formatting import few, format_duration, plural
 from dropflow.states import UNKNOWN
 
-__all__ = [
-    "cancel_command",
-    "delete_command",
-    "drain_command",
-    "pause_command",
-    "rebalance_command",
-    "sessions_command",
-]
-
 
 class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
     """All sessions of a manager, the youngest first."""

@@ -35,14 +35,6 @@ from dropflow.formatting import few
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.sessions.options import SubmitOptions
 
-__all__ = [
-    "PlacementOptions",
-    "fit",
-    "submit_command",
-    "submit_fitted",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.api.patience import PatientClient
     from dropflow.cli.run import ForecastReply

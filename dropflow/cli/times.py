@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from dropflow.times.statistics import TimesStatistics
     from translator.plan.measured import MeasuredNode
 
-__all__ = [
-    "WrittenReply",
-    "are_directories",
-    "file_form",
-    "file_options",
-    "measured_by",
-    "replacing",
-    "times_command",
-    "write_file",
-]
-
-
 # The records of the attempts of runs and sessions.
 
 

@@ -17,19 +17,6 @@ from dropflow.errors import NotFoundError
 from dropflow.formatting import MEMORY, quantity
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
-__all__ = [
-    "discover_options",
-    "down_command",
-    "log_level_option",
-    "lost_option",
-    "memory_option",
-    "public_url_option",
-    "serve_options",
-    "suspect_option",
-    "up_command",
-]
-
-
 # The options of the commands that start a server process: node, island, master, daemon, translator.
 
 

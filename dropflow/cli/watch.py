@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dropflow.api.records import ResultInfo, SessionDetail, SessionInfo
     from dropflow.engine.statistics import Statistics
 
-__all__ = ["follow", "statistics_of", "watch_command"]
-
 _WATCH_SECONDS = 2.0
 """How long one request waits at the manager for a change."""
 _LATE_SECONDS = 5.0

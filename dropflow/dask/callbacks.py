@@ -15,14 +15,6 @@ from dropflow.engine.api import Handle
 from dropflow.engine.events import Action, Event, Finished, Run
 from dropflow.engine.session import Instrument
 
-__all__ = [
-    "CallbackInstrument",
-    "active_callbacks",
-    "collecting",
-    "keep_printed",
-]
-
-
 _Callbacks = Sequence[tuple[Callable[..., object] | None, ...]]
 
 

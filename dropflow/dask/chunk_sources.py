@@ -30,8 +30,6 @@ from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
 from dropflow.formatting import plural
 
-__all__ = ["DirectoryChunks", "ManagerChunks", "fetched", "located", "source_at"]
-
 _SCHEMES = ("http://", "https://")
 
 

@@ -24,8 +24,6 @@ from dropflow.formatting import format_size, plural
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column, without_fusion
 
-__all__ = ["ExplainedCollection", "ExplainedStep", "explain"]
-
 _SHOWN = 12
 """Kinds of tasks that are listed for each step."""
 

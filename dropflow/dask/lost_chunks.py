@@ -21,21 +21,6 @@ from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import GoneError
 from dropflow.formatting import plural
 
-__all__ = [
-    "MOST_EARLIER_TASKS",
-    "LostChunksError",
-    "Recipe",
-    "ask_sessions",
-    "chunk_inputs",
-    "compute_again",
-    "described",
-    "persisted_chunks",
-    "read_chunks",
-    "wanted_chunks",
-    "with_chunks_of",
-]
-
-
 _Answer = TypeVar("_Answer")
 
 MOST_EARLIER_TASKS = 250_000

@@ -7,8 +7,6 @@ from dropflow.engine.api import Handle
 from dropflow.errors import InternalError
 from dropflow.graph.templates import Template
 
-__all__ = ["ObjectHandle", "ObjectRepository", "size_of"]
-
 
 class ObjectHandle(Handle, frozen=True, kw_only=True, gc=True, eq=False):
     """A content that is an object: the handle refers to it, and nothing else does.

@@ -22,22 +22,6 @@ from dask.task_spec import GraphNode
 
 from dropflow.errors import GoneError
 
-__all__ = [
-    "PERSIST_AGAIN",
-    "ChunkPlace",
-    "ChunkSource",
-    "Hold",
-    "LostContentsError",
-    "PersistedChunk",
-    "PersistedSession",
-    "Releaser",
-    "Remover",
-    "are_there_chunks",
-    "close_all",
-    "releaser",
-]
-
-
 # The thread that removes what nothing refers to any more: chunks of persisted collections, and their
 # sessions.
 #

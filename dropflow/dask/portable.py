@@ -31,16 +31,6 @@ from dropflow.graph.templates import Argument, Kind, Link
 from dropflow.graph.text_ids import oid, oids
 from translator.plan.machines import Machines, NodeCapacity
 
-__all__ = [
-    "is_store",
-    "load_value",
-    "portable",
-    "refuse_lost_stores",
-    "save_graph",
-    "stores_here",
-]
-
-
 # Tasks of `dask.array.store` that do not store where they should if they run in other processes.
 #
 # An array of the client is a copy there, and dask's locks do not hold between processes: two tasks

@@ -38,13 +38,6 @@ from dropflow.runners.pool import WorkerPool
 from dropflow.sessions.factory import make_session
 from dropflow.states import DropState
 
-__all__ = [
-    "WorkerProcesses",
-    "add_log",
-    "task_error",
-]
-
-
 # Failures of tasks in other processes, as the exceptions that they were.
 
 

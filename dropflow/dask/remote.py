@@ -45,12 +45,6 @@ from dropflow.graph.notebook import notebook_display
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
 
-__all__ = [
-    "RemoteSessions",
-    "shown",
-]
-
-
 # The progress of a computation on managers: live in a notebook, as bars on a terminal.
 
 

@@ -45,17 +45,6 @@ from dropflow.graph.text_ids import oid
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "RUNNERS",
-    "Computation",
-    "Scheduler",
-    "TaskExecutor",
-    "get",
-    "persist",
-    "scheduler",
-]
-
-
 # Execution of dask's tasks in the threads of this process.
 
 

@@ -31,27 +31,6 @@ from translator.placement import place
 from translator.plan.judge import with_schedule
 from translator.plan.machines import Machines
 
-__all__ = [
-    "BREADTH_FIRST",
-    "TASK",
-    "VALUE",
-    "KeyGroup",
-    "KeyGroups",
-    "TranslatedGraph",
-    "best_order",
-    "group_keys",
-    "layer_chunks",
-    "layer_volumes",
-    "optimization_settings",
-    "switch",
-    "translate",
-    "with_annotations",
-    "with_drops_on",
-    "with_fused_chains",
-    "with_parts",
-]
-
-
 # Division of dask's keys into groups of one name, whose members differ by their indices.
 #
 # A key such as ``("add-1f3", 0, 2)`` is member (0, 2) of the group ``add-1f3``. Other keys are

@@ -16,14 +16,6 @@ from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask_tasks.value_encoding import encode_value, read_value
 from dropflow.data.storage_errors import storage_errors
 
-__all__ = [
-    "HeldValue",
-    "MemoryBudget",
-    "ValueMemory",
-    "value_of",
-]
-
-
 # The decision which values leave memory when they are more than a budget. No value and no file is
 # touched here.
 

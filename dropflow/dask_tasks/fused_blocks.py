@@ -10,8 +10,6 @@ from typing import Any
 from dask._task_spec import _execute_subgraph
 from dask.task_spec import GraphNode, Task, TaskRef
 
-__all__ = ["run_node"]
-
 
 def run_node(node: GraphNode, values: Mapping[Hashable, Any]) -> Any:
     """Return the value of a node of a dask graph, from the values that it needs.

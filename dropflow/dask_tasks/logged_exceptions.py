@@ -12,8 +12,6 @@ import cloudpickle
 from dropflow.apps.api import Context
 from dropflow.failure import sendable, summary_of
 
-__all__ = ["exception_in_log", "log_exception", "without_exceptions"]
-
 _EXCEPTION = "exception as a pickle: "
 _LONGEST = 1 << 17
 """Bytes of the largest compressed pickle that is written: a log that is full keeps its last 250,000 bytes."""

@@ -23,8 +23,6 @@ from dropflow.failure import summary_of
 from dropflow.formatting import few
 from dropflow.graph.templates import Template
 
-__all__ = ["TaskRunner"]
-
 _SHOWN = 5
 _HOST = socket.gethostname()
 _ABSOLUTE = "give absolute paths that lead to the same directory on all nodes, or return the data"

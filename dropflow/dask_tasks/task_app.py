@@ -13,8 +13,6 @@ from dropflow.graph.templates import Template
 if TYPE_CHECKING:
     from dropflow.dask_tasks.run_task import TaskRunner
 
-__all__ = ["DASK_TASK", "KEYS_FIELD", "TASKS_FIELD", "DaskTask"]
-
 DASK_TASK = "dropflow.dask_tasks.task_app.DaskTask"
 """Component of the applications."""
 TASKS_FIELD = "tasks"

@@ -19,8 +19,6 @@ from dropflow.dask_tasks.value_encoding import FilePickler
 from dropflow.errors import AppError
 from dropflow.failure import summary_of
 
-__all__ = ["TaskEntry", "TaskPages", "encode_pages"]
-
 _PAGE = 256
 """Tasks on a page: few enough to load in a millisecond or two, and enough to hide the cost of a page."""
 _PROTOCOL = 5

@@ -23,8 +23,6 @@ import cloudpickle
 import numpy as np
 from numpy.lib import format as npy
 
-__all__ = ["FilePickler", "decode_value", "encode_value", "read_value"]
-
 _LARGE = 4096
 """Bytes from which a buffer is left outside of the pickle. Below, the header of npy costs more than the copy."""
 _ALIGNMENT = 64

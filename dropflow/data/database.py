@@ -31,8 +31,6 @@ from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint, optional_package
 from dropflow.graph.templates import Kind
 
-__all__ = ["RDBMS", "SERVICE", "DatabaseStore"]
-
 RDBMS = Component(
     name="RDBMS",
     kind=Kind.DATA,

@@ -12,8 +12,6 @@ from dropflow.engine.parameters import Component, Parameter, read
 from dropflow.errors import AppError, BadFileError
 from dropflow.graph.templates import Kind, Template
 
-__all__ = ["DIRECTORY", "DirectoryStore"]
-
 DIRECTORY = Component(
     name="Directory",
     kind=Kind.DATA,

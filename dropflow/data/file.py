@@ -40,30 +40,6 @@ from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import human_key, index_of, oid
 from dropflow.ids import drop_file_name
 
-__all__ = [
-    "FILE",
-    "FILES",
-    "JSON",
-    "PLACEHOLDERS",
-    "FileOwners",
-    "FileStore",
-    "FileWriter",
-    "FilesStore",
-    "JsonStore",
-    "RemoveOutdated",
-    "check_name",
-    "fill_name",
-    "final_path",
-    "found",
-    "is_blank",
-    "matching_files",
-    "remove_part",
-    "remove_part_folder",
-    "shared_name",
-    "temporary_path",
-]
-
-
 # Paths of file drops: the rules for `filepath` and `dirname`.
 #
 # ===================  ==========================================================================

@@ -28,22 +28,6 @@ from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusab
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template
 
-__all__ = [
-    "END",
-    "MEMORY",
-    "NULL_DROP",
-    "PICKLE_PROTOCOL",
-    "PYTHON_OBJECT",
-    "SHARED_MEMORY",
-    "SMALL",
-    "MemoryStore",
-    "MemoryWriter",
-    "NullStore",
-    "SharedMemoryStore",
-    "initial_value",
-]
-
-
 # Null drops: events without content.
 
 _BASE_NAME = Parameter(

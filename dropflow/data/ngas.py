@@ -21,8 +21,6 @@ from dropflow.graph.templates import Kind
 if TYPE_CHECKING:
     from xml.etree import ElementTree as ET
 
-__all__ = ["FILE_ID", "NGAS", "SERVER", "SERVICE", "NgasStore", "ngas_options", "ngas_url"]
-
 SERVER = (
     Parameter(name="ngasSrv", default="localhost", description="Host of the NGAS server."),
     Parameter(

@@ -24,8 +24,6 @@ from dropflow.engine.api import Handle
 from dropflow.engine.parameters import Component, Parameter, Port, fold, read
 from dropflow.graph.templates import Argument, Kind, Template
 
-__all__ = ["PARAMETER_SET", "ParameterSetStore"]
-
 PARAMETER_SET = Component(
     name="ParameterSet",
     kind=Kind.DATA,

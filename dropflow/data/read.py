@@ -13,19 +13,6 @@ from dropflow.data.storage_errors import refuse_reading, storage_error
 from dropflow.engine.api import Handle
 from dropflow.errors import StorageError, UsageError
 
-__all__ = [
-    "EMPTY",
-    "NULL",
-    "is_same",
-    "measure",
-    "open_content",
-    "open_file",
-    "read",
-    "verify",
-    "view",
-]
-
-
 EMPTY = Handle()
 """The empty content, in memory."""
 

@@ -28,15 +28,6 @@ from dropflow.errors import DropflowError, MissingDependencyError, UnknownCompon
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
-__all__ = [
-    "DATA_COMPONENTS",
-    "component_for",
-    "is_outside_files",
-    "is_read_from_outside",
-    "outside_roots",
-    "store_for",
-]
-
 _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (MEMORY, MemoryStore),
     (PYTHON_OBJECT, MemoryStore),

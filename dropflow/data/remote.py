@@ -38,24 +38,6 @@ from dropflow.errors import (
 from dropflow.failure import summary_of
 from dropflow.ids import safe_name
 
-__all__ = [
-    "COMMIT_SECONDS",
-    "RemoteService",
-    "beside",
-    "check_url",
-    "commit_remote",
-    "download",
-    "existing",
-    "file_system",
-    "location_of",
-    "open_remote",
-    "reach",
-    "remove_remote",
-    "split_location",
-    "upload",
-    "url_of",
-]
-
 COMMIT_SECONDS = 100.0
 """How long a store may take to rename or remove one content: the session waits meanwhile."""
 

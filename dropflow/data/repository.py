@@ -38,21 +38,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.ids import drop_file_name, is_session_name, session_directory_name
 
-__all__ = [
-    "KEPT_CONTENT",
-    "KeptContent",
-    "KeptContentStore",
-    "LocalRepository",
-    "MemoryLimitedRepository",
-    "is_removed",
-    "join",
-    "kept_contents_field",
-    "remove_uncommitted",
-    "removes_parent",
-    "suffix_for",
-]
-
-
 # Rules for removing contents after use.
 #
 # A content is released when the last consumer of its drop is done. Then:

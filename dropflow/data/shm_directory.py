@@ -19,19 +19,6 @@ from dropflow.data.storage_errors import refuse_special
 from dropflow.data.workspace import Workspace
 from dropflow.ids import safe_name
 
-__all__ = [
-    "REMOVED",
-    "ROOT",
-    "WorkspaceParts",
-    "claim",
-    "discard_directory",
-    "release",
-    "remove_directory",
-    "remove_rest",
-    "sweep",
-]
-
-
 # Temporary places in the workspace of a session for contents that other hosts have written.
 
 

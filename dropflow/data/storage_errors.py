@@ -13,19 +13,6 @@ from pathlib import Path
 from dropflow.errors import AppError, BadFileError, StorageError, UsageError
 from dropflow.files import content_digest
 
-__all__ = [
-    "below",
-    "checksum_of",
-    "fingerprint",
-    "refuse_made",
-    "refuse_reading",
-    "refuse_special",
-    "storage_error",
-    "storage_errors",
-    "tree_of",
-]
-
-
 # The checksum of a file. Commands compare files with it, so this module imports nothing large.
 
 _BLOCK = 1 << 20

@@ -16,18 +16,6 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.engine.parameters import Parameter, Port
 
-__all__ = [
-    "IO",
-    "ContentWriter",
-    "GrowingWriter",
-    "Shield",
-    "Slot",
-    "Store",
-    "common",
-    "persist",
-]
-
-
 Shield = Callable[[], AbstractContextManager[None]]
 """Returns a context manager around what must not be interrupted in the thread that runs it."""
 

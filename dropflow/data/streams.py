@@ -40,19 +40,6 @@ from dropflow.data.store import GrowingWriter, Shield
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError
 
-__all__ = [
-    "AHEAD",
-    "PATIENCE",
-    "POSITION",
-    "StreamPublisher",
-    "StreamReader",
-    "StreamedWriter",
-    "WakeFifo",
-    "remove",
-    "wake",
-]
-
-
 # FIFOs that wake a waiting thread, also from other processes; streams use them
 # (`dropflow.data.streams`).
 

@@ -15,16 +15,6 @@ from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
-__all__ = [
-    "MOST_REPLICAS",
-    "changed_inputs",
-    "is_intact",
-    "replaced_contents",
-    "replicas_of",
-    "surviving_contents",
-    "wanted_copies",
-]
-
 
 def replaced_contents(records: Mapping[int, ContentRecord]) -> set[int]:
     """Return the drops whose content another drop has replaced, as the next iteration of a loop does with its file.

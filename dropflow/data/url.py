@@ -12,8 +12,6 @@ from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Kind, Template
 from dropflow.ids import drop_file_name
 
-__all__ = ["S3", "URL", "S3Store", "UrlStore", "named_location", "refuse_read_only"]
-
 URL = Component(
     name="URL",
     kind=Kind.DATA,

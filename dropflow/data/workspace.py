@@ -31,8 +31,6 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 
-__all__ = ["BESIDE", "PART_FOLDER", "STREAM_FOLDER", "Workspace"]
-
 BESIDE = ".dropflow-"
 """Beginning of the names of directories that hold a content beside its target."""
 

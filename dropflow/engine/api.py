@@ -23,40 +23,6 @@ from dropflow.graph.templates import Link, ResourceNeeds, Template
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "LONG_SECONDS",
-    "Arrival",
-    "AttemptResult",
-    "ContentRecord",
-    "ContentRepository",
-    "Exchange",
-    "Executor",
-    "ExecutorSpec",
-    "Handle",
-    "Input",
-    "KeyPart",
-    "OpenStreams",
-    "Output",
-    "PriorityQueue",
-    "RemoteEvent",
-    "ResultSink",
-    "ReuseSpec",
-    "Runner",
-    "StreamOpened",
-    "Task",
-    "Usage",
-    "ends_too_late",
-    "is_not_begun",
-    "is_postponed",
-    "largest_needs",
-    "latest_starts",
-    "members",
-    "not_begun",
-    "postponed",
-    "rest_not_begun",
-    "with_input",
-]
-
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Where the content of a data drop is, or one producer's part of it. Small, immutable, sent between processes.

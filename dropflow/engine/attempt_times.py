@@ -20,8 +20,6 @@ from dropflow.engine.events import Run
 from dropflow.graph.physical import IntColumn
 from dropflow.times.octets import RECORD
 
-__all__ = ["AttemptTimes"]
-
 _INTERVAL = 1.0
 _MOST_ATTEMPTS = 2**15 - 1
 _NO_USAGE = Usage(0.0)

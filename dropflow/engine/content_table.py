@@ -15,11 +15,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import oid
 
-__all__ = [
-    "ContentTable",
-    "kept_drops",
-]
-
 
 class ContentTable:
     """Where the content of every data drop is, and the parts that are not contents yet. Used by the session's thread.

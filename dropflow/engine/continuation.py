@@ -21,16 +21,6 @@ from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 
-__all__ = [
-    "Continuation",
-    "FrozenSession",
-    "HandedOver",
-    "Parts",
-    "Restart",
-    "continuation_of",
-    "never_written",
-]
-
 _INITIALIZED, _WRITING, _COMPLETED = int(DropState.INITIALIZED), int(DropState.WRITING), int(DropState.COMPLETED)
 _ERROR, _CANCELLED = int(DropState.ERROR), int(DropState.CANCELLED)
 

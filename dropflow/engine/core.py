@@ -57,8 +57,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 
-__all__ = ["Core"]
-
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _COMPLETED, _ERROR, _SKIPPED = int(DropState.COMPLETED), int(DropState.ERROR), int(DropState.SKIPPED)
 _CANCELLED = int(DropState.CANCELLED)

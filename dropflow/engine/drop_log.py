@@ -13,15 +13,6 @@ from dropflow.clock import SystemClock
 from dropflow.formatting import format_stamp
 from dropflow.ids import drop_file_name
 
-__all__ = [
-    "INDEX_FILE",
-    "DropLog",
-    "LogIndex",
-    "index_record",
-    "shifted",
-]
-
-
 # The index of the logs in one directory: when each part of each log was written.
 #
 # Logs of drops are plain files, and what applications print has no time. The file

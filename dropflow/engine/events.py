@@ -12,38 +12,6 @@ from dropflow.failure import Failure
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "NO_CAUSE",
-    "NO_PRODUCER",
-    "Abandon",
-    "Abort",
-    "Accept",
-    "Action",
-    "Assemble",
-    "Assembled",
-    "Begin",
-    "Cancel",
-    "CancelDrop",
-    "Continue",
-    "Event",
-    "Failed",
-    "Finish",
-    "Finished",
-    "KnownStates",
-    "Lost",
-    "Opened",
-    "Pause",
-    "Publish",
-    "Release",
-    "Reported",
-    "Run",
-    "Stopped",
-    "Withdraw",
-    "Withdrawn",
-    "foreign",
-    "row_of_foreign",
-]
-
 NO_CAUSE = -1
 """In place of a cause, for a drop that is not in ERROR."""
 

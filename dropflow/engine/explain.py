@@ -13,13 +13,6 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState, SessionState
 
-__all__ = [
-    "Explanation",
-    "explain",
-    "explain_repeat",
-]
-
-
 _SHOWN = 10
 
 

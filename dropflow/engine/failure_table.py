@@ -17,15 +17,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import oid
 
-__all__ = [
-    "FailureTable",
-    "Fault",
-    "culprit",
-    "fault_lines",
-    "fault_note",
-]
-
-
 # Infrastructure faults of drops, in words: for reports, for `dropflow explain`, and for the end of a
 # session.
 

@@ -17,8 +17,6 @@ from dropflow.engine.events import Run
 from dropflow.graph.physical import IntColumn
 from dropflow.states import DropState
 
-__all__ = ["Followers"]
-
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _LONGEST = 256
 """Most attempts that follow one."""

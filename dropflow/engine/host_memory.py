@@ -24,17 +24,6 @@ from typing import NamedTuple
 
 from dropflow.clock import SystemClock
 
-__all__ = [
-    "HostMemory",
-    "MemoryLimit",
-    "Pressure",
-    "control_groups",
-    "count_kills",
-    "counter_files",
-    "host_memory",
-    "restrict_memory",
-]
-
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
 _LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")

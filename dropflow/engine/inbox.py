@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-__all__ = ["Inbox"]
-
 T = TypeVar("T")
 
 

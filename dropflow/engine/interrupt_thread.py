@@ -4,8 +4,6 @@ import ctypes
 import signal
 import sys
 
-__all__ = ["WAKE_SIGNAL", "is_importing", "raise_in"]
-
 WAKE_SIGNAL = signal.SIGURG
 """Ends a system call in which the main thread of a worker process waits, so that it sees a pending exception.
 

@@ -5,8 +5,6 @@ from dropflow.errors import InternalError
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 
-__all__ = ["check"]
-
 
 def check(core: Core) -> None:
     """Compare the core's counters with its drops, and its drops with each other.

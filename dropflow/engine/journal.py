@@ -37,8 +37,6 @@ from dropflow.failure import Failure
 from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["Entry", "Journal", "JournalHeader", "ReplayedSession", "is_blank", "read", "replay"]
-
 _FAMILY = b"DFJ"
 _VERSION = b"2"
 _FRAME = struct.Struct("<III")

@@ -22,26 +22,6 @@ import msgspec
 from dropflow.errors import AttemptTimeoutError, BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template
 
-__all__ = [
-    "ENVIRONMENT_PREFIX",
-    "TIMEOUT",
-    "Component",
-    "Parameter",
-    "Port",
-    "Unset",
-    "Unusable",
-    "convert",
-    "convert_field",
-    "expand",
-    "find",
-    "fold",
-    "is_empty",
-    "read",
-    "time_limit",
-    "timed_out",
-]
-
-
 # The definition of a component: an application or data class, with its parameters and ports.
 #
 # One definition serves three readers: the run-time parser of its parameters

@@ -29,15 +29,6 @@ from dropflow.graph.text_ids import index_of, oids
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import stopped_after
 
-__all__ = [
-    "DelayedRuns",
-    "Handover",
-    "ReadyRuns",
-    "TaskBuilder",
-    "attempt_priority",
-]
-
-
 # The priority of each attempt, from that of the drops.
 
 

@@ -22,21 +22,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 
-__all__ = [
-    "INFRASTRUCTURE_RETRIES",
-    "NextAttempt",
-    "decide_app",
-    "decide_data",
-    "decide_next_attempt",
-    "effective_inputs",
-    "fault_delay",
-    "has_attempts",
-    "known_reports",
-    "must_run_again",
-    "recomputed_drops",
-]
-
-
 # The rules by which drops advance. The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8)
 # without its deadlocks: every mix of completions, errors and skips leads to a decision, and to only one.
 

@@ -72,17 +72,6 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "Execution",
-    "Instrument",
-    "Instruments",
-    "Resources",
-    "Session",
-    "StatisticsPublisher",
-    "Watch",
-]
-
-
 # Statistics of a running session, at most five times a second, and less often for graphs with many
 # logical nodes.
 

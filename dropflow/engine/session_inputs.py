@@ -46,14 +46,6 @@ from dropflow.errors import DropflowError, WorldError
 from dropflow.failure import Failure
 from dropflow.states import DropState
 
-__all__ = [
-    "OutgoingEvents",
-    "OwnerCall",
-    "SessionInput",
-    "SessionInputs",
-]
-
-
 # Calls of other threads into the thread that owns a state, carried out by the owner between two of
 # its steps.
 

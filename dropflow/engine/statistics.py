@@ -16,24 +16,6 @@ from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState
 
-__all__ = [
-    "Attempts",
-    "ErrorCauses",
-    "FailureReport",
-    "NodeStatistics",
-    "RankedCauses",
-    "SessionResult",
-    "Statistics",
-    "applications_run",
-    "by_name",
-    "cause_reports",
-    "errors_by_cause",
-    "given_up",
-    "ranked_causes",
-    "snapshot",
-    "totals",
-]
-
 _NAMES = tuple(state.name for state in DropState)
 
 

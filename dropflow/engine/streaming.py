@@ -18,8 +18,6 @@ from dropflow.engine.events import Abort, Accept, Action, Opened, Publish, Run, 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 
-__all__ = ["Streaming"]
-
 _INITIALIZED, _WRITING, _COMPLETED = int(DropState.INITIALIZED), int(DropState.WRITING), int(DropState.COMPLETED)
 _NO_CAUSE = -1
 

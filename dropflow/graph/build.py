@@ -11,12 +11,6 @@ from dropflow.errors import InternalError, UsageError
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph, PointerColumn
 from dropflow.graph.templates import Kind, Link, Template
 
-__all__ = [
-    "GraphBuilder",
-    "from_columns",
-]
-
-
 _Integers = npt.NDArray[np.integer[Any]]
 
 

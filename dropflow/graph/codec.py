@@ -33,19 +33,6 @@ from dropflow.errors import BadFileError, BadGraphError, StorageError
 from dropflow.graph.physical import Adjacency, PhysicalGraph, faults
 from dropflow.graph.templates import Link, Template
 
-__all__ = [
-    "VERSION",
-    "Buffer",
-    "digest",
-    "dump",
-    "is_dfg",
-    "is_unfinished",
-    "load",
-    "parse",
-    "save",
-]
-
-
 VERSION = 1
 """Version of the container. Other versions are not read."""
 

@@ -9,22 +9,6 @@ import msgspec
 
 from dropflow.graph.templates import Argument, Axis, Kind, Template
 
-__all__ = [
-    "CONTAINERS",
-    "LEGACY",
-    "STRUCTURAL",
-    "Wrong",
-    "argument_of",
-    "as_boolean",
-    "fallback_class",
-    "is_record",
-    "kind_of",
-    "merged",
-    "record_of",
-    "template_of",
-]
-
-
 CONTAINERS: Mapping[str, str] = MappingProxyType(
     {
         "applicationArgs": "ApplicationArgument",

@@ -22,22 +22,6 @@ from dropflow.graph.nesting import too_deep
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
 
-__all__ = [
-    "ByteSource",
-    "Declarations",
-    "EdgeTable",
-    "collecting",
-    "counted",
-    "expand_adapters",
-    "index_in",
-    "match",
-    "number_links",
-    "read_pg",
-    "read_pg_stream",
-    "with_axes",
-]
-
-
 # Index spaces of templates, from the instance ids of drops.
 
 _MOST_INSTANCES = 2**31 - 1

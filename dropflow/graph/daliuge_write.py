@@ -14,19 +14,10 @@ import numpy as np
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.daliuge_fields import CONTAINERS, STRUCTURAL, record_of
-from dropflow.graph.daliuge_read import read_pg, read_pg_stream
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.slices import binding
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import index_of, oids
-
-__all__ = [
-    "ByteSink",
-    "read_pg",
-    "read_pg_stream",
-    "write_pg",
-]
-
 
 _BLOCK = 2048
 _encode = msgspec.json.encode

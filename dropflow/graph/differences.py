@@ -13,13 +13,6 @@ import numpy as np
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
 
-__all__ = [
-    "Difference",
-    "graph_differences",
-    "matched_templates",
-]
-
-
 _LONGEST = 400
 _BEFORE = 60
 _ATTRIBUTES: tuple[tuple[str, Callable[[Template], Any]], ...] = (

@@ -21,15 +21,6 @@ from dropflow.graph.order import leaves, levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Argument, Link, Template
 
-__all__ = [
-    "DropDigests",
-    "digest_text",
-    "drop_digests",
-    "propagated",
-    "signature_of",
-]
-
-
 _Lanes = npt.NDArray[np.uint64]
 _MASK = (1 << 64) - 1
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

@@ -13,36 +13,6 @@ import numpy.typing as npt
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 
-__all__ = [
-    "CELL_HEIGHT",
-    "CELL_WIDTH",
-    "GROUPINGS",
-    "HEADER",
-    "MARGIN",
-    "Boxes",
-    "Cells",
-    "Construct",
-    "Drawing",
-    "Grouping",
-    "Pairs",
-    "Positions",
-    "boxes_by_construct",
-    "boxes_by_place",
-    "boxes_by_template",
-    "cells",
-    "draw",
-    "layers",
-    "narrowest",
-    "ordered",
-    "pack_columns",
-    "pack_drawing",
-    "pack_edges",
-    "pack_selection",
-    "pairs",
-    "positions",
-]
-
-
 # Boxes of drops: one for each instance of a construct, each logical node, each node manager, island
 # or part.
 #

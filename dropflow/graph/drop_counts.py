@@ -11,8 +11,6 @@ import msgspec
 from dropflow.formatting import format_count, plural
 from dropflow.states import DropState
 
-__all__ = ["NO_DROPS", "DropCounts", "IncompleteDrop", "add_counts", "cancel", "count_drops", "failed_words", "give_up"]
-
 # As constants: the counts of thousands of logical nodes are asked for several times a second.
 _INITIALIZED, _WRITING, _ERROR = DropState.INITIALIZED.name, DropState.WRITING.name, DropState.ERROR.name
 _CANCELLED, _SKIPPED = DropState.CANCELLED.name, DropState.SKIPPED.name

@@ -17,25 +17,6 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.graph.text_ids import oids
 
-__all__ = [
-    "DROP_COLUMNS",
-    "EDGE_COLUMNS",
-    "WRITERS",
-    "DropBlock",
-    "EdgeBlock",
-    "Writer",
-    "drop_blocks",
-    "edge_blocks",
-    "has_parts",
-    "node_names",
-    "write_csv_drops",
-    "write_csv_edges",
-    "write_dot",
-    "write_graphml",
-    "write_texts",
-]
-
-
 # The drops and the edges of a graph in blocks, as lists of Python values, for programs that write
 # text.
 

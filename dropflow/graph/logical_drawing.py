@@ -16,17 +16,6 @@ from dropflow.graph.notes import Place, places_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 
-__all__ = [
-    "LogicalArrow",
-    "LogicalDrawing",
-    "LogicalFrame",
-    "LogicalShape",
-    "draw_logical",
-    "scale_for",
-    "separated",
-]
-
-
 # Rectangles near the places where they are wanted, without overlaps.
 
 Numbers = npt.NDArray[np.float64]

@@ -7,13 +7,6 @@ from dropflow.formatting import single_line
 from dropflow.graph.logical_drawing import LogicalArrow, LogicalDrawing, LogicalShape, draw_logical
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = [
-    "MOST_SHAPES",
-    "STATE_COLOURS",
-    "logical_svg",
-]
-
-
 MOST_SHAPES = 400
 """A picture of more nodes would be too small to read, and too large for a notebook."""
 

@@ -6,8 +6,6 @@ linear pass that copies one piece at a time and processes most bytes in C.
 
 import numpy as np
 
-__all__ = ["nesting", "too_deep"]
-
 _CHUNK = 256 * 1024
 
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))

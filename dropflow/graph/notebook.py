@@ -14,17 +14,6 @@ from dropflow.formatting import format_duration, plural, single_line
 from dropflow.graph.logical_svg import MOST_SHAPES, STATE_COLOURS, logical_svg
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = [
-    "HtmlView",
-    "failure_html",
-    "graph_html",
-    "last_lines",
-    "log_end",
-    "notebook_display",
-    "problems_html",
-    "session_html",
-]
-
 _OPEN_COLOUR = "#d0d7de"
 _LOG_LINES = 20
 _LOG_BYTES = 16_384

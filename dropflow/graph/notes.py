@@ -12,31 +12,6 @@ import msgspec
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.version import __version__
 
-__all__ = [
-    "DRAWN",
-    "FARTHEST",
-    "LOGICAL",
-    "PLANNING",
-    "REPOSITORY",
-    "SOFTWARE",
-    "LogicalNote",
-    "Place",
-    "RepositoryNote",
-    "logical_of",
-    "note_logical",
-    "note_planning",
-    "note_processors",
-    "note_software",
-    "place_note",
-    "places_of",
-    "planning_of",
-    "processors_of",
-    "repository_of",
-    "software_of",
-    "with_more_settings",
-]
-
-
 PLANNING = "planning"
 """Name of the note in `PhysicalGraph.meta`."""
 

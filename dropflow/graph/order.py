@@ -22,31 +22,6 @@ from dropflow.graph.text_ids import oid, oids
 from dropflow.ids import DropId
 from dropflow.states import DropState
 
-__all__ = [
-    "CriticalPath",
-    "Precedence",
-    "critical",
-    "critical_path",
-    "cycle_problem",
-    "downstream",
-    "edges_of",
-    "find_cycle",
-    "leaves",
-    "levels",
-    "longest_before",
-    "matching",
-    "of_template",
-    "reached",
-    "refuse_cycle",
-    "roots",
-    "taken_along",
-    "topological_order",
-    "upstream",
-    "waiting_chain",
-    "waits_for",
-]
-
-
 _NARROW = 48
 """Frontiers with fewer drops are advanced drop by drop. Measured: at this width both ways take the same time."""
 

@@ -16,21 +16,6 @@ import numpy.typing as npt
 
 from dropflow.graph.templates import Kind, Link, Template
 
-__all__ = [
-    "Adjacency",
-    "FloatColumn",
-    "IntColumn",
-    "PhysicalGraph",
-    "PointerColumn",
-    "SecondsColumn",
-    "faults",
-    "follower_column",
-    "is_fused",
-    "with_fusion",
-    "without_fusion",
-]
-
-
 IntColumn = npt.NDArray[np.int32]
 PointerColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]

@@ -11,16 +11,6 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.slices import FREE, PlacementGroups, placement_groups
 from dropflow.graph.templates import Kind
 
-__all__ = [
-    "FAIR_SHARE",
-    "app_weights",
-    "excess_drops",
-    "may_move",
-    "reassign",
-    "reassign_together",
-]
-
-
 FloatColumn = npt.NDArray[np.float64]
 BooleanColumn = npt.NDArray[np.bool_]
 

@@ -19,23 +19,6 @@ from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis
 
-__all__ = [
-    "FREE",
-    "PlacementGroups",
-    "Slice",
-    "binding",
-    "empty_slice",
-    "kept_together",
-    "placement_groups",
-    "slice_by_place",
-    "slice_for",
-    "subgraph",
-    "violations",
-    "whole_slice",
-    "with_placement",
-]
-
-
 _ABSENT = np.int32(-1)
 
 

@@ -8,21 +8,6 @@ import msgspec
 
 from dropflow.formatting import MEMORY, quantity
 
-__all__ = [
-    "MEMORY_FIELDS",
-    "ORDER_PORT",
-    "Argument",
-    "Axis",
-    "Kind",
-    "Link",
-    "ResourceNeeds",
-    "Template",
-    "needs_of",
-    "unreadable_memory",
-    "with_more_memory",
-]
-
-
 ORDER_PORT = "(order)"
 """Port of edges that only order drops. Applications do not see them."""
 

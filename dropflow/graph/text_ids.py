@@ -16,22 +16,6 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import DropId
 
-__all__ = [
-    "ambiguous",
-    "drop_of",
-    "drops_named",
-    "find_drop",
-    "find_drops",
-    "human_key",
-    "iid",
-    "index_of",
-    "instance_iid",
-    "label",
-    "oid",
-    "oids",
-    "row_of",
-]
-
 _FEW = 16
 _CANDIDATES = 5000
 _SHORT = 4

@@ -7,17 +7,6 @@ from dropflow.clock import Clock
 from dropflow.engine.api import LONG_SECONDS, Task
 from dropflow.graph.templates import Template
 
-__all__ = [
-    "AHEAD_SECONDS",
-    "MOST_AHEAD",
-    "NO_ROOM",
-    "Backlog",
-    "ExpectedSeconds",
-    "PoolClock",
-    "Room",
-]
-
-
 # The time of a pool's thread, which does not count the time in which this process was stopped.
 
 _LATE_SECONDS = 0.5

@@ -23,19 +23,6 @@ from dropflow.failure import Failure
 from dropflow.formatting import format_size, plural
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory
 
-__all__ = [
-    "GPU_VARIABLE",
-    "THREAD_VARIABLES",
-    "Capacity",
-    "host_gpus",
-    "judge_memory",
-    "lack_of_gpus",
-    "restrict_gpus",
-    "thread_variables",
-    "unusual_needs",
-]
-
-
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",

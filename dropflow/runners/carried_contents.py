@@ -49,8 +49,6 @@ from dropflow.runners.engine import (
 )
 from dropflow.runners.external_store import ContentStore, read_blob
 
-__all__ = ["PIECE_BYTES", "ContentRelay", "FetchedParts", "OwnDirectory", "identity_of", "pack", "unpack"]
-
 _LOG = logging.getLogger(__name__)
 
 PIECE_BYTES = 16 << 20

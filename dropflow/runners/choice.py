@@ -34,16 +34,8 @@ from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import Engine
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
-from dropflow.runners.runner_choice import RUNNERS, RunnerChoice, parse_runner
+from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from dropflow.stopping import GRACE_SECONDS
-
-__all__ = [
-    "RUNNERS",
-    "LimitedRunner",
-    "capacity_notes",
-    "make_runner",
-]
-
 
 # Limits how many processors the attempts of a session use at a time: the degree of parallelism that a
 # plan was given.

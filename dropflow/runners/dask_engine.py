@@ -49,11 +49,6 @@ from dropflow.runners.external_host import (
     view_of,
 )
 
-__all__ = [
-    "DaskEngine",
-]
-
-
 _LOG = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0

@@ -17,17 +17,6 @@ import psutil
 
 from dropflow.clock import SystemClock
 
-__all__ = [
-    "IDLE",
-    "WORKER_VARIABLE",
-    "Marker",
-    "adopt_orphans",
-    "descendants_of",
-    "end_descendants",
-    "end_worker",
-]
-
-
 WORKER_VARIABLE = "DROPFLOW_WORKER"
 """Environment variable with the name of the worker process that a process descends from."""
 

@@ -52,12 +52,6 @@ from dropflow.runners.worker_messages import AbortTask, CloseExecutor, OpenExecu
 from dropflow.runners.worker_process import WorkerProcess, needs_own_worker
 from dropflow.stopping import kill_after
 
-__all__ = [
-    "Dispatcher",
-    "RunnerQueue",
-]
-
-
 # The attempts of one session that wait for a worker of a pool.
 
 _ANSWER_SECONDS = 0.05

@@ -7,25 +7,6 @@ import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
 
-__all__ = [
-    "AttemptKey",
-    "AttemptLog",
-    "Batch",
-    "BatchAnswer",
-    "Blob",
-    "CarriedContent",
-    "Engine",
-    "EngineEvents",
-    "Piece",
-    "WorkerView",
-    "decode_answer",
-    "decode_answers",
-    "decode_batch",
-    "decode_spec",
-    "encode",
-]
-
-
 AttemptKey = tuple[int, int]
 """Drop and attempt."""
 

@@ -40,19 +40,6 @@ from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Engine, Engi
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 
-__all__ = [
-    "ExternalRunner",
-    "NextBatch",
-    "PlaceQueue",
-    "SentBatch",
-    "SentBatches",
-    "WaitingAttempts",
-    "check_address",
-    "refuse_silent",
-    "workers_of_places",
-]
-
-
 # The attempts of a session that wait for one place of its placement, and which workers that place
 # stands for.
 

@@ -29,19 +29,6 @@ from dropflow.runners.in_process import aborted
 from dropflow.runners.pool import WorkerPool
 from dropflow.version import __version__
 
-__all__ = [
-    "LEASE_SECONDS",
-    "PYTHON",
-    "Host",
-    "HostView",
-    "look",
-    "probe_file",
-    "refuse_other_versions",
-    "share_directory",
-    "view_of",
-]
-
-
 LEASE_SECONDS = 60.0
 PYTHON = platform.python_version()
 _DISCARD_GRACE = 0.5

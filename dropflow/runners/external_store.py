@@ -10,14 +10,6 @@ from typing import Any
 from dropflow.data.remote import file_system, reach
 from dropflow.errors import StorageError
 
-__all__ = [
-    "ContentStore",
-    "read_blob",
-    "remove_blobs",
-    "write_blob",
-]
-
-
 _SECONDS = 100.0
 """How long a store may take for one blob: less than a worker of an engine may take for one message."""
 

@@ -28,14 +28,6 @@ from dropflow.graph.templates import ResourceNeeds, Template, needs_of
 from dropflow.runners.capacity import Capacity
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "InlineRunner",
-    "MixedRunner",
-    "ThreadRunner",
-    "aborted",
-]
-
-
 # The result of an attempt that was aborted before it began.
 
 _FAILURE = Failure(code=WorldError.code, kind="Aborted", text="the attempt was aborted before it began")

@@ -61,15 +61,6 @@ from dropflow.runners.worker_process import (
 )
 from dropflow.stopping import GRACE_SECONDS, stopped_after
 
-__all__ = [
-    "OutputLogs",
-    "PooledRunner",
-    "ProcessRunner",
-    "StartBackoff",
-    "WorkerPool",
-]
-
-
 # When to start worker processes, after starts that failed.
 
 _MOST = 6

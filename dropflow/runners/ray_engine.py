@@ -49,11 +49,6 @@ from dropflow.runners.external_host import (
 )
 from dropflow.standard_output import native_output_on_stderr
 
-__all__ = [
-    "RayEngine",
-]
-
-
 _LOG = logging.getLogger(__name__)
 
 _START_SECONDS = 90.0

@@ -11,14 +11,6 @@ from dropflow.errors import BadGraphError, BadParameterError, DropflowError, Mis
 from dropflow.failure import summary_of
 from dropflow.formatting import few
 
-__all__ = [
-    "ENGINES",
-    "RUNNERS",
-    "RunnerChoice",
-    "parse_runner",
-]
-
-
 if TYPE_CHECKING:
     from dropflow.engine.api import ExecutorSpec, Runner
     from dropflow.graph.physical import PhysicalGraph

@@ -58,11 +58,6 @@ from dropflow.runners.worker_messages import (
     frame,
 )
 
-__all__ = [
-    "main",
-]
-
-
 _READ = 1 << 20
 _FLUSH_SECONDS = 0.002
 _DELAY_SECONDS = 0.02

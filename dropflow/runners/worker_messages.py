@@ -8,28 +8,6 @@ import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, StreamOpened, Task
 
-__all__ = [
-    "AbortTask",
-    "Buffer",
-    "CloseExecutor",
-    "EndChain",
-    "ExecutorFailed",
-    "ExecutorReady",
-    "FromWorker",
-    "OpenExecutor",
-    "OutputOpened",
-    "Recall",
-    "ReceivedContents",
-    "Returned",
-    "SentContents",
-    "TaskResults",
-    "Tasks",
-    "ToWorker",
-    "WorkerReady",
-    "frame",
-]
-
-
 _LENGTH = struct.Struct("<Q")
 
 

@@ -30,20 +30,6 @@ from dropflow.runners.descendants import IDLE, WORKER_VARIABLE, Marker, end_work
 from dropflow.runners.worker_messages import Buffer, EndChain, Recall, SentContents, Tasks, frame
 from dropflow.stopping import GRACE_SECONDS, kill_after
 
-__all__ = [
-    "SLOW_SECONDS",
-    "Assigned",
-    "OomKiller",
-    "Tail",
-    "WorkerEnd",
-    "WorkerMonitor",
-    "WorkerOutput",
-    "WorkerProcess",
-    "exit_descriptor",
-    "needs_own_worker",
-]
-
-
 # Output that compiled code and child programs write to descriptors 1 and 2 of a worker process,
 # without Python.
 #

@@ -27,18 +27,6 @@ from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import find_drop, find_drops, oid
 from dropflow.states import DropState
 
-__all__ = [
-    "RETRY_REASON",
-    "Again",
-    "OutsideInputs",
-    "RepeatedDrops",
-    "causes_to_retry",
-    "choose",
-    "drops_to_repeat",
-    "refuse_mixed_results",
-]
-
-
 RETRY_REASON = "failed drops were tried again with 'dropflow retry'"
 _AGAIN_REASON = "drops were run again with 'dropflow retry --from'"
 _CODE_REASON = "their code was changed with 'dropflow retry --new-code'"

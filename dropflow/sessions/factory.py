@@ -22,10 +22,6 @@ from dropflow.graph.codec import digest
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
 from dropflow.times.octets import TIMES_FILE
 
-__all__ = [
-    "make_session",
-]
-
 _UNWATCHED = Watch()
 
 

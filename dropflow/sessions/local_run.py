@@ -36,7 +36,7 @@ from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
 from dropflow.runners.choice import capacity_notes, make_runner
-from dropflow.runners.runner_choice import RUNNERS, parse_runner
+from dropflow.runners.runner_choice import parse_runner
 from dropflow.sessions.again import Again, choose
 from dropflow.sessions.factory import make_session
 from dropflow.sessions.options import RunKeywords, RunOptions
@@ -47,23 +47,6 @@ if TYPE_CHECKING:
     from dropflow.apps.execute import RunApp
     from dropflow.reuse.reasons import NodeForecast
     from dropflow.reuse.store import ResultStore
-
-__all__ = [
-    "RUNNERS",
-    "RunHooks",
-    "execute",
-    "foresee",
-    "new_directory",
-    "placement_notes",
-    "prepare_directory",
-    "refuse_unusable",
-    "resume",
-    "retry",
-    "run",
-    "summary",
-    "write_summary",
-]
-
 
 _GRAPH = "graph.dfg"
 _OURS = (

@@ -11,8 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get
 import msgspec
 from msgspec import Meta
 
-__all__ = ["AnnotatedField", "RunKeywords", "RunOptions", "SessionOptions", "SubmitOptions", "meta_of"]
-
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What can be chosen wherever a session runs."""

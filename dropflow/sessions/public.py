@@ -31,8 +31,6 @@ from translator.options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOpt
 from translator.pipeline import Translation, examine, finish
 from translator.repository import RepositoryFile, fetch_file, is_repository_address
 
-__all__ = ["DropContent", "GraphSource", "RunResult", "check", "run", "translate"]
-
 GraphSource = str | os.PathLike[str] | bytes | Mapping[str, Any] | Sequence[Any] | LogicalGraph | PhysicalGraph
 """A graph in any form: a path, the bytes of a file, decoded JSON, or a graph that was read or translated before."""
 

@@ -38,8 +38,6 @@ from dropflow.sessions.options import RunOptions
 from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import DropState
 
-__all__ = ["Contents", "Replay", "replay_of_run", "replay_of_states"]
-
 Contents = Callable[[Sequence[int]], Mapping[int, Handle]]
 """Returns those contents of these drops that are still there."""
 

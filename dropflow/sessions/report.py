@@ -19,10 +19,6 @@ from dropflow.times.measured_run import read_parts
 from dropflow.times.timeline import analyse
 from dropflow.web.report import SessionReport
 
-__all__ = [
-    "run_report",
-]
-
 
 class _Ending(msgspec.Struct, frozen=True):
     """The fields of ``summary.json`` that a report shows."""

@@ -11,16 +11,6 @@ from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 
-__all__ = [
-    "attempts_of",
-    "counts_of",
-    "failure_info",
-    "logical_nodes",
-    "part_end",
-    "running_by_node",
-    "written_report",
-]
-
 _SHARED = tuple(name for name in FailureReport.__struct_fields__ if name != "log")
 """The fields of a failure that a report of the engine has, too."""
 

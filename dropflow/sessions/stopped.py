@@ -35,14 +35,6 @@ from dropflow.reuse.log import taken_results
 from dropflow.sessions.again import Again, OutsideInputs
 from dropflow.states import DropState, SessionState
 
-__all__ = [
-    "ContinuationPlan",
-    "StoppedRun",
-    "StoppedSession",
-    "refuse_run",
-]
-
-
 _SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 """States that stay when a session continues. Drops that were cancelled, or were running, run again."""
 _SHOWN = 5

@@ -19,19 +19,6 @@ from dropflow.ids import drop_file_name
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = [
-    "FAILED",
-    "SKIPPED",
-    "Attempted",
-    "Given",
-    "ScriptedExecutor",
-    "Wanted",
-    "build",
-    "refuse",
-    "try_app",
-]
-
-
 FAILED: Any = object()
 """Content of an input whose producer failed."""
 

@@ -26,15 +26,6 @@ from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS, stopped_after
 from dropflow.testing.drawing import draw
 
-__all__ = [
-    "FakeRepository",
-    "FakeRunner",
-    "RunOutcome",
-    "RunnerConformance",
-    "outcome_of",
-]
-
-
 # Strict fakes of a runner and a repository: they record calls, and refuse unexpected ones.
 
 

@@ -14,17 +14,6 @@ from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 
-__all__ = [
-    "chain",
-    "chains",
-    "draw",
-    "expected_states",
-    "fan",
-    "relay",
-    "row",
-    "triples",
-]
-
 
 def draw(drawing: str, *, name: str = "drawing", **fields: dict[str, Any]) -> PhysicalGraph:
     """Return the graph of a drawing: chains joined by arrows, separated by commas.

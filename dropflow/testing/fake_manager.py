@@ -108,13 +108,6 @@ from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
 from dropflow.web.views import find_drop
 
-__all__ = [
-    "FakeManager",
-    "VirtualClock",
-    "manager_with_sessions",
-]
-
-
 # A clock that a test advances.
 
 

@@ -30,8 +30,6 @@ from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState, is_over
 from dropflow.web.cause_groups import order_of
 
-__all__ = ["FakeSession", "rows_of"]
-
 _CONTENT_SIZE = 1024
 _USUAL_QUIET = 10.0
 

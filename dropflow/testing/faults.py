@@ -24,15 +24,6 @@ from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
 from dropflow.clock import Clock
 
-__all__ = [
-    "ConnectionFaults",
-    "FaultyProxy",
-    "ReceivedResponse",
-    "ask",
-    "serve",
-]
-
-
 _BLOCK = 64 << 10
 
 _HELD = 16 * _BLOCK

@@ -5,8 +5,6 @@ from hypothesis import strategies as st
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["graphs", "pipelines"]
-
 
 @st.composite
 def graphs(draw: st.DrawFn, *, most: int = 14) -> PhysicalGraph:

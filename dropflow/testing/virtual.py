@@ -26,11 +26,6 @@ from dropflow.failure import Failure
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, kill_after
 
-__all__ = [
-    "SimulatedRunner",
-]
-
-
 _EMPTY = Handle(kind="null")
 _PIECES = 4
 """Pieces in which a stream is written."""

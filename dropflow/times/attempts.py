@@ -11,15 +11,6 @@ from dropflow.errors import ProtocolError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.octets import RECORD, TimesSection
 
-__all__ = [
-    "AttemptColumns",
-    "attempts_of",
-    "check_rows",
-    "ended_by",
-    "planned_seconds",
-]
-
-
 _Seconds = npt.NDArray[np.float64]
 
 

@@ -10,8 +10,6 @@ from dropflow.times.measured_run import chrome_trace, note, span
 from dropflow.times.timeline import WAITED_FOR, Analysis, lane_name
 from dropflow.times.timeline_files import Bars, TimelinePicture, picture_of
 
-__all__ = ["executed_picture", "executed_trace"]
-
 
 def executed_trace(found: Analysis) -> Iterator[bytes]:
     """Return a trace for Perfetto in pieces: the attempts of each lane, and what they waited for.

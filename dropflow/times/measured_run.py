@@ -12,17 +12,6 @@ from dropflow.graph import codec
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.octets import TIMES_FILE, TimesSection, read_receipts, read_times
 
-__all__ = [
-    "MeasuredRun",
-    "chrome_trace",
-    "note",
-    "read_parts",
-    "read_records",
-    "read_run",
-    "span",
-]
-
-
 # Traces of the JSON format of Chrome, which Perfetto (https://ui.perfetto.dev) opens.
 #
 # Nodes are processes, and each lane is a thread of its own: Perfetto cannot draw what overlaps on one

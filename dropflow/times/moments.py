@@ -17,15 +17,6 @@ from dropflow.graph.templates import Kind
 from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns
 
-__all__ = [
-    "Moments",
-    "causes_at",
-    "failed_at",
-    "moments_of",
-    "size_at",
-]
-
-
 _OPEN = (DropState.INITIALIZED, DropState.WRITING)
 _GONE = (DropState.EXPIRED, DropState.DELETED)
 _Seconds = npt.NDArray[np.float64]

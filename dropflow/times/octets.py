@@ -15,22 +15,6 @@ import numpy.typing as npt
 
 from dropflow.errors import ProtocolError
 
-__all__ = [
-    "RECEIVED_FILE",
-    "RECORD",
-    "RUNNING",
-    "TIMES_FILE",
-    "NodeReceipts",
-    "PeerReceipts",
-    "TimesSection",
-    "pack_columns",
-    "pack_times",
-    "read_receipts",
-    "read_sections",
-    "read_times",
-]
-
-
 # The record of an attempt: when it was ready, was given out, began, ended and was committed, and what
 # it used.
 

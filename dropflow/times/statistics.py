@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ["NO_TIMES", "AttemptProfile", "CriticalStep", "LaneUse", "NodeProfile", "NodeTraffic", "TimesStatistics"]
-
 
 class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The attempts of one logical node.

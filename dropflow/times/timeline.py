@@ -23,35 +23,6 @@ from dropflow.times.statistics import (
     TimesStatistics,
 )
 
-__all__ = [
-    "BEGINNING",
-    "DATA",
-    "GAP_KINDS",
-    "REPETITION",
-    "WAITED_FOR",
-    "WORKER",
-    "Analysis",
-    "CriticalStep",
-    "Gaps",
-    "LaneUse",
-    "Lanes",
-    "TimesStatistics",
-    "Waits",
-    "analyse",
-    "described",
-    "executed_path",
-    "gaps_of",
-    "lane_name",
-    "lanes_of",
-    "pack_analysis",
-    "profile",
-    "profiles_of",
-    "slowest",
-    "statistics_of",
-    "waits_of",
-]
-
-
 # The rows of a timeline: a lane for each worker process, and as many as are needed for attempts
 # without one.
 

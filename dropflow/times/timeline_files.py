@@ -8,8 +8,6 @@ from xml.sax.saxutils import escape
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LANE", "Bars", "TimelinePicture", "picture_of", "write_svg"]
-
 _MOST_BOXES = 4_000
 """Pictures of more attempts show how many processors of each node are busy."""
 _WIDTH, LANE, _LEFT = 1000, 14, 120

@@ -16,8 +16,6 @@ from dropflow.graph.templates import Kind
 from dropflow.times.octets import TimesSection
 from dropflow.times.statistics import NodeTraffic
 
-__all__ = ["planned_traffic", "traffic_of", "uncounted_nodes"]
-
 _Ints = npt.NDArray[np.int64]
 _UNDECLARED = (1.0, 5.0)
 """Volumes of a node without a declared one: what the translator assumes, and what palettes begin with."""

@@ -16,16 +16,6 @@ from dropflow.formatting import format_count, plural
 from dropflow.ids import safe_name
 from dropflow.states import DropState
 
-__all__ = [
-    "UNFINISHED",
-    "Cause",
-    "causes",
-    "order_of",
-    "result_paths",
-    "without_numbers",
-]
-
-
 _NUMBER = re.compile(r"(?:(?<!\w)-)?(?:0[xX][0-9a-fA-F]+|\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 _ANY = "{n}"
 

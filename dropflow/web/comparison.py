@@ -25,15 +25,6 @@ from dropflow.web.cause_groups import Cause, without_numbers
 from dropflow.web.report import SessionReport
 from dropflow.web.signature import Levels, SessionSignature, content_differences, levels_of, signature
 
-__all__ = [
-    "ComparedSession",
-    "Comparison",
-    "Listed",
-    "comparison_of",
-    "spelled",
-]
-
-
 _MOST = 300
 _TEXT = 500
 _T = TypeVar("_T")

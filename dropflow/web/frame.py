@@ -33,22 +33,6 @@ from dropflow.formatting import (
 )
 from dropflow.web.places import Places, hop_url
 
-__all__ = [
-    "STATIC",
-    "LogSource",
-    "PageLayout",
-    "PageTemplates",
-    "ServerLabel",
-    "asked",
-    "asset_routes",
-    "page_response",
-    "redirect",
-    "shown_log",
-    "shown_name",
-    "streamed_page",
-]
-
-
 _FOLDER = Path(__file__).with_name("templates")
 _HTML = "text/html; charset=utf-8"
 _MIN_COMPRESSED = 2048

@@ -24,14 +24,6 @@ from dropflow.graph.logical_drawing import draw_logical
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import oid, oids, row_of
 
-__all__ = [
-    "DrawingQuery",
-    "GraphSource",
-    "GraphViews",
-    "SelectionQuery",
-]
-
-
 _OCTETS = "application/octet-stream"
 _MOST_GRAPHS = 4
 _MOST_ANSWERS = 16

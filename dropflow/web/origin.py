@@ -20,15 +20,6 @@ from dropflow.times.attempts import AttemptColumns
 from dropflow.web.comparison import Listed
 from dropflow.web.report import SessionReport
 
-__all__ = [
-    "Origin",
-    "OriginAttempt",
-    "OriginDrop",
-    "OriginNode",
-    "origin_of",
-]
-
-
 _MOST = 200
 _MOST_PARAMETERS = 50
 _MOST_ATTEMPTS = 20

@@ -9,18 +9,6 @@ import msgspec
 
 from dropflow.api.error_body import is_loopback
 
-__all__ = [
-    "Places",
-    "ServerAddress",
-    "front_door",
-    "hop_url",
-    "login_url",
-    "public_address",
-    "same_server",
-    "split_target",
-]
-
-
 _RANK = ("master", "island", "node")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

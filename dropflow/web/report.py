@@ -42,14 +42,6 @@ from dropflow.web.cause_groups import Cause, causes
 from dropflow.web.frame import STATIC, PageLayout, PageTemplates
 from dropflow.web.views import GROUPS, grouped, segments, traffic_grid
 
-__all__ = [
-    "ReportSource",
-    "SessionReport",
-    "report_page",
-    "session_report",
-]
-
-
 _FOLDER = Path(__file__).with_name("templates")
 _STYLE_SHEETS = (STATIC / "dropflow.css", STATIC / "traffic.css", _FOLDER / "report.css")
 _MOST_SHAPES = 400

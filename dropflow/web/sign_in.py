@@ -29,12 +29,6 @@ from dropflow.web.frame import redirect
 from dropflow.web.places import Places, login_url
 from dropflow.web.tickets import TICKET, Permission, TicketReply, Tickets
 
-__all__ = [
-    "hop_routes",
-    "login_routes",
-]
-
-
 # Passes a signed-in browser on to another server of the cluster, with a ticket (ADR 0020).
 #
 # ``GET /hop?to=URL`` is a page with a form that posts itself. The post must have the page key, because the ticket gives

@@ -21,16 +21,6 @@ from dropflow.graph.notes import RepositoryNote, repository_of, software_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import iid, label
 
-__all__ = [
-    "Level",
-    "Levels",
-    "SessionSignature",
-    "content_differences",
-    "levels_of",
-    "signature",
-]
-
-
 Level = Literal["same", "different", "unknown"]
 _FEW = 20
 

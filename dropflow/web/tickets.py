@@ -19,18 +19,6 @@ from dropflow.api.operations import Operation
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import HttpError
 
-__all__ = [
-    "LONGEST",
-    "TICKET",
-    "Permission",
-    "TicketReply",
-    "TicketRequest",
-    "Tickets",
-    "request_ticket",
-    "ticket_reply",
-]
-
-
 LONGEST = 600.0
 """Seconds that a ticket may be valid."""
 

@@ -24,13 +24,6 @@ from dropflow.times.timeline import Analysis, analyse, pack_analysis, profiles_o
 from dropflow.times.traffic import traffic_of, uncounted_nodes
 from dropflow.web.views import in_order, matching
 
-__all__ = [
-    "SessionTimes",
-    "drops_at",
-    "session_moment",
-]
-
-
 _Ints = npt.NDArray[np.int64]
 
 

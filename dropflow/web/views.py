@@ -18,24 +18,6 @@ from dropflow.graph.text_ids import ambiguous, drops_named, oids
 from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NodeTraffic
 
-__all__ = [
-    "GROUPS",
-    "FormField",
-    "Group",
-    "Segment",
-    "TrafficGrid",
-    "find_drop",
-    "grouped",
-    "in_order",
-    "matching",
-    "segments",
-    "session_style",
-    "state_style",
-    "state_word",
-    "traffic_grid",
-]
-
-
 _ACTIVE = "active"
 """A drop in WRITING: its attempt runs or is queued, or it has some of its contents."""
 _LEAST = 0.8

@@ -22,20 +22,6 @@ from dropflow.errors import NotFoundError, UsageError
 from managers.machine_calls import Uptime
 from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
 
-__all__ = [
-    "DRAINED",
-    "ChildView",
-    "Children",
-    "MachineTime",
-    "Newest",
-    "StatusRequest",
-    "Tries",
-    "canonical",
-    "children_by_node",
-    "nodes_of",
-]
-
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _AGAIN = 30.0

@@ -23,14 +23,6 @@ from managers.planning import plan_deployment, usable_witness
 from managers.recovery.resume import plan_resumption
 from managers.recovery.vote import SendToPeer
 
-__all__ = [
-    "ChildConnections",
-    "Job",
-    "WitnessLinks",
-    "answer_plan",
-]
-
-
 _LOG = logging.getLogger("dropflow.composite")
 _SHORTEST = 0.1
 """Seconds for a request whose deadline passed while it waited for a thread."""

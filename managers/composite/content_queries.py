@@ -43,8 +43,6 @@ from managers.composite.merging import ended_detail, known_detail, known_ends, l
 from managers.composite.operations import SECONDS
 from managers.owner_thread import Owner
 
-__all__ = ["ContentQueries", "without_needless_copies"]
-
 _Answer = TypeVar("_Answer")
 _Cursors = dict[str, str]
 _PARTS = {"log": "log of ", "data": "content of ", "preview": "content of ", "picture": "picture of "}

@@ -42,14 +42,6 @@ from managers.deployment import Deployment
 from managers.recovery.records import StoppedPart
 from managers.recovery.resume import newest_holders
 
-__all__ = [
-    "Deployments",
-    "Resumptions",
-    "Shared",
-    "merge_errors",
-]
-
-
 _AGAIN_SECONDS = 0.5
 """How long to wait for children that did not answer a moment ago."""
 _REPLAN_SECONDS = 5.0

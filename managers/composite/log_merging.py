@@ -25,14 +25,6 @@ from managers.composite.children import ChildView
 from managers.composite.machine import Gathered
 from managers.composite.merging import merge_failures
 
-__all__ = [
-    "MERGES",
-    "KnownCauses",
-    "bundle",
-    "merge_log_pages",
-    "sorted_rows",
-]
-
 
 class _Placed(NamedTuple):
     key: float

@@ -27,17 +27,6 @@ from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.planning import usable_witness
 
-__all__ = [
-    "ChildConfigured",
-    "ChildDeparted",
-    "CompositeMachine",
-    "Disconnect",
-    "Gathered",
-    "LogWarning",
-    "WitnessReplacement",
-]
-
-
 # The part of `CompositeMachine` by which a manager becomes the witness of sessions whose witness is lost.
 #
 # The nodes of a session find that its witness is lost, and show that in their reports. A manager

@@ -38,12 +38,6 @@ from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.owner_thread import Owner
 
-__all__ = [
-    "Composite",
-    "discover_children",
-]
-
-
 _Answer = TypeVar("_Answer")
 _JOBS = 32
 """Requests to children that are under way at a time; each has a thread while it is."""

@@ -24,12 +24,6 @@ from managers.composite.operations import Routine
 from managers.composite.sessions import Sessions
 from managers.deployment import Deployment, Place
 
-__all__ = [
-    "Imbalance",
-    "MemberChanges",
-]
-
-
 # When a session whose nodes end at very different times is to be rebalanced: a pure rule over their
 # reports.
 

@@ -16,22 +16,6 @@ from dropflow.errors import LinkError
 from dropflow.graph.drop_counts import add_counts, cancel, give_up
 from dropflow.states import UNKNOWN, DropState, SessionState, is_over
 
-__all__ = [
-    "SHOWN_FAILURES",
-    "Freshness",
-    "KnownEnds",
-    "RowRange",
-    "SessionPart",
-    "as_info",
-    "ended_detail",
-    "known_detail",
-    "known_ends",
-    "merge",
-    "merge_failures",
-    "merge_logical",
-    "row_ranges",
-]
-
 SHOWN_FAILURES = 100
 """Root causes that a `SessionDetail` carries."""
 

@@ -24,23 +24,6 @@ from managers.deployment import Place
 from managers.machine_calls import Answered, Ask, Unanswered
 from managers.recovery.records import StoppedPart
 
-__all__ = [
-    "SECONDS",
-    "ComputePlan",
-    "Discard",
-    "Gather",
-    "Outcome",
-    "PlanDeployment",
-    "PlanResumption",
-    "Question",
-    "Replies",
-    "Requests",
-    "Routine",
-    "Routines",
-    "Until",
-]
-
-
 _MOST = 8
 """Questions to one child that are under way at a time; others wait. A child that hangs must not take all threads."""
 

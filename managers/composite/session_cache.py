@@ -15,8 +15,6 @@ from dropflow.states import SessionState
 from managers.composite.children import ChildView, MachineTime, Newest
 from managers.composite.merging import Freshness, SessionPart, merge
 
-__all__ = ["SessionCache"]
-
 _GONE = "does not know the session any more: it was started again, or the session was deleted there"
 _REMEMBERED = 10_000
 """Deletions that are remembered, so that a late answer does not bring a session back."""

@@ -19,14 +19,6 @@ from managers.composite.merging import as_info
 from managers.composite.operations import Replies, Routine, Until
 from managers.deployment import Deployment
 
-__all__ = [
-    "LongPoll",
-    "PendingDeletions",
-    "SessionWatch",
-    "Sessions",
-]
-
-
 # Watching sessions at the children while they are watched here.
 #
 # However many requests watch a session, there is one long poll for each child that has a part of it.

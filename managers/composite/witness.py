@@ -17,8 +17,6 @@ from managers.messages import AdoptView, PartDone, SessionDone, ViewMessage
 from managers.recovery.records import View, decode_decision, first_view
 from managers.recovery.vote import AdoptDecision, SendToPeer, ViewChange
 
-__all__ = ["VoterSent", "Witness", "WitnessListens"]
-
 _MOST = 1000
 """How many sessions are remembered. The oldest are forgotten: they go on, and one voter less answers."""
 

@@ -8,30 +8,6 @@ from dropflow.errors import DropflowError
 from managers.links.packing import Buffer, Frames
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, Message, Reject
 
-__all__ = [
-    "CloseConnection",
-    "DataReceived",
-    "FailSenders",
-    "FailTransfer",
-    "InboundAction",
-    "LinkAction",
-    "LinkChange",
-    "LinkEvent",
-    "LinkStatistics",
-    "LogRejection",
-    "NotifyChange",
-    "OpenConnection",
-    "OutboundAction",
-    "PassChunk",
-    "PeerRefused",
-    "PeerStatistics",
-    "ReceivedMessage",
-    "ReturnCredit",
-    "SendPacket",
-    "SendReply",
-    "ServeFetch",
-]
-
 
 class LinkEvent(Enum):
     """What can happen to the link to a peer."""

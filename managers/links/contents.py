@@ -21,17 +21,6 @@ from managers.links.packing import Buffer, Frames, view
 from managers.links.send_window import LinkSettings
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, encode
 
-__all__ = [
-    "BufferSource",
-    "ContentOpener",
-    "ContentServer",
-    "ContentSource",
-    "FileSource",
-    "RangeServer",
-    "SourceCache",
-]
-
-
 # Contents that peers can fetch: in memory, or in files.
 
 

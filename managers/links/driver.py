@@ -35,14 +35,6 @@ from managers.links.send_window import LinkSettings, SendWindow
 from managers.links.zmq_transport import ZmqTransport
 from managers.messages import Fetch
 
-__all__ = [
-    "LinkDriver",
-    "LinkLoop",
-    "Receiver",
-    "Transport",
-]
-
-
 _log = logging.getLogger(__name__)
 
 Receiver = Callable[[PassChunk | DropflowError | None], None]

@@ -38,8 +38,6 @@ from managers.messages import (
     encode,
 )
 
-__all__ = ["ANY_PEER", "Inbound"]
-
 ANY_PEER = "\0"
 """Recipient of a `Handshake` that only asks which process listens here (`managers.links.probes`).
 

@@ -24,8 +24,6 @@ from managers.links.send_window import LinkSettings
 from managers.links.transfer import Transfer, TransferTable
 from managers.messages import decode_packet, encode
 
-__all__ = ["LinkManager"]
-
 
 class LinkManager:
     """The links of one process.

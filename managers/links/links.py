@@ -26,8 +26,6 @@ from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult,
 from managers.links.zmq_transport import ZmqTransport, check_address
 from managers.messages import Message
 
-__all__ = ["Links"]
-
 
 class Links:
     """The links of one process to its peers.

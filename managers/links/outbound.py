@@ -49,8 +49,6 @@ from managers.messages import (
     encode,
 )
 
-__all__ = ["LinkIdentity", "Outbound", "OutboundState"]
-
 
 class OutboundState(Enum):
     """State of a link; see the drawing above."""

@@ -13,18 +13,6 @@ from dropflow.errors import ProtocolError, UsageError
 from managers.links.send_window import FRAME_LIMIT, INLINE, MESSAGE_LIMIT
 from managers.messages import Chunk, Fragment, Message, MessageBatch, Packet, encode
 
-__all__ = [
-    "Buffer",
-    "Frames",
-    "NumberedPacket",
-    "OutgoingMessage",
-    "Packer",
-    "Reassembler",
-    "check_frames",
-    "outgoing_message",
-    "view",
-]
-
 Buffer = bytes | bytearray | memoryview
 
 Frames = tuple[Buffer, ...]

@@ -27,13 +27,6 @@ from managers.links.inbound import ANY_PEER
 from managers.links.zmq_transport import CONNECTION_FAILURES, check_address, dealer, next_event
 from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, decode_packet, encode
 
-__all__ = [
-    "LinkProbe",
-    "probe_links",
-    "refused_ports",
-]
-
-
 _FIREWALL = "is a firewall in between, or is that host off? open that port for the other nodes"
 _KEY = "copy the same key file to both hosts; compare with 'dropflow keys show'"
 

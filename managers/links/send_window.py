@@ -10,14 +10,6 @@ import msgspec
 
 from dropflow.errors import DropflowError
 
-__all__ = [
-    "FRAME_LIMIT",
-    "INLINE",
-    "MESSAGE_LIMIT",
-    "LinkSettings",
-    "SendWindow",
-]
-
 
 class SendWindow:
     """Bytes that may be unprocessed by one peer. Thread-safe.

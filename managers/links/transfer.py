@@ -17,8 +17,6 @@ from managers.links.packing import Buffer, view
 from managers.links.send_window import LinkSettings
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed
 
-__all__ = ["ChunkReader", "Sink", "Transfer", "TransferResult", "TransferTable", "WantedContent"]
-
 _QUICK, _SLOW = 0.05, 0.5
 """Seconds for one range: below, request larger ones; above, smaller ones."""
 

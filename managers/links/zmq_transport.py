@@ -21,19 +21,6 @@ from managers.links.packing import Buffer, Frames
 from managers.links.send_window import FRAME_LIMIT
 from managers.messages import Fetch
 
-__all__ = [
-    "CONNECTION_FAILURES",
-    "REFUSALS",
-    "KeyAuthenticator",
-    "ZmqTransport",
-    "check_address",
-    "dealer",
-    "monitor",
-    "next_event",
-    "router",
-]
-
-
 # ZeroMQ sockets as links need them: limits, CURVE at both ends, and the authenticator of connecting
 # ends.
 

@@ -28,17 +28,6 @@ from managers.links import BufferSource, ContentSource, FileSource, TransferResu
 from managers.messages import Content
 from managers.node.fetch_pool import PendingFetch, Receipts
 
-__all__ = [
-    "INLINE",
-    "ContentExchange",
-    "SharedFile",
-    "here",
-    "portable",
-    "stamp_of",
-    "still_there",
-]
-
-
 INLINE = 4096
 """Bytes of the largest content that is sent in the message about its drop."""
 

@@ -41,13 +41,6 @@ from managers.node.events import (
 from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
 from managers.recovery.vote import SendToPeer
 
-__all__ = [
-    "ContentCopies",
-    "HeldCopies",
-    "HeldCopy",
-]
-
-
 # The copies of contents that one member of a session holds for their owners: part of `ContentCopies`.
 
 Answers = dict[str, tuple[list[int], dict[int, str]]]

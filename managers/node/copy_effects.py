@@ -50,18 +50,6 @@ from managers.node.events import (
 )
 from managers.recovery.records import pack_column, unpack_column
 
-__all__ = [
-    "RELEASED",
-    "CopyEffects",
-    "CopyHost",
-    "CopyRecords",
-    "ReleasedContents",
-    "Version",
-    "copied_results",
-    "served_copies",
-]
-
-
 _HERE = "./"
 _HELD = "held.msgpack"
 

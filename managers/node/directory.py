@@ -41,19 +41,6 @@ from dropflow.sessions.stopped import StoppedSession
 from managers.deployment import Deployment
 from managers.recovery.records import ViewDecision, unpack_column
 
-__all__ = [
-    "DEPLOYMENT",
-    "GRAPH",
-    "VIEW",
-    "NextView",
-    "SavedView",
-    "SessionDirectory",
-    "SessionEnd",
-    "read_checksummed",
-    "write_checksummed",
-]
-
-
 # Small files with a checksum, each replaced as a whole. A damaged file is an error when it is read.
 #
 # The suffix of the name determines the encoding: ``.json`` or ``.msgpack``.

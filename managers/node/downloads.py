@@ -48,20 +48,6 @@ from dropflow.files import content_digest
 from dropflow.preview.source import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
 from managers.archive_writers import ArchiveMember, TarWriter
 
-__all__ = [
-    "ContentPreviews",
-    "DirectoryListing",
-    "PreviewLimits",
-    "batch",
-    "content_chunks",
-    "content_download",
-    "directory_listing",
-    "directory_tar",
-    "file_download",
-    "refuse_changed",
-]
-
-
 # A directory as a tar file, read while it is sent.
 
 _DIRECTORY_TAR_BLOCK = 1 << 18

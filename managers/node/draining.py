@@ -24,8 +24,6 @@ from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable
 from managers.node.view_changes import ViewChanges
 from managers.recovery.records import View
 
-__all__ = ["Draining"]
-
 _END_SECONDS = 10.0
 """How much of the time is kept for copies and the last change of the views; a third of the time if that is less."""
 

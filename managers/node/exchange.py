@@ -33,15 +33,6 @@ from managers.node.fetch_pool import FetchJob, JobPool
 from managers.node.remote_events import EventReceiver, EventSender, Unavailable
 from managers.node.streams import DescriptorWatcher, NeighbourNodes, NodeLinks, NodeStreams
 
-__all__ = [
-    "ContentWatch",
-    "CopyJobs",
-    "NodeExchange",
-    "OnCopied",
-    "ViewEvents",
-]
-
-
 # Jobs that copy contents of other nodes, to hold them for their owners.
 
 _log = logging.getLogger(__name__)

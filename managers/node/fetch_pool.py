@@ -15,17 +15,6 @@ from dropflow.errors import Interrupted
 from dropflow.times.octets import RECEIVED_FILE, NodeReceipts, PeerReceipts
 from managers.links import Sink, TransferResult, WantedContent
 
-__all__ = [
-    "ContentFetcher",
-    "FetchJob",
-    "FetchPool",
-    "JobPool",
-    "JobThreads",
-    "PendingFetch",
-    "Receipts",
-    "write_receipts",
-]
-
 
 class PendingFetch(msgspec.Struct, frozen=True):
     """A fetch that a job waits for: which content, where its bytes go, and how many seconds to wait for the next.

@@ -65,13 +65,6 @@ from managers.recovery.records import decode_decision, unpack_column
 from managers.recovery.replan import decide
 from managers.recovery.vote import ConnectPeers, SendToPeer
 
-__all__ = [
-    "HostLinks",
-    "HostOwner",
-    "SessionHost",
-]
-
-
 _log = logging.getLogger(__name__)
 
 _IS_DOWN: Mapping[LinkEvent, bool] = {LinkEvent.UP: False, LinkEvent.DOWN: True}

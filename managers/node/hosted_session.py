@@ -57,15 +57,6 @@ from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, r
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 from managers.recovery.replan import explain_decision
 
-__all__ = [
-    "HostedSession",
-    "Progress",
-    "ProgressLog",
-    "SettlingRate",
-    "receipts_of",
-]
-
-
 # How fast drops of a session settle, recently and typically during the last minutes; how long none
 # does.
 

@@ -56,15 +56,6 @@ from managers.node.sessions import Closing, FinishedRecord, Lifecycle, Phase, Se
 from managers.node.view_changes import ViewChanges
 from managers.recovery.vote import ConnectPeers
 
-__all__ = [
-    "NodeMachine",
-    "cancelled_early",
-    "is_connecting",
-    "refuse_other_process",
-    "to_continue",
-]
-
-
 # Checks of deployments that reach a node, and what is answered if they are of no use.
 
 

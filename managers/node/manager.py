@@ -58,11 +58,6 @@ from managers.owner_thread import Owner
 from managers.planning import plan_deployment
 from managers.recovery.resume import newest_holders, plan_resumption
 
-__all__ = [
-    "NodeManager",
-]
-
-
 _Answer = TypeVar("_Answer")
 _DEPLOY_SECONDS = 60.0
 _KEPT = 20

@@ -28,12 +28,6 @@ from managers.node.view_changes import ViewChanges
 from managers.recovery.records import FEWEST_VOTERS, RequestedChange
 from managers.recovery.vote import SendToPeer
 
-__all__ = [
-    "MemberOperations",
-    "PeerLosses",
-]
-
-
 # Operations that change the members of the sessions of a node: part of `NodeMachine`. Pure decisions.
 
 

@@ -61,13 +61,6 @@ from managers.node.view_states import stopped_part
 from managers.node.views import StateLogs
 from managers.recovery.records import FEWEST_VOTERS, StoppedPart
 
-__all__ = [
-    "NodeOperations",
-    "NodeSession",
-    "joining_deployment",
-]
-
-
 _TIMES = operations.TIMES.gives
 _GONE = "submit the graph again; set persist on its node to keep it"
 

@@ -43,17 +43,6 @@ from managers.node.copy_effects import RELEASED, ReleasedContents
 from managers.node.directory import SessionDirectory, SessionEnd
 from managers.node.downloads import refuse_changed
 
-__all__ = [
-    "REPLACED",
-    "DamagedSession",
-    "FinishedSession",
-    "WrittenFailures",
-    "end_interrupted",
-    "recover",
-    "recover_all",
-]
-
-
 # Root causes of a session that is over, as they were written when it ended.
 
 

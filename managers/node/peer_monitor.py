@@ -13,8 +13,6 @@ from managers.deployment import Place
 from managers.machine_calls import Uptime
 from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick
 
-__all__ = ["Loss", "PeerMonitor"]
-
 _READS = 8
 """Number of reads of the links in the time after which a peer is suspect."""
 

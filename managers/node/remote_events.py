@@ -30,13 +30,6 @@ from managers.node.contents import ContentExchange
 from managers.node.fetch_pool import FetchJob, JobPool
 from managers.node.streams import NeighbourNodes, NodeLinks, NodeStreams
 
-__all__ = [
-    "EventReceiver",
-    "EventSender",
-    "NodeArrival",
-]
-
-
 _log = logging.getLogger(__name__)
 
 _STATES = tuple(DropState)

@@ -38,17 +38,6 @@ from managers.node.fetch_pool import FetchPool, JobThreads
 from managers.node.remote_events import Unavailable
 from managers.node.streams import FileWatcher
 
-__all__ = [
-    "LoadHistory",
-    "OnStop",
-    "ProcessResources",
-    "ProcessorUse",
-    "SessionResources",
-    "next_incarnation",
-    "sample_of",
-]
-
-
 OnStop = Callable[[Exception | None], None]
 """Takes what the engine of a session raised, or None, when the session is over or frozen, in its thread."""
 

@@ -19,8 +19,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
 
-__all__ = ["FailureLog", "LogReader", "SessionLogs"]
-
 _log = logging.getLogger(__name__)
 
 _LINES = 20

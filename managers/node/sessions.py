@@ -43,22 +43,6 @@ from managers.node.events import (
 from managers.recovery.records import RequestedChange, ViewDecision
 from managers.recovery.vote import AdoptDecision, SendToPeer, ViewChange
 
-__all__ = [
-    "REQUEST_SECONDS",
-    "Closing",
-    "FinishedRecord",
-    "Joining",
-    "Lifecycle",
-    "Phase",
-    "SessionRecord",
-    "SessionTable",
-    "Timers",
-    "ViewMember",
-    "ViewRequests",
-    "Work",
-]
-
-
 # Changes of views that this node was asked for: sent to the member that decides, again until a view
 # has them.
 

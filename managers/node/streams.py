@@ -33,18 +33,6 @@ from managers.messages import Content, Message, StreamUpdate
 from managers.node.contents import here, portable
 from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch, Receipts
 
-__all__ = [
-    "GONE",
-    "DescriptorWatcher",
-    "FileWatcher",
-    "NeighbourNodes",
-    "NodeLinks",
-    "NodeStreams",
-    "StreamCopy",
-    "StreamOffer",
-]
-
-
 # The copy of one stream of another node, made while it grows.
 
 _log = logging.getLogger(__name__)

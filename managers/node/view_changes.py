@@ -64,8 +64,6 @@ from managers.recovery.vote import (
     ViewChange,
 )
 
-__all__ = ["MAJORITY_SECONDS", "ViewChanges"]
-
 MAJORITY_SECONDS = 600.0
 """How long a session waits for a majority of its nodes."""
 JOIN_SECONDS = 90.0

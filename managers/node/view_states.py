@@ -29,18 +29,6 @@ from managers.node.copy_effects import CopyRecords
 from managers.node.directory import SessionDirectory
 from managers.recovery.records import MemberReport, StoppedPart, ViewDecision, pack_column, unpack_column
 
-__all__ = [
-    "Beginning",
-    "NextViewBegins",
-    "held_copies",
-    "member_report",
-    "nothing_before",
-    "report_of",
-    "restart_in",
-    "stopped_part",
-]
-
-
 BooleanColumn = npt.NDArray[np.bool_]
 
 

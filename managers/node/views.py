@@ -40,20 +40,6 @@ from dropflow.sessions import shown
 from dropflow.states import DropState
 from dropflow.web.views import in_order, matching
 
-__all__ = [
-    "LiveSession",
-    "Running",
-    "SessionCaller",
-    "StateLog",
-    "StateLogs",
-    "detail_of",
-    "drop_info",
-    "failure_list",
-    "page",
-    "results",
-]
-
-
 T = TypeVar("T")
 
 Running = Collection[int] | None

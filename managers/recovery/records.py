@@ -11,21 +11,6 @@ from msgspec import Meta
 from dropflow.errors import ProtocolError
 from managers.deployment import Deployment, Place
 
-__all__ = [
-    "FEWEST_VOTERS",
-    "MemberReport",
-    "Refusal",
-    "RequestedChange",
-    "StoppedPart",
-    "View",
-    "ViewDecision",
-    "decode_decision",
-    "first_view",
-    "pack_column",
-    "unpack_column",
-]
-
-
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 

@@ -27,17 +27,6 @@ from managers.recovery.records import (
 )
 from managers.recovery.vote import PlanView
 
-__all__ = [
-    "Durations",
-    "Speeds",
-    "decide",
-    "explain_decision",
-    "known_drops",
-    "measure",
-    "with_implied_completions",
-]
-
-
 # Completions that no member has seen, but that others imply.
 
 _IMPLIED_STATES_COMPLETED = np.uint8(DropState.COMPLETED)

@@ -23,12 +23,6 @@ from managers.recovery.records import FEWEST_VOTERS, MemberReport, StoppedPart, 
 from managers.recovery.replan import decide, known_drops, with_implied_completions
 from managers.recovery.vote import PlanView
 
-__all__ = [
-    "newest_holders",
-    "plan_resumption",
-]
-
-
 _SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 _SHOWN = 5
 

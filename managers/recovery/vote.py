@@ -42,17 +42,6 @@ from managers.messages import (
 )
 from managers.recovery.records import RequestedChange, View, ViewDecision
 
-__all__ = [
-    "AdoptDecision",
-    "Ballot",
-    "ConnectPeers",
-    "PlanView",
-    "SendToPeer",
-    "ViewAction",
-    "ViewChange",
-]
-
-
 # Actions of `ViewChange`. Those that concern links are actions of nodes and witnesses, too.
 
 Ballot = tuple[int, int]

@@ -22,16 +22,6 @@ from dropflow.web.frame import redirect
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions, session_name
 from managers.routes.graphs import drop_status, find_node, log_records, node_string, refused, url_of
 
-__all__ = [
-    "ManagerHandlers",
-    "NodeHandlers",
-    "SessionHandlers",
-    "content_response",
-    "daliuge_routes",
-    "download_response",
-]
-
-
 # Answers that are downloads, whole or in part.
 
 _LONGEST = 200

@@ -18,22 +18,13 @@ from dropflow.api.manager import Manager
 from dropflow.api.records import DropInfo, DropQuery, NodeInfo, SessionInfo, SubmitQuery
 from dropflow.api.server import check_depth
 from dropflow.errors import BadGraphError, ConflictError, HttpError, NotFoundError, UsageError
-from dropflow.graph.daliuge_write import read_pg_stream
+from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.graph.text_ids import oids
 from dropflow.ids import is_session_name, safe_name
 from dropflow.states import UNKNOWN, SessionState
 from managers.routes.graphs import find_node, node_string, specifications
-
-__all__ = [
-    "DaliugeSession",
-    "DaliugeSessions",
-    "Draft",
-    "Drafts",
-    "session_name",
-]
-
 
 # Drafts: sessions that clients of DALiuGE have created and not yet deployed.
 #

@@ -24,23 +24,10 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.graph.codec import is_dfg, parse
-from dropflow.graph.daliuge_write import read_pg_stream, write_pg
+from dropflow.graph.daliuge_read import read_pg_stream
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import AppState, DropState
-
-__all__ = [
-    "drop_status",
-    "expanded",
-    "find_node",
-    "log_records",
-    "node_string",
-    "pg_json",
-    "read_graph",
-    "refused",
-    "specifications",
-    "url_of",
-]
-
 
 _GZIP = b"\x1f\x8b"
 _LARGEST = 1 << 30

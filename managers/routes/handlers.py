@@ -31,12 +31,6 @@ from managers.routes.graphs import pg_json, read_graph
 from managers.routes.streams import session_events, state_events
 from managers.state_hub import StateHub
 
-__all__ = [
-    "Probe",
-    "api_v1_routes",
-]
-
-
 _MAX_NAME = 1024
 _POLL = 1.0
 _OVER_PACE = 0.2

@@ -20,8 +20,6 @@ from dropflow.api.records import cores_of_hosts
 from dropflow.graph.drop_counts import DropCounts, add_counts
 from dropflow.states import STATUSES, DropState
 
-__all__ = ["metrics_routes"]
-
 
 def metrics_routes(manager: Manager) -> list[Route]:
     """Return the route ``/metrics`` of a manager."""

@@ -27,14 +27,6 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, NotFoundError
 from managers.state_hub import UNSEEN, StateHub, WatchedStates, in_base64, state_event
 
-__all__ = [
-    "EventReader",
-    "follow",
-    "session_events",
-    "state_events",
-]
-
-
 # Sends what happens in a session as server-sent events, until it is over: the same for all streams of
 # events.
 #

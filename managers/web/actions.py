@@ -16,12 +16,6 @@ from dropflow.web.frame import redirect
 from dropflow.web.places import Places, hop_url
 from managers.web.page_templates import PREFIX, session_url
 
-__all__ = [
-    "action_routes",
-    "launch_routes",
-]
-
-
 _LONGEST_FORM = 1024 * 1024
 _LONGEST_REASON = 200
 

@@ -6,13 +6,6 @@ import msgspec
 
 from dropflow.api.contents import Download
 
-__all__ = [
-    "LogTail",
-    "read_start",
-    "tail_of",
-]
-
-
 _LOG_SHOWN = 64 * 1024
 _LOG_READ = 16 * 1024 * 1024
 

@@ -34,28 +34,6 @@ from managers.web.views import (
     session_actions,
 )
 
-__all__ = [
-    "PREFIX",
-    "SESSIONS",
-    "api_url",
-    "causes_url",
-    "compare_url",
-    "drop_label",
-    "drop_url",
-    "drops_url",
-    "failure_url",
-    "manager_templates",
-    "origin_url",
-    "picture_url",
-    "quoted",
-    "session_api",
-    "session_tabs",
-    "session_url",
-    "timeline_url",
-    "view_page",
-]
-
-
 # Addresses of pages and of the API, with names quoted.
 
 

@@ -75,14 +75,6 @@ from managers.web.views import (
     timeline_view,
 )
 
-__all__ = [
-    "LogView",
-    "ManagerLogView",
-    "log_routes",
-    "page_routes",
-]
-
-
 # The pages of the logs of sessions, drops and managers.
 
 

@@ -23,20 +23,6 @@ from managers.state_hub import StateHub
 from managers.web.page_templates import compare_url, origin_url, session_api, session_url, view_page
 from managers.web.views import ManagerView
 
-__all__ = [
-    "CompareQuery",
-    "CompareView",
-    "OriginView",
-    "ResultQuery",
-    "ResultsView",
-    "compare_routes",
-    "graph_routes",
-    "origin_routes",
-    "read_analysis",
-    "result_routes",
-]
-
-
 _GROUPINGS = (
     ("construct", "by construct"),
     ("template", "by logical node"),

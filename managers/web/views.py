@@ -46,41 +46,6 @@ from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
 from managers.web.logs import LogTail, tail_of
 
-__all__ = [
-    "FIRST_DROP_PAGE",
-    "RUN_AGAIN",
-    "TRY_AGAIN",
-    "Action",
-    "CausesView",
-    "DropPageQuery",
-    "DropView",
-    "LinePlot",
-    "ManagerView",
-    "NodeQuery",
-    "NodeView",
-    "NodesView",
-    "OverviewView",
-    "Plot",
-    "SessionQuery",
-    "SessionView",
-    "SessionsView",
-    "TimelineView",
-    "as_it_was",
-    "causes_view",
-    "drop_view",
-    "line_plot",
-    "node_view",
-    "nodes_view",
-    "overview_view",
-    "plots_of",
-    "session_actions",
-    "session_start",
-    "session_view",
-    "sessions_view",
-    "timeline_view",
-]
-
-
 # A session as it was at a moment, for its page: numbers, logical nodes, failures and results.
 
 _SHOWN = 100

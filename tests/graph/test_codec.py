@@ -14,7 +14,8 @@ from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import digest, dump, parse
-from dropflow.graph.daliuge_write import read_pg, write_pg
+from dropflow.graph.daliuge_read import read_pg
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.notes import LOGICAL as META
 from dropflow.graph.notes import LogicalNote, logical_of, note_logical, with_more_settings
 from dropflow.graph.physical import PhysicalGraph

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from dropflow.errors import BadGraphError
 from dropflow.failure import Problem
 from dropflow.graph.build import GraphBuilder
-from dropflow.graph.daliuge_write import read_pg, read_pg_stream, write_pg
+from dropflow.graph.daliuge_read import read_pg, read_pg_stream
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import Adjacency, PhysicalGraph, faults
 from dropflow.graph.templates import Argument, Kind
 from dropflow.graph.text_ids import iid, oid, oids

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.codec import dump
-from dropflow.graph.daliuge_write import read_pg, read_pg_stream, write_pg
+from dropflow.graph.daliuge_read import read_pg, read_pg_stream
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph, faults
 from dropflow.graph.slices import (
     Slice,

@@ -13,7 +13,8 @@ import pytest
 
 from dropflow.graph.build import from_columns
 from dropflow.graph.codec import digest, dump, load, parse, save
-from dropflow.graph.daliuge_write import read_pg_stream, write_pg
+from dropflow.graph.daliuge_read import read_pg_stream
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place

@@ -16,7 +16,8 @@ import pytest
 from dropflow.errors import DropflowError
 from dropflow.failure import Severity
 from dropflow.graph.codec import digest, dump, parse
-from dropflow.graph.daliuge_write import read_pg_stream, write_pg
+from dropflow.graph.daliuge_read import read_pg_stream
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph, faults
 from dropflow.graph.text_ids import oids
 from tests.corpus import corpus_files, daliuge_results, needs_corpus

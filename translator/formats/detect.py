@@ -14,29 +14,6 @@ from translator.formats.wfformat import is_wfformat
 from translator.logical import Configuration, Field, LogicalLink, Role
 from translator.options import ReadOptions
 
-__all__ = [
-    "LOGICAL",
-    "ApplicationRecord",
-    "Family",
-    "Identity",
-    "Json",
-    "NodeRecord",
-    "Records",
-    "choose_identity",
-    "classify",
-    "detect",
-    "escape",
-    "identity_text",
-    "items",
-    "objects",
-    "position",
-    "read_configurations",
-    "text",
-    "truth",
-    "unescape",
-]
-
-
 # Tolerant access to JSON of files. Invalid values are skipped here; `translator.formats.load`
 # reports them.
 

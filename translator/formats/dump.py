@@ -15,8 +15,6 @@ from translator.formats.detect import Family
 from translator.formats.vocabulary import KINDS
 from translator.logical import Configuration, Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 
-__all__ = ["dump", "dumped"]
-
 Json = dict[str, Any]
 
 _TYPES = {

@@ -15,8 +15,6 @@ from dropflow.graph.nesting import too_deep
 from translator.options import ReadOptions
 from translator.problem_codes import problem
 
-__all__ = ["JsonDocument", "parse"]
-
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 256 * 1024
 _BYTE = re.compile(r"\(byte (\d+)\)")

@@ -20,13 +20,6 @@ from translator.logical import LogicalGraph
 from translator.options import ReadOptions
 from translator.problem_codes import problem
 
-__all__ = [
-    "Reading",
-    "check_structure",
-    "read_logical",
-]
-
-
 # Checks of the structure of a document with a JSON Schema, with texts that name the node and the
 # field.
 #

@@ -15,21 +15,6 @@ from translator.formats.vocabulary import CONTROL, PARAMETER_TYPES, USAGES, Natu
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.problem_codes import problem
 
-__all__ = [
-    "PORT_LISTS",
-    "Applications",
-    "application_nodes",
-    "assemble",
-    "end_on_applications",
-    "is_usable",
-    "merge_ports",
-    "name_ports",
-    "read_fields",
-    "read_ports",
-    "spare_ports",
-]
-
-
 PORT_LISTS = {
     "inputPorts": "InputPort",
     "outputPorts": "OutputPort",

@@ -30,12 +30,6 @@ from translator.formats.detect import (
 from translator.formats.nodes import PORT_LISTS, merge_ports, read_fields, read_ports
 from translator.logical import Field, LogicalLink, Role
 
-__all__ = [
-    "read_ojs",
-    "read_v4",
-]
-
-
 _SIDES = {
     Role.INPUT: (("inputApplication", "inputApp"), ("inputAppFields", "appFields")),
     Role.OUTPUT: (("outputApplication", "exitApplication", "outputApp"), ("outputAppFields", "exitAppFields")),

@@ -5,8 +5,6 @@ from pathlib import Path
 from dropflow.errors import BadFileError
 from translator.options import ReadOptions
 
-__all__ = ["read_file"]
-
 
 def read_file(path: Path, options: ReadOptions | None = None) -> bytes:
     """Return the bytes of a graph file.

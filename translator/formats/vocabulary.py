@@ -11,24 +11,6 @@ from translator.formats.detect import NodeRecord, Records
 from translator.logical import Field, NodeKind
 from translator.problem_codes import problem
 
-__all__ = [
-    "CONTROL",
-    "KINDS",
-    "PARAMETER_TYPES",
-    "RENAMED_CATEGORIES",
-    "UNDECIDED",
-    "USAGES",
-    "Nature",
-    "canonical_category",
-    "canonical_class",
-    "canonical_fields",
-    "canonical_names",
-    "fold",
-    "nature_of",
-    "natures",
-]
-
-
 _APPS = {
     "DALiuGEApp",
     "PyFuncApp",

@@ -17,8 +17,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from translator.problem_codes import problem
 
-__all__ = ["is_wfformat", "read_wfformat"]
-
 _SLEEP = "dlg.apps.simple.SleepApp"
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _MOST_PROBLEMS = 100

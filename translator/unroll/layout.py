@@ -34,13 +34,6 @@ from translator.unroll.levels import (
 )
 from translator.unroll.link_maps import chunks, zip_with
 
-__all__ = [
-    "Layout",
-    "lay_out",
-    "with_exits",
-]
-
-
 # Gathers with an exit: in old graphs the content of a gather may have links back to the gather's own
 # application.
 #

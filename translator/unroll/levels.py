@@ -18,32 +18,6 @@ from dropflow.graph.templates import Axis
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.problem_codes import problem
 
-__all__ = [
-    "EXCLUSIVE",
-    "GATHER",
-    "GROUPBY",
-    "LOOP",
-    "MPI",
-    "SCATTER",
-    "SERVICE",
-    "SUBGRAPH",
-    "Findings",
-    "Level",
-    "LevelId",
-    "Levels",
-    "Mkn",
-    "Parting",
-    "find_applications",
-    "group_keys",
-    "is_on",
-    "mkn_levels",
-    "multiplicity",
-    "pointer",
-    "quantity",
-    "whole",
-]
-
-
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
 MPI, SUBGRAPH, EXCLUSIVE, SERVICE = "mpi", "subgraph", "exclusive", "service"
 

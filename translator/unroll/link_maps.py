@@ -33,31 +33,6 @@ from translator.unroll.levels import (
     strides,
 )
 
-__all__ = [
-    "IndexCounter",
-    "IndexMap",
-    "Joint",
-    "Unpairable",
-    "assemble",
-    "carry_level",
-    "chunks",
-    "gather_map",
-    "gathered_levels",
-    "groupby_joint",
-    "groupby_map",
-    "in_step",
-    "join",
-    "joined",
-    "link_map",
-    "restricted",
-    "unpaired",
-    "why_not_zipped",
-    "width",
-    "zip_hint",
-    "zip_with",
-]
-
-
 # Index maps: which instances a link joins, as nested counters with strides.
 #
 # All edges of a link are enumerated by a few nested counters (`IndexCounter`). Each adds its stride

@@ -22,16 +22,6 @@ from translator.unroll.levels import GATHER, LOOP, Findings, Level, Levels, is_o
 from translator.unroll.link_maps import IndexCounter, IndexMap, carry_level, gathered_levels, join, width
 from translator.unroll.wires import Unit, Wire
 
-__all__ = [
-    "close_loops",
-    "cycles",
-    "feedback_hint",
-    "feedback_map",
-    "never_waits",
-    "with_feedback",
-]
-
-
 _IN, _OUT = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")
 _ANY = ("", "Object", "Unknown")
 

@@ -7,8 +7,6 @@ from translator.logical import Field, LogicalNode, NodeKind
 from translator.problem_codes import problem
 from translator.unroll.levels import Findings, Levels, is_on, pointer, quantity, whole
 
-__all__ = ["COPY", "GROUP", "MEMORY", "NULL", "SLEEP", "template_of"]
-
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 NULL = "dlg.data.drops.data_base.NullDROP"
 COPY = "dlg.apps.simple.CopyApp"

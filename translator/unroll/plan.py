@@ -42,18 +42,6 @@ from translator.unroll.loops import close_loops, cycles, feedback_hint, feedback
 from translator.unroll.node_template import COPY, MEMORY, NULL
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units
 
-__all__ = [
-    "START",
-    "STOP",
-    "Adapted",
-    "UnrollPlan",
-    "adapt",
-    "add_services",
-    "plan",
-    "unroll",
-]
-
-
 # Adapters: drops between two nodes of the same kind, so that every edge joins data and an
 # application.
 #

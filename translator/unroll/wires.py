@@ -17,8 +17,6 @@ from translator.unroll.levels import Findings, Levels, is_on
 from translator.unroll.link_maps import groupby_joint
 from translator.unroll.node_template import COPY, GROUP, MEMORY, template_of
 
-__all__ = ["Unit", "Wire", "draw_wires", "list_units"]
-
 
 class Unit(msgspec.Struct, frozen=True):
     """A node with instances.

@@ -22,9 +22,6 @@ from translator.web.records import (
 )
 from translator.web.service import TranslatorService
 
-__all__ = ["api_v1_routes", "download_routes"]
-
-
 # Downloads of a translation, with names that are safe for browsers.
 
 _EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(

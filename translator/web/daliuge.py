@@ -31,13 +31,6 @@ from translator.web.forms import Form, read_form, whole_number
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
 
-__all__ = [
-    "daliuge_routes",
-    "imbalance_of",
-    "read_eagle",
-]
-
-
 # Reads the form of EAGLE. Fields that cannot be used become findings, all of them at once.
 
 _USED = frozenset(

@@ -22,8 +22,6 @@ from dropflow.graph.text_ids import oids
 from dropflow.standard_output import reserve
 from translator.web.worker import GRAPH, leave_with_parent, restrict
 
-__all__ = ["ExportForm", "ExportOrder", "main", "write"]
-
 ExportForm = Literal["list", "spec", "dot", "graphml", "csv", "edges.csv"]
 
 _ESCAPES = ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"))

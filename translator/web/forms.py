@@ -17,14 +17,6 @@ from dropflow.errors import HttpError
 from dropflow.failure import Problem
 from translator.problem_codes import problem
 
-__all__ = [
-    "Form",
-    "decode_percent",
-    "read_form",
-    "whole_number",
-]
-
-
 _PIECE = 4 * 1024 * 1024
 _MOST_FIELDS = 400
 _LONGEST_HEAD = 8192

@@ -16,8 +16,6 @@ import msgspec
 from dropflow.errors import GoneError, HttpError, WorkerDiedError, WorldError
 from translator.web.export import ExportOrder
 
-__all__ = ["TranslationQueue"]
-
 _LOG = logging.getLogger("dropflow.translator")
 _CHUNK = 256 * 1024
 _TAIL = 2000

@@ -29,19 +29,6 @@ from translator.template import TemplateParameter
 from translator.web.forms import Form
 from translator.web.records import TranslationInfo
 
-__all__ = [
-    "FieldGroup",
-    "FindingGroup",
-    "finding_groups",
-    "findings_by_severity",
-    "launch_groups",
-    "log_routes",
-    "posted_submission",
-    "posted_values",
-    "translator_templates",
-]
-
-
 # The log of the translator itself: its page, and what the script of the page asks for. All of it
 # needs the login.
 

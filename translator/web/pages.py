@@ -31,12 +31,6 @@ from translator.web.page_templates import launch_groups, posted_submission, post
 from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
 
-__all__ = [
-    "graph_routes",
-    "page_routes",
-]
-
-
 # The picture of the physical graph of a translation: its page, and what the page's script asks for.
 #
 # As the page of the translation, they need no token: the address has a random id.

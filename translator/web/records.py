@@ -14,28 +14,6 @@ from dropflow.sessions.options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, DEFAULT_IMBALANCE, PartitionOptions
 from translator.parameters import TemplateForm
 
-__all__ = [
-    "BAD_PARTITION",
-    "TOO_LARGE",
-    "DeployRequest",
-    "Deployed",
-    "FillRequest",
-    "PartitionMeasures",
-    "PlanSummary",
-    "RepartitionRequest",
-    "State",
-    "TranslateQuery",
-    "TranslatedLink",
-    "TranslatedNode",
-    "TranslationInfo",
-    "TranslationList",
-    "TranslationOrder",
-    "TranslationReport",
-    "TranslatorLimits",
-    "WaitQuery",
-    "partition_options",
-]
-
 State = Literal["waiting", "running", "done", "refused", "failed"]
 """A translation waits, runs and ends: with a graph, refused because of errors in its source, or failed."""
 

@@ -24,13 +24,6 @@ from translator.web.pages import page_routes
 from translator.web.records import TranslatorLimits
 from translator.web.service import ManagerClient, TranslatorService
 
-__all__ = [
-    "STREAMS",
-    "make_translator",
-    "translator_routes",
-]
-
-
 _STATIC = Path(__file__).with_name("static")
 
 

@@ -55,13 +55,6 @@ from translator.web.records import (
 )
 from translator.web.worker import GRAPH, ORDER, REPORT, SOURCE
 
-__all__ = [
-    "Deployer",
-    "ManagerClient",
-    "TranslationStore",
-    "TranslatorService",
-]
-
 
 class TranslationStore:
     """The folder of a translator.

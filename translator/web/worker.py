@@ -56,8 +56,6 @@ from translator.web.records import (
     TranslationReport,
 )
 
-__all__ = ["GRAPH", "ORDER", "REPORT", "SOURCE", "leave_with_parent", "main", "restrict", "translate"]
-
 ORDER, SOURCE, REPORT, GRAPH = "order.json", "source", "report.json", "graph.dfg"
 _LISTED = 1000
 _SHOWN_PARTS = 10_000

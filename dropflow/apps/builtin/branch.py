@@ -10,14 +10,6 @@ from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind
 
-__all__ = [
-    "FALSE_PORTS",
-    "TRUE_PORTS",
-    "Branch",
-    "SimpleBranch",
-]
-
-
 # The older branch: two outputs and a constant.
 
 TRUE_PORTS = frozenset({"true", "y", "yes"})

@@ -14,14 +14,6 @@ from dropflow.errors import AppError
 from dropflow.graph.templates import Kind
 from dropflow.ids import safe_name
 
-__all__ = [
-    "BUFSIZE",
-    "CRCApp",
-    "CopyApp",
-    "copy_all",
-]
-
-
 BUFSIZE = Parameter(
     name="bufsize",
     type="Integer",

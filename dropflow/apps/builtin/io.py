@@ -17,14 +17,6 @@ from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError, BadParameterError, WorldError
 from dropflow.graph.templates import Kind
 
-__all__ = [
-    "ExternalStoreApp",
-    "NgasArchivingApp",
-    "SocketListenerApp",
-    "UrlRetrieveApp",
-]
-
-
 _BLOCK = 1024 * 1024
 _SERVER_ERROR = 500
 

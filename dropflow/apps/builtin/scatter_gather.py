@@ -13,22 +13,6 @@ from dropflow.engine.parameters import Component, Parameter, Port, fold, is_empt
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template
 
-__all__ = [
-    "COPIES",
-    "ArrayGatherApp",
-    "AverageArraysApp",
-    "DictGatherApp",
-    "GenericGatherApp",
-    "GenericNpyGatherApp",
-    "GenericNpyScatterApp",
-    "GenericScatterApp",
-    "GroupByApp",
-    "PickOne",
-    "RandomArrayApp",
-    "source_for",
-]
-
-
 COPIES = Parameter(
     name="num_of_copies",
     type="Integer",

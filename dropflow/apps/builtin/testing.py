@@ -10,15 +10,6 @@ from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError, UsageError
 from dropflow.graph.templates import Kind
 
-__all__ = [
-    "SLEEP_TIME",
-    "HelloWorldApp",
-    "ListAppendThrashingApp",
-    "NullBarrierApp",
-    "SleepAndCopyApp",
-    "SleepApp",
-]
-
 
 class HelloWorldApp(App):
     """Writes a greeting."""
