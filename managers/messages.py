@@ -247,7 +247,14 @@ class StreamUpdate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     handle: Handle | None = None
 
 
-class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
+class SessionMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message about one deployment of a session; `epoch` counts them, and a receiver ignores other ones."""
+
+    session: _Name
+    epoch: _Natural
+
+
+class Events(SessionMessage, frozen=True, array_like=True, tag="events"):
     """Drops of one node that are settled or open, for a node that has consumers or producers of them.
 
     Attributes
@@ -276,8 +283,6 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         in the same view.
     """
 
-    session: _Name
-    epoch: _Natural
     sequence: _Natural
     drops: bytes
     states: bytes
@@ -334,14 +339,12 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
         )
 
 
-class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+class StopSession(SessionMessage, frozen=True, array_like=True, tag="stop"):
     """The session is given up: it was cancelled, or, with a `failure`, a node of it is lost.
 
     `node` is the lost node; `reason` is why it was cancelled.
     """
 
-    session: _Name
-    epoch: _Natural
     reason: _Text = ""
     node: Annotated[str, Meta(max_length=255)] = ""
     failure: Failure | None = None
@@ -352,16 +355,23 @@ class StopSession(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
 _Ballot = tuple[_Natural, _Natural]
 
 
-class PrepareView(msgspec.Struct, frozen=True, array_like=True, tag="view-prepare"):
-    """A candidate asks a voter of `view` for its report, and to refuse smaller ballots from now on."""
+class MessageOfView(SessionMessage, frozen=True, array_like=True):
+    """A message about one view of a session."""
 
-    session: _Name
-    epoch: _Natural
     view: _Natural
+
+
+class VoteMessage(MessageOfView, frozen=True, array_like=True):
+    """A message of the vote on the next view."""
+
     ballot: _Ballot
 
 
-class PromiseView(msgspec.Struct, frozen=True, array_like=True, tag="view-promise"):
+class PrepareView(VoteMessage, frozen=True, array_like=True, tag="view-prepare"):
+    """A candidate asks a voter of `view` for its report, and to refuse smaller ballots from now on."""
+
+
+class PromiseView(VoteMessage, frozen=True, array_like=True, tag="view-promise"):
     """Answer to `PrepareView`.
 
     Attributes
@@ -374,62 +384,38 @@ class PromiseView(msgspec.Struct, frozen=True, array_like=True, tag="view-promis
         That decision, encoded.
     """
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
-    ballot: _Ballot
     report: bytes
     accepted_ballot: _Ballot = (0, 0)
     accepted: bytes = b""
 
 
-class ProposeView(msgspec.Struct, frozen=True, array_like=True, tag="view-propose"):
+class ProposeView(VoteMessage, frozen=True, array_like=True, tag="view-propose"):
     """A candidate that has the promises of a majority proposes a decision, an encoded `ViewDecision`."""
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
-    ballot: _Ballot
     decision: bytes
 
 
-class AcceptView(msgspec.Struct, frozen=True, array_like=True, tag="view-accept"):
+class AcceptView(VoteMessage, frozen=True, array_like=True, tag="view-accept"):
     """A voter has accepted a proposal."""
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
-    ballot: _Ballot
 
-
-class RejectView(msgspec.Struct, frozen=True, array_like=True, tag="view-reject"):
+class RejectView(VoteMessage, frozen=True, array_like=True, tag="view-reject"):
     """A voter refuses a ballot, because it has promised this greater one."""
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
-    ballot: _Ballot
 
-
-class AdoptView(msgspec.Struct, frozen=True, array_like=True, tag="view-adopt"):
+class AdoptView(MessageOfView, frozen=True, array_like=True, tag="view-adopt"):
     """The successor of `view` is decided: an encoded `ViewDecision`."""
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
     decision: bytes
 
 
-class RequestView(msgspec.Struct, frozen=True, array_like=True, tag="view-request"):
+class RequestView(MessageOfView, frozen=True, array_like=True, tag="view-request"):
     """A member is asked to have the successor of `view` decided, with `change`, an encoded `RequestedChange`."""
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
     change: bytes
 
 
-class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
+class PartDone(MessageOfView, frozen=True, array_like=True, tag="part-done"):
     """All drops of the sender, and of its neighbours as far as it knows, are settled in this view.
 
     To the first member of the view. This asks the others in the same way whether they are still there, and each answers
@@ -437,26 +423,20 @@ class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
     `end` is an encoded `dropflow.api.records.PartEnd`: how the part of the sender ended.
     """
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
     is_reminder: bool = False
     end: bytes = b""
 
 
-class SessionDone(msgspec.Struct, frozen=True, array_like=True, tag="session-done"):
+class SessionDone(MessageOfView, frozen=True, array_like=True, tag="session-done"):
     """All members have done their part: the session is over. `ends` has how each part ended, as `PartDone` has it."""
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
     ends: tuple[bytes, ...] = ()
 
 
 # Messages: copies of contents -----------------------------------------------------------------------------------------
 
 
-class CopyContents(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
+class CopyContents(MessageOfView, frozen=True, array_like=True, tag="copy"):
     """The owner of drops asks a member to hold a copy of each of these contents, which it can fetch from the owner.
 
     Attributes
@@ -468,38 +448,19 @@ class CopyContents(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
         As long: how many copies of it are wanted, so that another owner can have lost ones made anew.
     """
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
     contents: tuple[Content, ...]
     counts: tuple[_Natural, ...] = ()
 
 
-class CopiesTaken(msgspec.Struct, frozen=True, array_like=True, tag="copied"):
-    """A member has copies of the contents of these drops (int32 array of rows), and could not copy others, with why."""
+class RowsMessage(MessageOfView, frozen=True, array_like=True):
+    """A message about the contents of drops: an int32 array of rows.
 
-    session: _Name
-    epoch: _Natural
-    view: _Natural
-    drops: bytes = b""
-    failed: dict[int, str] = {}
+    Raises
+    ------
+    ValueError
+        The array has no whole rows.
+    """
 
-    def rows(self) -> list[int]:
-        """Return the rows of the copied drops."""
-        found: list[int] = np.frombuffer(self.drops, "<i4").tolist()
-        return found
-
-    def __post_init__(self) -> None:
-        if len(self.drops) % 4:
-            raise ValueError("the array of a CopiesTaken message has no whole rows")
-
-
-class ReleaseCopies(msgspec.Struct, frozen=True, array_like=True, tag="uncopy"):
-    """The owner of these drops (int32 array of rows) does not need their copies any more."""
-
-    session: _Name
-    epoch: _Natural
-    view: _Natural
     drops: bytes
 
     def rows(self) -> list[int]:
@@ -509,7 +470,17 @@ class ReleaseCopies(msgspec.Struct, frozen=True, array_like=True, tag="uncopy"):
 
     def __post_init__(self) -> None:
         if len(self.drops) % 4:
-            raise ValueError("the array of a ReleaseCopies message has no whole rows")
+            raise ValueError(f"the array of a {type(self).__name__} message has no whole rows")
+
+
+class CopiesTaken(RowsMessage, frozen=True, array_like=True, tag="copied"):
+    """A member has copies of the contents of these drops, and could not copy others, with why."""
+
+    failed: dict[int, str] = {}
+
+
+class ReleaseCopies(RowsMessage, frozen=True, array_like=True, tag="uncopy"):
+    """The owner of these drops does not need their copies any more."""
 
 
 CopyMessage = CopyContents | CopiesTaken | ReleaseCopies

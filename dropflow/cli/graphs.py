@@ -13,6 +13,7 @@ from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.option_types import connection_options, graph_argument, graphs, output_options, runs, setting_options
 from dropflow.cli.output import CommandOutput, problem_lines
 from dropflow.cli.progress import columns
+from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import format_size, plural
 
@@ -76,7 +77,6 @@ def check_command(
     repeated edges, and marks of edges. The problems are then those that remain.
     """
     from dropflow.cli.graph_files import as_problems, examine_graph
-    from dropflow.errors import UsageError
     from translator.options import ComponentOptions
 
     made: tuple[Fix, ...] = ()
@@ -101,7 +101,6 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     from pathlib import Path
 
     from dropflow.cli.graph_files import replace_file
-    from dropflow.errors import UsageError
     from translator.formats.json_document import parse
     from translator.formats.load import read_logical
     from translator.formats.read_file import read_file
@@ -222,7 +221,6 @@ def fill_command(
     edges and configurations. Layout, colours and provenance are not kept.
     """
     from dropflow.cli.graph_files import replace_file
-    from dropflow.errors import UsageError
     from translator.fill_document import fill_document, sweeps
     from translator.template import is_template
 
@@ -300,8 +298,6 @@ def _in_family(found: "FilledGraph", data: bytes, name: str, family: str, *, is_
 
 
 def _settings(texts: tuple[str, ...]) -> dict[str, Any]:
-    from dropflow.errors import UsageError
-
     given: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -551,8 +547,6 @@ def diff_command(
 
         return compare(output, manager, first, second, other_url)
     if not all(are_files):
-        from dropflow.errors import UsageError
-
         raise UsageError(
             f"{second if are_files[0] else first} is no file, and cannot be compared with a logical graph",
             hint="give two files, or two directories or sessions",

@@ -12,6 +12,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.errors import BatchSystemError, DropflowError
 from managers.places.batch import SYSTEMS, BatchSystem, JobOrder, JobState, job_script
 from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
 
@@ -117,7 +118,6 @@ def run_order(output: CommandOutput, order: JobOrder, job: JobDirectory, graph: 
 def _submit(job: JobDirectory, order: JobOrder) -> str:
     """Write the files of a job, submit it, and return its number. A new directory is removed if it is refused."""
     from dropflow.cli.manager_records import record_job
-    from dropflow.errors import DropflowError
 
     request, name = order.request, order.request.system
     system, before = SYSTEMS[name], job.status
@@ -240,16 +240,12 @@ class _JobWait:
         return status
 
     def _raise_error(self, status: JobStatus) -> None:
-        from dropflow.errors import BatchSystemError
-
         if status.code:
             text = f"job {self._number} has ended: {status.text}"
             raise BatchSystemError(text, where=str(self._job.path), hint=f"the error has the code {status.code}")
 
     def _ask(self, status: JobStatus | None) -> None:
         """Ask the batch system for the state of the job, and note what has changed."""
-        from dropflow.errors import BatchSystemError
-
         try:
             found: JobState | None = self._system.states_of_jobs().get(self._number)
         except BatchSystemError as error:

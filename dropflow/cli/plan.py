@@ -29,6 +29,7 @@ from dropflow.cli.option_types import (
 from dropflow.cli.output import CommandOutput, OutputKind, problem_lines
 from dropflow.cli.progress import columns
 from dropflow.cli.times import file_form, file_options, write_file
+from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
 
@@ -109,7 +110,6 @@ def unroll_command(
         graph_target,
         note_warnings,
     )
-    from dropflow.errors import UsageError
     from dropflow.graph.physical import without_fusion
     from translator.pipeline import finish
 
@@ -248,7 +248,6 @@ def _nodes_of(
     UsageError
         Neither nodes nor a number of parts are given, or no node of the manager is alive.
     """
-    from dropflow.errors import UsageError
     from translator.plan.machines import read_machines
 
     if source is None:
@@ -481,7 +480,6 @@ def partition_command(
     output, and takes the place of the answer.
     """
     from dropflow.cli.graph_files import graph_target
-    from dropflow.errors import UsageError
 
     if compare and target is not None:
         raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
@@ -553,7 +551,6 @@ def map_command(output: CommandOutput, *, order: PlanOrder, target: str | None, 
     A graph without parts is partitioned first, into one part per node.
     """
     from dropflow.cli.graph_files import graph_target
-    from dropflow.errors import UsageError
 
     if order.nodes is None:
         raise UsageError("the nodes are missing", hint="name them with --nodes NODE,NODE..., a FILE.toml or a URL")
@@ -629,8 +626,6 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
 
 
 def _check_parts(parts: int, nodes: int) -> None:
-    from dropflow.errors import UsageError
-
     if parts > nodes:
         text = f"{parts} parts cannot be on {nodes} nodes"
         raise UsageError(text, hint=f"describe {parts} nodes, or partition again with -k {nodes}")

@@ -21,54 +21,54 @@ from managers.node.contents import SharedFile
 from managers.recovery.records import MemberReport, ViewDecision
 from managers.recovery.vote import Ballot, ConnectPeers, PlanView, SendToPeer
 
+
+class OfSession(msgspec.Struct, frozen=True):
+    """What is about one deployment of a session."""
+
+    session: str
+    epoch: int
+
+
+class OfView(OfSession, frozen=True):
+    """What is about one view of a session."""
+
+    view: int
+
+
 # Events and actions of `NodeMachine` about copies of contents.
 
 # Events.
 
 
-class CopyWritten(msgspec.Struct, frozen=True):
+class CopyWritten(OfView, frozen=True):
     """A `TakeCopies` of this view is done: the copies by row, and why contents could not be copied."""
 
-    session: str
-    epoch: int
-    view: int
     taken: Mapping[int, Handle]
     failed: Mapping[int, str]
 
 
-class ViewBegun(msgspec.Struct, frozen=True):
+class ViewBegun(OfView, frozen=True):
     """A session has begun in a view: the contents that it has from earlier views are there."""
 
-    session: str
-    epoch: int
-    view: int
 
-
-class CopiesWanted(msgspec.Struct, frozen=True):
+class CopiesWanted(OfSession, frozen=True):
     """How many other members are to have a copy, by row of a content that was committed here.
 
     0 for a file that others may see.
     """
 
-    session: str
-    epoch: int
     counts: Mapping[int, int]
 
 
-class CopiesReleased(msgspec.Struct, frozen=True):
+class CopiesReleased(OfSession, frozen=True):
     """The contents of these rows are released. Other members hold copies of them."""
 
-    session: str
-    epoch: int
     rows: tuple[int, ...]
 
 
-class OffersRefused(msgspec.Struct, frozen=True):
+class OffersRefused(OfView, frozen=True):
     """Contents of an `OfferCopies` are not here any more, by row."""
 
-    session: str
-    epoch: int
-    view: int
     peer: str
     failed: Mapping[int, str]
 
@@ -76,23 +76,17 @@ class OffersRefused(msgspec.Struct, frozen=True):
 # Actions.
 
 
-class OfferCopies(msgspec.Struct, frozen=True):
+class OfferCopies(OfView, frozen=True):
     """Ask a member to copy the contents of these rows; `counts` are how many copies are wanted of each."""
 
-    session: str
-    epoch: int
-    view: int
     hosted: Any
     peer: str
     counts: Mapping[int, int]
 
 
-class TakeCopies(msgspec.Struct, frozen=True):
+class TakeCopies(OfView, frozen=True):
     """Copy contents of another member: `CopyWritten`, once or several times."""
 
-    session: str
-    epoch: int
-    view: int
     hosted: Any
     peer: str
     contents: tuple[Content, ...]
@@ -120,100 +114,75 @@ CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendToPeer | Tell
 # Events and actions of `NodeMachine` about a node that gives its sessions away before it ends.
 
 
-class ReadContents(msgspec.Struct, frozen=True):
+class ReadContents(OfView, frozen=True):
     """Read which contents a hosted session has here: `ContentsRead`."""
 
-    session: str
-    epoch: int
-    view: int
     hosted: Any
 
 
-class ContentsRead(msgspec.Struct, frozen=True):
+class ContentsRead(OfView, frozen=True):
     """Rows of the completed data drops of this node in a view whose contents are here."""
 
-    session: str
-    epoch: int
-    view: int
     rows: tuple[int, ...]
 
 
 # Events.
 
 
-class Built(msgspec.Struct, frozen=True):
+class Built(OfSession, frozen=True):
     """The session of a `Build` is built, and runs nothing yet. `neighbours` hold neighbours of its drops."""
 
-    session: str
-    epoch: int
     hosted: Any
     neighbours: tuple[str, ...]
 
 
-class NotBuilt(msgspec.Struct, frozen=True):
+class NotBuilt(OfSession, frozen=True):
     """The session of a `Build` could not be built; nothing of it is left."""
 
-    session: str
-    epoch: int
     error: Exception
 
 
-class NotConnected(msgspec.Struct, frozen=True):
+class NotConnected(OfSession, frozen=True):
     """A `ConnectPeers` failed immediately: an address cannot be used."""
 
-    session: str
-    epoch: int
     error: Exception
 
 
-class Changed(msgspec.Struct, frozen=True):
+class Changed(OfSession, frozen=True):
     """A session has a new version."""
 
-    session: str
-    epoch: int
     version: int
 
 
-class Over(msgspec.Struct, frozen=True):
+class Over(OfSession, frozen=True):
     """A session has its result. Its thread still writes to the session's directory.
 
     With a `failure`, it failed on this node only: the other nodes may go on.
     """
 
-    session: str
-    epoch: int
     status: SessionState
     failure: Failure | None = None
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Ended(OfSession, frozen=True):
     """The thread of a session that is over has done its last write."""
 
-    session: str
-    epoch: int
 
-
-class Removed(msgspec.Struct, frozen=True):
+class Removed(OfSession, frozen=True):
     """A `RemoveSession` is done; `error` is why the directory could not be removed."""
 
-    session: str
-    epoch: int
     error: Exception | None = None
 
 
-class Retired(msgspec.Struct, frozen=True):
+class Retired(OfSession, frozen=True):
     """A `RetireSession` is done: `finished` is the session as its directory has it, None if it cannot be read."""
 
-    session: str
-    epoch: int
     finished: Any = None
 
 
-class CancelRecorded(msgspec.Struct, frozen=True):
+class CancelRecorded(OfSession, frozen=True):
     """A `RecordCancel` is done. A request that could not be written counts all the same."""
 
-    session: str
-    epoch: int
     call: int
     request: CancelRequest
 
@@ -262,22 +231,17 @@ class PeerStopped(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
-class Frozen(msgspec.Struct, frozen=True):
+class Frozen(OfSession, frozen=True):
     """A session has stopped because its view changes; of copies, `report` has only shared files."""
 
-    session: str
-    epoch: int
     report: MemberReport
 
 
-class Continued(msgspec.Struct, frozen=True):
+class Continued(OfSession, frozen=True):
     """A `ContinueSession` is done: the session runs in its next view."""
 
-    session: str
-    epoch: int
 
-
-class PartFinished(msgspec.Struct, frozen=True):
+class PartFinished(OfView, frozen=True):
     """All drops of a session are settled here. Its other members may need this part until all are finished.
 
     Attributes
@@ -288,26 +252,19 @@ class PartFinished(msgspec.Struct, frozen=True):
         How the part ended, as in `managers.messages.PartDone`.
     """
 
-    session: str
-    epoch: int
-    view: int
     is_idle: bool = False
     end: bytes = b""
 
 
-class NotPlanned(msgspec.Struct, frozen=True):
+class NotPlanned(OfSession, frozen=True):
     """A `PlanNextView` has failed."""
 
-    session: str
-    epoch: int
     error: Exception
 
 
-class Planned(msgspec.Struct, frozen=True):
+class Planned(OfSession, frozen=True):
     """A `PlanNextView` is done."""
 
-    session: str
-    epoch: int
     ballot: Ballot
     decision: ViewDecision
 
@@ -320,12 +277,9 @@ class PeerSent(msgspec.Struct, frozen=True):
     message: ViewMessage | PartDone | SessionDone | CopyMessage
 
 
-class ContentUnavailable(msgspec.Struct, frozen=True):
+class ContentUnavailable(OfView, frozen=True):
     """A content of a peer cannot be fetched. `fail` has its drop fail for that."""
 
-    session: str
-    epoch: int
-    view: int
     peer: str
     fail: Callable[[], None]
 
@@ -355,11 +309,9 @@ class StartSession(msgspec.Struct, frozen=True):
     hosted: Any
 
 
-class RecordCancel(msgspec.Struct, frozen=True):
+class RecordCancel(OfSession, frozen=True):
     """Write to the directory of a session that it is to be cancelled, and force that to the disk: `CancelRecorded`."""
 
-    session: str
-    epoch: int
     instance: Any
     call: int
     request: CancelRequest
@@ -393,23 +345,19 @@ class FreezeSession(msgspec.Struct, frozen=True):
     shared: Mapping[int, SharedFile] = {}
 
 
-class PlanNextView(msgspec.Struct, frozen=True):
+class PlanNextView(OfSession, frozen=True):
     """Compute the next view of a session: `Planned`."""
 
-    session: str
-    epoch: int
     hosted: Any
     plan: PlanView
 
 
-class ContinueSession(msgspec.Struct, frozen=True):
+class ContinueSession(OfSession, frozen=True):
     """Continue a hosted session in its next view: `Continued`.
 
     `copies` are those that become contents, by row; `held` the rows of those that stay copies.
     """
 
-    session: str
-    epoch: int
     hosted: Any
     decision: ViewDecision
     copies: Mapping[int, Handle] = {}
@@ -441,27 +389,21 @@ class AllowFailure(msgspec.Struct, frozen=True):
     fail: Callable[[], None]
 
 
-class RemoveSession(msgspec.Struct, frozen=True):
+class RemoveSession(OfSession, frozen=True):
     """Remove the directory of a session, and what the links remember of it: `Removed`."""
 
-    session: str
-    epoch: int
     instance: Any
 
 
-class WithdrawSession(msgspec.Struct, frozen=True):
+class WithdrawSession(OfSession, frozen=True):
     """Undo that a session that was over is to continue; it has not begun: `Removed`, and it is over as before."""
 
-    session: str
-    epoch: int
     hosted: Any
 
 
-class RetireSession(msgspec.Struct, frozen=True):
+class RetireSession(OfSession, frozen=True):
     """Read a session that is over from its directory, so that its engine can leave the memory: `Retired`."""
 
-    session: str
-    epoch: int
     hosted: Any
 
 
