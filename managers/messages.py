@@ -12,8 +12,9 @@ A message may have raw frames beside its body. All arrays are little-endian. Rec
 pool and its workers have messages of their own (`dropflow.runners.worker_messages`).
 
 Changing this file: new fields go to the end of a record and have a default, so that older processes read what they
-know and ignore the rest; anything else raises `PROTOCOL`, which the handshake compares. The bytes of one example of
-each record are committed beside the tests.
+know and ignore the rest; a new message is for what earlier processes cannot take part in, as `RankMessage`; anything
+else raises `PROTOCOL`, which the handshake compares. The bytes of one example of each record are committed beside the
+tests.
 """
 
 import sys
@@ -350,6 +351,13 @@ class StopSession(SessionMessage, frozen=True, array_like=True, tag="stop"):
     failure: Failure | None = None
 
 
+class RankMessage(SessionMessage, frozen=True, array_like=True, tag="ranks"):
+    """What a node tells another one about an MPI job over both: see `dropflow.apps.mpi`."""
+
+    job: _Text
+    text: Annotated[str, Meta(max_length=1 << 20)]
+
+
 # Messages: views of a session -----------------------------------------------------------------------------------------
 
 _Ballot = tuple[_Natural, _Natural]
@@ -490,7 +498,7 @@ ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView 
 """What the voters of a session exchange about its next view."""
 
 
-Message = Events | StopSession | ViewMessage | PartDone | SessionDone | CopyMessage
+Message = Events | StopSession | RankMessage | ViewMessage | PartDone | SessionDone | CopyMessage
 """What the numbered stream carries."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}

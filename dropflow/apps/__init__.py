@@ -24,6 +24,7 @@
 `container_engine`    The container engine of this host, and the images of a session
 `dynlib`              Functions of shared libraries, through the C interface in ``dynlib.h``
 `mpi`                 MPI programs: the ranks of a job are drops of their own, which run one command together
+`ranks`               The ranks of MPI jobs that have arrived in this process, and what other nodes have sent about them
 `component_findings`  The check of all components of a graph, before anything runs: classes, parameters, ports and time
                       limits
 `needs`               What the components of a graph need of a host, and whether this host has it

@@ -1,8 +1,14 @@
 """MPI programs: the ranks of a job are drops of their own, which run one command together.
 
-The attempts of all ranks meet in the process of their session. The last to arrive starts the job: with ``mpirun`` or
-``mpiexec``, or another launcher that the node names, or as plain processes without any. All ranks end with the job, so
-a failure of one is a failure of all. The placement keeps the ranks of a job on one node.
+The placement keeps the ranks of a job on one node, or each `ranks_per_node` of them. The attempts of the ranks on a
+node meet in the process of their session; the last to arrive is the *head* of the job there. The head on the node of
+rank 0 is the *leader*: it starts the job with ``mpirun`` or ``mpiexec``, or another launcher that the graph names, or
+as plain processes without any. All ranks end with the job, so a failure of one is a failure of all.
+
+Over several nodes, the heads tell the leader when their ranks are there. The leader then claims the processors of each
+node, in the order of the names of nodes, so that two jobs never wait for each other, and runs ``mpirun`` of Open MPI
+with an agent that takes the place of ssh: the head on the other node runs the daemon of Open MPI as a command of its
+own. docs/adr/0044-mpi-over-nodes.md has the reasons.
 
 Each rank runs the command with its own values for placeholders, and with these variables:
 
@@ -14,32 +20,45 @@ variable               value
 =====================  ======================================================
 """
 
+import contextlib
+import json
+import os
 import shlex
 import shutil
+import socketserver
+import subprocess
+import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from dropflow.apps.api import Context
+from dropflow.apps.ranks import CHANGED, HEARD, JOBS, NODES, Job, JobNodes, claimed
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, MissingDependencyError
-from dropflow.graph.templates import Kind, Template
-
-__all__ = ["MPIApp"]
+from dropflow.graph.templates import RANKS_FIELD, Kind, Template, ranks_per_node
 
 _LAUNCHERS = ("mpirun", "mpiexec")
+_DAEMONS = ("orted", "prted")
+"""What the agent may start: the daemons of Open MPI 4 and 5."""
 _SECONDS = 0.5
 """Longest time between two checks for cancellation. `Context` cannot wake a thread that waits for others."""
 _PATIENCE = 600.0
 """Seconds that a rank waits for the others. Their inputs may come later, or never if a producer failed."""
+_ANSWER = 10.0
+"""Seconds after the end of a job in which the other nodes tell how their daemons ended; else they are lost."""
 
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - directories of this user only
 _START = """\
-rank="${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-$DROPFLOW_RANK}}}}"
-[ -n "$rank" ] || { echo "the launcher sets no variable with the rank" >&2; exit 90; }
+rank="${{OMPI_COMM_WORLD_RANK:-${{PMIX_RANK:-${{PMI_RANK:-${{SLURM_PROCID:-$DROPFLOW_RANK}}}}}}}}"
+[ -n "$rank" ] || {{ echo "the launcher sets no variable with the rank" >&2; exit 90; }}
 export DROPFLOW_RANK="$rank"
-exec /bin/bash "$(dirname "$0")/$rank.sh"
+export OMPI_MCA_btl_vader_backing_directory={shared} OMPI_MCA_btl_sm_backing_directory={shared}
+cd {directory} && exec /bin/bash {folder}/"$rank.sh"
 """
 _PROCESSES = """\
 failed="$(dirname {start})/failed"
@@ -58,19 +77,15 @@ _OPEN_MPI = {
 }
 
 
-class _Job:
-    """The ranks of one attempt of a job that have arrived. All is guarded by `_CHANGED`."""
-
-    def __init__(self) -> None:
-        self.commands: dict[int, str] = {}
-        self.left: set[int] = set()
-        self.outcome: str | None = None
-        """Empty if the job has succeeded; None while it has not ended."""
-
-
-_CHANGED = threading.Condition()
-"""The attempts of ranks run in threads of one process, and meet here: no queue has many ends."""
-_JOBS: dict[tuple[str, str, tuple[int, ...], int], _Job] = {}
+_AGENT = """\
+#!{python}
+import json, socket, sys
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect({address!r})
+    link.sendall(json.dumps(sys.argv[1:]).encode() + b"\\n")
+    sys.exit(int(link.makefile().read() or 1))
+"""
+"""What ``mpirun`` calls as ``agent HOST COMMAND``: hands its arguments to the leader, and ends as the command does."""
 
 
 class MPIApp(BashShellApp):
@@ -94,6 +109,15 @@ class MPIApp(BashShellApp):
                 description="Number of ranks.",
             ),
             Parameter(
+                name=RANKS_FIELD,
+                type="Integer",
+                default=0,
+                minimum=0,
+                parameter_type="ComponentParameter",
+                description="Ranks that are together on one node, for a job over several nodes, which needs Open MPI; "
+                "0 for all.",
+            ),
+            Parameter(
                 name="launcher",
                 parameter_type="ComponentParameter",
                 default="auto",
@@ -110,6 +134,10 @@ class MPIApp(BashShellApp):
         last = template.axes[-1] if template.axes else None
         self.ranks = last.size if last is not None and last.kind == "mpi" else 1
 
+    def needs(self) -> tuple[str, ...]:
+        """Return what the command needs, and the launcher of a job over several nodes."""
+        return (*super().needs(), *(["program:mpirun"] if ranks_per_node(self.template) else []))
+
     def run(self, context: Context) -> None:
         """Wait for the other ranks, run the job, and end with it.
 
@@ -119,53 +147,93 @@ class MPIApp(BashShellApp):
             The job failed, or a rank did not arrive.
         MissingDependencyError
             The launcher of the node is not installed.
+        WorkerDiedError
+            Ranks on another node were lost.
         """
         rank = context.index[-1] if self.ranks > 1 else 0
-        key = (
-            str(context.directory),
-            self.template.key,
-            tuple(context.index[: len(context.index) - 1]),
-            context.attempt,
-        )
-        command = self.filled(context)
-        with _CHANGED:
-            job = _JOBS.setdefault(key, _Job())
-            job.commands[rank] = command
-            is_last = len(job.commands) == self.ranks
-            _CHANGED.notify_all()
-        try:
-            if is_last:
-                self._lead(context, job)
-            else:
-                self._follow(context, job, rank)
-        finally:
-            with _CHANGED:
-                job.left.add(rank)
-                if len(job.left) == len(job.commands) or job.outcome is None:
-                    _JOBS.pop(key, None)
-                if job.outcome is None:
-                    job.outcome = f"rank {rank} was stopped"
-                _CHANGED.notify_all()
-        if job.outcome:
-            raise AppError(f"the MPI job failed: {job.outcome}", hint="see the log of the rank that started it")
+        outer = context.index[: len(context.index) - 1] if self.ranks > 1 else context.index
+        key = (str(context.directory), "/".join([self.template.key, *map(str, outer)]))
+        known = NODES.get(key[0]) if ranks_per_node(self.template) else None
 
-    def _lead(self, context: Context, job: _Job) -> None:
-        with tempfile.TemporaryDirectory(prefix="mpi-", dir=context.directory) as folder:
-            for rank, command in job.commands.items():
-                (Path(folder) / f"{rank}.sh").write_text(command, encoding="utf-8")
-            start = Path(folder) / "start.sh"
-            start.write_text(_START, encoding="utf-8")
-            text, values = self._launch(shlex.quote(str(start))), self.around.values()
+        def placed() -> tuple[str, ...]:
+            return ("",) * self.ranks if known is None else known.of_ranks(self.template.key, outer)
+
+        command = self.filled(context)
+        with CHANGED:
+            job = JOBS.get(key)
+            if job is not None and job.outcome is None and (job.has_begun or job.nodes != placed()):
+                job.lose("ranks were placed on another node")
+            if job is None or job.outcome is not None:
+                job = JOBS[key] = Job(key, placed, "" if known is None else known.node)
+            job.commands[rank] = command
+            is_last = len(job.commands) == len(job.here)
+            CHANGED.notify_all()
+        try:
+            if not is_last:
+                self._follow(context, job, rank)
+            elif known is None or not job.others:
+                with claimed(job, self.template.cpus, partial(self._await, context, job)):
+                    self._lead(context, job)
+            elif job.nodes[0] == known.node:
+                self._lead_nodes(context, job, known)
+            else:
+                self._serve(context, job, known)
+        finally:
+            with CHANGED:
+                job.left.add(rank)
+                job.end(f"rank {rank} was stopped")
+                if len(job.left) == len(job.commands) and JOBS.get(key) is job:
+                    del JOBS[key]
+        job.raise_outcome()
+
+    # On one node.
+
+    def _lead(self, context: Context, job: Job) -> None:
+        with self._scripts(context, job) as (folder, start):
+            text = self._launch(shlex.quote(str(start)))
             by = "as processes" if text.startswith("failed=") else f"by {text.partition(' /bin/bash ')[0]}"
             context.log(f"{self.ranks} ranks {by}: {self.command[:200]}")
-            status = context.command(
-                self.around.prelude + text,
-                {"DROPFLOW_RANKS": str(self.ranks), **_OPEN_MPI, **values},
+            self._ended(job, self._execute(context, job, folder, text, _OPEN_MPI))
+
+    @contextlib.contextmanager
+    def _scripts(self, context: Context, job: Job) -> Iterator[tuple[Path, Path]]:
+        """Write the commands of the ranks here, and the script that each rank starts with."""
+        # Open MPI calls the shared memory of two nodes on one host the same, unless it is in different directories.
+        memory = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+        with (
+            tempfile.TemporaryDirectory(prefix="mpi-", dir=context.directory) as name,
+            tempfile.TemporaryDirectory(prefix="dropflow-mpi-", dir=memory) as shared,
+        ):
+            folder = Path(name)
+            for rank, command in job.commands.items():
+                (folder / f"{rank}.sh").write_text(command, encoding="utf-8")
+            start = folder / "start.sh"
+            places = {"directory": str(context.directory), "folder": name, "shared": shared}
+            start.write_text(
+                _START.format(**{key: shlex.quote(path) for key, path in places.items()}), encoding="utf-8"
+            )
+            yield folder, start
+
+    def _execute(self, context: Context, job: Job, folder: Path, text: str, environment: Mapping[str, str]) -> int:
+        """Run a command for all ranks here, and return its status."""
+        values, pid = self.around.values(), folder / "pid"
+        with CHANGED:
+            if job.outcome is not None:
+                return 1
+            job.has_begun, job.pid = True, pid
+        try:
+            return context.command(
+                f"echo $$ > {shlex.quote(str(pid))}\n{self.around.prelude}{text}",
+                {"DROPFLOW_RANKS": str(self.ranks), **environment, **values},
                 hidden=tuple(self.around.secrets(values).values()),
             )
-        with _CHANGED:
-            if job.outcome is None:
-                job.outcome = f"it ended with status {status}: {self.command[:200]}" if status else ""
+        finally:
+            with CHANGED:
+                job.pid = None
+
+    def _ended(self, job: Job, status: int) -> None:
+        with CHANGED:
+            job.end(f"it ended with status {status}: {self.command[:200]}" if status else "")
 
     def _launch(self, start: str) -> str:
         """Return the command that starts the script `start` in all ranks."""
@@ -182,19 +250,225 @@ class MPIApp(BashShellApp):
             )
         return f"{launcher.replace('%n', str(self.ranks))} /bin/bash {start}"
 
-    def _follow(self, context: Context, job: _Job, rank: int) -> None:
+    # Over several nodes.
+
+    def _lead_nodes(self, context: Context, job: Job, known: JobNodes) -> None:
+        """Run the job on all its nodes, and tell them how it has ended."""
+        with CHANGED:
+            heard = HEARD.setdefault(job.key, {})
+        try:
+            self._check_launcher()
+            self._await(context, job, lambda: all(heard.get(node) == "ready" for node in job.others), _PATIENCE)
+            with CHANGED:
+                job.has_begun = True
+            for node in job.others:
+                known.send(node, job.key[1], "queued")
+            with contextlib.ExitStack() as claims:
+                for node in sorted(set(job.nodes)):
+                    if node == known.node:
+                        claims.enter_context(claimed(job, self.template.cpus, partial(self._await, context, job)))
+                    else:
+                        known.send(node, job.key[1], "claim")
+                        self._await(context, job, partial(_has_granted, heard, node))
+                self._run_over_nodes(context, job, known, heard)
+        except (AppError, MissingDependencyError) as error:
+            with CHANGED:
+                job.end(str(error))
+            raise
+        finally:
+            with CHANGED:
+                job.end("its leader was stopped", is_lost=True)
+                outcome = f"end {'lost' if job.is_lost else 'failed'} {job.outcome}" if job.outcome else "end"
+            for node in job.others:
+                known.send(node, job.key[1], outcome)
+
+    def _run_over_nodes(self, context: Context, job: Job, known: JobNodes, heard: dict[str, str]) -> None:
+        # The hosts have names that are no names of hosts: what Open MPI looks up, it takes for this one.
+        hosts = {node: f"dropflow-node{number}" for number, node in enumerate(job.others)}
+        hosts[known.node] = os.uname().nodename
+        nodes = {host: node for node, host in hosts.items()}
+
+        def start_on(host: str, command: str) -> int:
+            """Have the head on a node start a daemon; return its status when it has ended."""
+            node = nodes[host]
+            known.send(node, job.key[1], f"start {command}")
+            with CHANGED:
+                CHANGED.wait_for(lambda: heard.get(node, "").startswith(("ended", "left", "ready")))
+                return _status(heard[node])
+
+        with self._scripts(context, job) as (folder, start), tempfile.TemporaryDirectory(prefix="mpi-") as private:
+            hostfile, agent, address = folder / "hosts", folder / "agent", f"{private}/agent"
+            hostfile.write_text("".join(f"{hosts[node]}\n" for node in job.nodes), encoding="utf-8")
+            agent.write_text(_AGENT.format(python=sys.executable, address=address), encoding="utf-8")
+            agent.chmod(0o700)
+            context.log(f"{self.ranks} ranks on the nodes {', '.join(sorted(hosts))}: {self.command[:200]}")
+            text = f"exec mpirun -n {self.ranks} --hostfile {shlex.quote(str(hostfile))} --map-by seq {_RUN_START}"
+            with _agent_server(address, start_on):
+                status = self._execute(context, job, folder, text, {**_by_agent(agent), "DROPFLOW_JOB": str(start)})
+            with CHANGED:
+                CHANGED.wait_for(lambda: all(heard.get(node) != "granted" for node in job.others), _ANSWER)
+                silent = [node for node in job.others if not heard.get(node, "").startswith("ended")]
+                if status and silent:
+                    job.lose(f"node {silent[0]} does not answer")
+        self._ended(job, status)
+
+    def _check_launcher(self) -> None:
+        if self.parameters["launcher"] != "auto":
+            text = f"the launcher '{self.parameters['launcher']}' cannot start ranks on several nodes"
+            raise AppError(text, hint=f"leave the field launcher empty for Open MPI, or set {RANKS_FIELD} to 0")
+        found = shutil.which("mpirun")
+        command = [found or "false", "--version"]
+        about = subprocess.run(command, check=False, capture_output=True).stdout  # noqa: S603 - asks for its name
+        if b"Open MPI" not in about:
+            raise MissingDependencyError(
+                f"mpirun of Open MPI, which MPI node '{self.template.name}' needs on several nodes, is not installed",
+                hint=f"install Open MPI on all nodes, or set the field {RANKS_FIELD} to 0",
+            )
+
+    def _serve(self, context: Context, job: Job, known: JobNodes) -> None:
+        """Run the daemon that the leader on another node asks for, and end as it does."""
+        leader, name, answer = job.nodes[0], job.key[1], "left"
+        with CHANGED:
+            heard = HEARD.setdefault(job.key, {})
+            heard.pop(leader, None)
+        try:
+            known.send(leader, name, "ready")
+            self._await(context, job, lambda: leader in heard, _PATIENCE)
+            self._await(context, job, lambda: heard[leader] != "queued")
+            with (
+                claimed(job, self.template.cpus, partial(self._await, context, job))
+                if heard[leader] == "claim"
+                else contextlib.nullcontext()
+            ):
+                if heard[leader] == "claim":
+                    known.send(leader, name, "granted")
+                    self._await(context, job, lambda: heard[leader] != "claim")
+                if heard[leader].startswith("start "):
+                    daemon = _daemon(heard[leader].removeprefix("start "))
+                    with self._scripts(context, job) as (folder, start):
+                        status = self._execute(
+                            context, job, folder, f"exec {daemon}", {**_OPEN_MPI, "DROPFLOW_JOB": str(start)}
+                        )
+                    answer = f"ended {status}"
+                    known.send(leader, name, answer)
+                self._await(context, job, lambda: heard[leader].startswith("end"))
+            with CHANGED:
+                _, _, outcome = heard[leader].partition(" ")
+                kind, _, text = outcome.partition(" ")
+                job.end(text, is_lost=kind == "lost")
+        finally:
+            if job.outcome is None or answer == "left":
+                known.send(leader, name, "left")
+
+    def _await(self, context: Context, job: Job, holds: Callable[[], bool], patience: float = 0.0) -> None:
+        """Wait until `holds`.
+
+        Raises
+        ------
+        AppError
+            It did not in `patience` seconds.
+        WorkerDiedError
+            The job was lost, or its ranks are on other nodes now.
+        """
         waited = 0.0
         while True:
-            with _CHANGED:
+            with CHANGED:
+                job.raise_outcome()
+                if holds():
+                    return
+                CHANGED.wait(_SECONDS)
+            context.wait(0)
+            if job.others and job.placed() != job.nodes:
+                with CHANGED:
+                    job.lose("ranks were placed on another node")
+            waited += _SECONDS
+            if patience and waited > patience:
+                raise AppError(
+                    f"the ranks on other nodes did not come in {patience:g} s",
+                    hint="give all ranks the same inputs, so that they begin together",
+                )
+
+    def _follow(self, context: Context, job: Job, rank: int) -> None:
+        waited = 0.0
+        while True:
+            with CHANGED:
                 if job.outcome is not None:
                     break
-                _CHANGED.wait(_SECONDS)
+                CHANGED.wait(_SECONDS)
                 arrived = len(job.commands)
             context.wait(0)
-            waited = waited + _SECONDS if arrived < self.ranks else 0.0
+            waited = waited + _SECONDS if arrived < len(job.here) else 0.0
             if waited > _PATIENCE:
                 raise AppError(
-                    f"rank {rank} waited for the others: {arrived} of {self.ranks} came in {_PATIENCE:g} s",
+                    f"rank {rank} waited for the others: {arrived} of {len(job.here)} came in {_PATIENCE:g} s",
                     hint="give all ranks the same inputs, so that they begin together",
                 )
         context.log("the output of the job is in the log of the rank that came last")
+
+
+_RUN_START = """/bin/bash -c 'exec /bin/bash "$DROPFLOW_JOB"'"""
+"""The script has another path on each node."""
+
+
+def _by_agent(agent: Path) -> dict[str, str]:
+    """Return the variables with which Open MPI 4 or 5 starts its daemons by an agent, also in a job of Slurm."""
+    return {
+        **_OPEN_MPI,
+        "OMPI_MCA_plm": "rsh",
+        "OMPI_MCA_plm_rsh_agent": str(agent),
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "OMPI_MCA_ras": "^slurm",
+        "PRTE_MCA_plm": "ssh",
+        "PRTE_MCA_plm_ssh_agent": str(agent),
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
+        "PRTE_MCA_ras": "^slurm",
+    }
+
+
+@contextlib.contextmanager
+def _agent_server(address: str, start_on: Callable[[str, str], int]) -> Iterator[None]:
+    """Serve the agents of ``mpirun``, each in a thread, at a socket in a private directory."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                host, *words = json.loads(self.rfile.readline())
+                self.wfile.write(str(start_on(host, " ".join(words))).encode())
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = True
+        block_on_close = False
+
+    with Server(address, Handler) as server:
+        threading.Thread(target=server.serve_forever, name="mpi-agents", daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+def _daemon(command: str) -> str:
+    """Return the command of a daemon of Open MPI, each word quoted, so that it can be nothing else.
+
+    Raises
+    ------
+    AppError
+        It is another command.
+    """
+    words = shlex.split(command)
+    if not words or Path(words[0]).name not in _DAEMONS:
+        raise AppError(
+            f"the leader of the MPI job asks for {command[:80]!r}, which is no daemon of Open MPI",
+            hint="use the mpirun of the system's Open MPI, without a wrapper",
+        )
+    return shlex.join(words)
+
+
+def _has_granted(heard: Mapping[str, str], node: str) -> bool:
+    return heard.get(node) == "granted"
+
+
+def _status(text: str) -> int:
+    return int(text.removeprefix("ended ")) if text.startswith("ended ") else 1

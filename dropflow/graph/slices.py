@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
-from dropflow.graph.templates import Axis
+from dropflow.graph.templates import Axis, ranks_per_node
 
 _ABSENT = np.int32(-1)
 
@@ -246,6 +246,8 @@ class PlacementGroups:
     group: IntColumn
     names: tuple[str, ...]
     exclusive: npt.NDArray[np.bool_]
+    apart: tuple[range, ...] = ()
+    """Groups that are to be on different nodes if there are enough: the ranks of an MPI job over several nodes."""
 
     @property
     def is_exclusive(self) -> npt.NDArray[np.bool_]:
@@ -271,13 +273,19 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
     spaces: dict[str, tuple[int, tuple[Axis, ...]]] = {}
     names: list[str] = []
     exclusive: list[bool] = []
+    apart: list[range] = []
     first = np.full(len(graph.templates), FREE, dtype=np.int32)
     step = np.ones(len(graph.templates), dtype=np.int32)
+    ranks: dict[int, tuple[int, int]] = {}
     for row, at in bound:
         around, inside = graph.templates[row].axes[:at], graph.templates[row].axes[at:]
         if inside[0].construct not in spaces:
             spaces[inside[0].construct] = (len(names), around)
-            count = prod(one.size for one in around)
+            count = jobs = prod(one.size for one in around)
+            if together := ranks_per_node(graph.templates[row]):
+                several = -(-inside[-1].size // together)
+                count, ranks[row] = jobs * several, (together, several)
+                apart += [range(at, at + several) for at in range(len(names), len(names) + count, several)]
             names += [inside[0].name] * count
             exclusive += [inside[0].kind == _EXCLUSIVE] * count
         start, known = spaces[inside[0].construct]
@@ -288,8 +296,12 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
     rows = np.flatnonzero((first != FREE)[graph.template])
     template = graph.template[rows]
     group[rows] = first[template] + graph.instance[rows] // step[template]
+    for row, (together, several) in ranks.items():
+        mine = rows[template == row]
+        job, rank = np.divmod(graph.instance[mine], step[row])
+        group[mine] = first[row] + job * several + rank // together
     group.flags.writeable = False
-    return PlacementGroups(group, tuple(names), np.array(exclusive, dtype=np.bool_))
+    return PlacementGroups(group, tuple(names), np.array(exclusive, dtype=np.bool_), tuple(apart))
 
 
 def binding(axes: tuple[Axis, ...]) -> int | None:
@@ -348,7 +360,9 @@ def kept_together(part: IntColumn, groups: PlacementGroups, parts: int, load: np
     """
     made = np.array(part, dtype=np.int32)
     bound = np.flatnonzero(groups.group != FREE)
-    made[bound] = _majority(made[bound], groups.group[bound], parts)[groups.group[bound]]
+    home = _majority(made[bound], groups.group[bound], parts)
+    _part_jobs(home, groups, np.bincount(made, weights=load, minlength=parts))
+    made[bound] = home[groups.group[bound]]
     alone = groups.is_exclusive
     own = min(int(groups.exclusive.sum()), parts - int(not alone.all()))
     if own < 1:
@@ -374,6 +388,18 @@ def _majority(part: IntColumn, group: IntColumn, parts: int) -> IntColumn:
     counts = np.bincount(group.astype(np.int64) * parts + part, minlength=groups * parts).reshape(groups, parts)
     best: IntColumn = np.argmax(counts, axis=1).astype(np.int32)
     return best
+
+
+def _part_jobs(home: IntColumn, groups: PlacementGroups, load: npt.NDArray[Any]) -> None:
+    """Change the parts of groups that are to be apart: one whose part another has gets the one with the least load."""
+    for together in groups.apart:
+        taken: set[int] = set()
+        for group in together:
+            if group < len(home) and home[group] in taken and len(taken) < len(load):
+                free = [part for part in range(len(load)) if part not in taken]
+                home[group] = min(free, key=load.__getitem__)
+            if group < len(home):
+                taken.add(int(home[group]))
 
 
 def _evenly(groups: PlacementGroups, places: npt.NDArray[np.integer]) -> IntColumn:

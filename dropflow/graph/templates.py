@@ -194,6 +194,7 @@ Their kind does not matter: editors make new fields of an application its argume
 """
 
 
+RANKS_FIELD = "ranks_per_node"
 GPU_FIELD = "num_gpus"
 """Field of an application that declares how many GPUs it needs."""
 
@@ -259,8 +260,19 @@ def _memory(template: Template) -> float:
     return 0.0 if field is None else max(quantity(field.value, MEMORY) or 0.0, 0.0)
 
 
+def ranks_per_node(template: Template) -> int:
+    """Return how many ranks of an MPI job are together on one node; 0 for all."""
+    is_job = bool(template.axes) and template.axes[-1].kind == "mpi"
+    count = _count(template, RANKS_FIELD) if is_job else 0
+    return count if is_job and count < template.axes[-1].size else 0
+
+
 def _gpus(template: Template) -> int:
-    field = template.argument(GPU_FIELD)
+    return _count(template, GPU_FIELD)
+
+
+def _count(template: Template, name: str) -> int:
+    field = template.argument(name)
     if field is None or field.is_port or field.value in (None, ""):
         return 0
     try:

@@ -28,7 +28,7 @@ from dropflow.engine.host_memory import host_memory
 from dropflow.errors import BadParameterError, MissingDependencyError, UnknownComponentError
 from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind, ResourceNeeds, Template
+from dropflow.graph.templates import Kind, ResourceNeeds, Template, ranks_per_node
 from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import Engine
@@ -255,7 +255,9 @@ def _unlimited(
     """Return the runner of one session, whatever its plan was given."""
     ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
     # The ranks of a job come one after the other, and all of them wait until the job has ended.
-    threads = max(_WAITING_THREADS, 2 * ranks)
+    # Those of a job over several nodes wait for other nodes, which may begin with other jobs: each has a thread.
+    spread = [row for row, template in enumerate(graph.templates) if ranks_per_node(template)]
+    threads = max(_WAITING_THREADS, 2 * ranks) + int(np.isin(graph.template, spread).sum())
     count = workers or len(os.sched_getaffinity(0))
     waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):

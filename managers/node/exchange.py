@@ -19,12 +19,12 @@ from dropflow.engine.api import Arrival, Handle
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.events import Action, Event, Lost, Publish, Release
 from dropflow.engine.session import Instrument
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, LinkError, UsageError
 from dropflow.failure import summary_of
 from dropflow.graph.slices import Slice
 from managers.deployment import Deployment
 from managers.links import ContentSource
-from managers.messages import Content, Events
+from managers.messages import Content, Events, RankMessage
 from managers.node.contents import ContentExchange
 from managers.node.copies import HeldCopy
 from managers.node.copy_effects import CopyRecords
@@ -285,6 +285,13 @@ class NodeExchange:
     def receive(self, peer: str, events: Events) -> None:
         """Pass on a message of `peer`, to be opened in the session's thread."""
         self._receiver.receive(peer, events)
+
+    def send(self, node: str, message: RankMessage) -> None:
+        """Send a message to a node; not to one that is lost."""
+        try:
+            self._links.send(node, message)
+        except (LinkError, UsageError) as error:
+            _log.info("node %s could not be sent a message about an MPI job: %s", node, error)
 
     def take_copies(self, peer: str, contents: Sequence[Content], on_done: OnCopied) -> None:
         """Copy contents of `peer`, to hold them for it."""

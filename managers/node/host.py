@@ -18,7 +18,7 @@ from dropflow.graph.slices import Slice, empty_slice, slice_for, with_placement
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
-from managers.messages import CopyMessage, Events, Message, PartDone, SessionDone, StopSession, ViewMessage
+from managers.messages import CopyMessage, Events, Message, PartDone, RankMessage, SessionDone, StopSession, ViewMessage
 from managers.node.copy_effects import CopyEffects
 from managers.node.directory import SessionDirectory
 from managers.node.events import (
@@ -176,7 +176,7 @@ class SessionHost:
                 return NotBuilt(name, epoch, error)
             except BaseException as error:  # noqa: BLE001 - a module that is imported may exit
                 return NotBuilt(name, epoch, InternalError(f"session {name!r} cannot be built: {summary_of(error)}"))
-            return Built(name, epoch, hosted, tuple(hosted.exchange.neighbours))
+            return Built(name, epoch, hosted, (*hosted.exchange.neighbours, *hosted.ranks.others()))
 
         self.owner.work(job)
 
@@ -353,10 +353,10 @@ class SessionHost:
             self.owner.post(stopped)
         elif isinstance(message, ViewMessage | PartDone | SessionDone | CopyMessage):
             self.owner.post(PeerSent(received.peer, received.incarnation, message))
-        elif isinstance(message, Events):
+        elif isinstance(message, Events | RankMessage):
             hosted = self.sessions.get(message.session)
             if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:
-                hosted.events.receive(received.peer, message)
+                hosted.receive(received.peer, message)
             else:
                 _log.debug(
                     "node %s sent events of session %s, which is not on this node", received.peer, message.session

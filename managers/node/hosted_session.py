@@ -17,6 +17,7 @@ from dropflow.api.records import PartEnd, SessionDetail, SessionInfo
 from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
 from dropflow.apps.component_findings import finding, findings
 from dropflow.apps.needs import prepare_containers
+from dropflow.apps.ranks import deliver, join_nodes, leave_nodes
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.engine.api import ContentRecord, Handle
@@ -30,11 +31,13 @@ from dropflow.failure import Failure, Problem, name_of, refuse_errors, text_of
 from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
+from dropflow.graph.templates import ranks_per_node
 from dropflow.reuse.log import taken_results
 from dropflow.sessions import shown
 from dropflow.states import DropState, SessionState
 from dropflow.times.octets import NodeReceipts
 from managers.deployment import Deployment
+from managers.messages import Events, RankMessage
 from managers.node.contents import ContentExchange, SharedFile
 from managers.node.copy_effects import RELEASED, CopyRecords, ReleasedContents
 from managers.node.directory import SessionDirectory, SessionEnd
@@ -261,6 +264,56 @@ class ProgressLog:
         self._on_change(self.latest)
 
 
+# The nodes of MPI jobs over several nodes.
+
+
+class _JobRanks:
+    """`dropflow.apps.ranks.JobNodes` of one session."""
+
+    def __init__(self, hosted: "HostedSession", directory: str) -> None:
+        self.node = hosted.piece.node
+        self.directory = directory
+        self._hosted = hosted
+        self._known: tuple[int, dict[tuple[str, int], tuple[str, ...]]] = (-1, {})
+        """A view, and the nodes of jobs in it. Threads that ask at the same time may each look them up."""
+        join_nodes(self.directory, self)
+
+    def leave(self) -> None:
+        """Forget the session."""
+        leave_nodes(self.directory)
+
+    def others(self) -> set[str]:
+        """Return the nodes that have ranks of a job with ranks here."""
+        graph = self._hosted.piece.graph
+        spread = [row for row, template in enumerate(graph.templates) if ranks_per_node(template)]
+        if not spread:
+            return set()
+        whole = self._hosted.directory.graph_in_view()
+        found = (np.unique(whole.part[whole.template == row]).tolist() for row in spread)
+        nodes = [{whole.places[part] for part in parts} for parts in found]
+        return set().union(*(names for names in nodes if self.node in names)) - {self.node}
+
+    def of_ranks(self, key: str, outer: Sequence[int]) -> tuple[str, ...]:
+        """Return the node of each rank of a job."""
+        templates = self._hosted.piece.graph.templates
+        row = next(number for number, template in enumerate(templates) if template.key == key)
+        *around, ranks = [axis.size for axis in templates[row].axes]
+        job = int(np.ravel_multi_index(tuple(outer), around)) if around else 0
+        view, known = self._hosted.view.number, self._known
+        if known[0] != view:
+            known = self._known = (view, {})
+        if (key, job) not in known[1]:
+            graph = self._hosted.directory.graph_in_view()
+            rows = np.flatnonzero((graph.template == row) & (graph.instance // ranks == job))
+            rows = rows[np.argsort(graph.instance[rows])]
+            known[1][key, job] = tuple(graph.places[part] for part in graph.part[rows].tolist())
+        return known[1][key, job]
+
+    def send(self, node: str, job: str, text: str) -> None:
+        """Send a text about a job to a node."""
+        self._hosted.exchange.send(node, RankMessage(self._hosted.name, self._hosted.epoch, job, text))
+
+
 _log = logging.getLogger(__name__)
 
 _MOST_FAILURES = 100
@@ -364,6 +417,7 @@ class HostedSession:
                 continuation, problems = beginning.continuation(piece, self._repository, directory)
             self.session = self._make_session(piece, self.exchange, continuation, None, self.view)
             undo.pop_all()
+        self.ranks = _JobRanks(self, str(self._repository.workspace.files))
         self.session.notes += problems
         self._recomputed = deployment.recomputed_before(piece.node) + recomputed_drops(piece.graph, self.session.known)
 
@@ -409,6 +463,13 @@ class HostedSession:
             continuation=continuation,
             before=before,
         )
+
+    def receive(self, peer: str, message: Events | RankMessage) -> None:
+        """Take a message of another node. For any thread."""
+        if isinstance(message, Events):
+            self.events.receive(peer, message)
+        else:
+            deliver(self.ranks.directory, peer, message.job, message.text)
 
     # For the owner of the node's sessions.
 
@@ -577,6 +638,7 @@ class HostedSession:
             else:
                 _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
             result, text = self._engine_failed(outcome)
+        self.ranks.leave()
         self._repository.close()
         try:
             _write(self.session, self.directory.write_summary, result)

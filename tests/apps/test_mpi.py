@@ -12,7 +12,9 @@ from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.translator.drawing import Drawing
 from translator.logical import Field
+from translator.options import PartitionOptions
 from translator.pipeline import translate
+from translator.plan.registry import partition
 
 COMMAND = 'echo "$DROPFLOW_RANK of $DROPFLOW_RANKS" > {out}'
 
@@ -110,6 +112,22 @@ def test_a_launcher_that_is_missing_is_named(tmp_path: Path) -> None:
     assert status is SessionState.FAILED
     assert "no-such-mpirun" in (tmp_path / "run" / "summary.json").read_text()
     assert MissingDependencyError.code in (tmp_path / "run" / "summary.json").read_text()
+
+
+def test_ranks_are_placed_together_as_the_graph_says() -> None:
+    """Each two ranks of a job, in order, are on one part, and a job is on as many parts as it can have."""
+    graph = job(COMMAND, ranks=5, copies=2, ranks_per_node=2)
+    planned = partition(graph, PartitionOptions(parts=3))
+    row = next(
+        number
+        for number, template in enumerate(graph.templates)
+        if template.axes[-1:] and template.axes[-1].kind == "mpi"
+    )
+    parts = planned.part[planned.template == row].reshape(2, 5)
+
+    assert (parts[:, 0] == parts[:, 1]).all()
+    assert (parts[:, 2] == parts[:, 3]).all()
+    assert [len(set(one)) for one in parts.tolist()] == [3, 3]
 
 
 def test_a_runner_of_one_attempt_refuses_jobs(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ EXAMPLES: list[Packet | Message] = [
         view=3,
     ),
     messages.StopSession("s-1", 1, "by hand", "node-2", _FAILURE),
+    messages.RankMessage("s-1", 1, "job/0", "start orted -mca ess env"),
     messages.PrepareView("s-1", 1, 2, (3, 0)),
     messages.PromiseView("s-1", 1, 2, (3, 0), b"report", (1, 2), b"decision"),
     messages.ProposeView("s-1", 1, 2, (3, 0), b"decision"),
