@@ -6,7 +6,7 @@ kinds, so that the routes need not know which one a name is.
 
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -76,102 +76,6 @@ def session_name(name: str) -> str:
     if is_session_name(name):
         return name
     return f"{safe_name(name, fallback='session')[:90]}-{zlib.crc32(name.encode(errors='replace')):08x}"
-
-
-class Drafts:
-    """All drafts. May be used from any thread."""
-
-    def __init__(self) -> None:
-        # Guards the dictionaries: threads of the server append to a draft while others create, take or delete one.
-        self._lock = threading.Lock()
-        self._drafts: dict[str, Draft] = {}
-        self._spelled: dict[str, str] = {}
-
-    def all(self) -> tuple[Draft, ...]:
-        """Return all drafts."""
-        with self._lock:
-            return tuple(self._drafts.values())
-
-    def spelled(self, session: str) -> str:
-        """Return the client's spelling of the name of a session."""
-        return self._spelled.get(session, session)
-
-    def find(self, name: str) -> Draft | None:
-        """Return the draft of that name, or None."""
-        return self._drafts.get(name)
-
-    def create(self, name: str, taken: Iterable[str]) -> None:
-        """Create an empty draft.
-
-        Raises
-        ------
-        ConflictError
-            There is a draft of that name, or the name is in `taken`.
-        UsageError
-            The name cannot be used, or there are too many drafts.
-        """
-        if not name or len(name) > _LONGEST or not name.isprintable():
-            raise UsageError(f"{name[:80]!a} cannot be the name of a session")
-        with self._lock:
-            if name in self._drafts or session_name(name) in taken:
-                raise ConflictError(f"there is a session {name!r} already", hint="choose another name, or delete it")
-            if len(self._drafts) >= _MOST:
-                raise UsageError(f"{_MOST} sessions are being built", hint="deploy or delete some of them")
-            self._drafts[name] = Draft(name=name)
-            self._spelled[session_name(name)] = name
-
-    def append(self, name: str, body: bytes) -> None:
-        """Add drops: a JSON list, which may end with a reproducibility record.
-
-        Raises
-        ------
-        BadGraphError
-            It is not such a list, or has a drop that is in the draft already.
-        NotFoundError, ConflictError
-            There is no such draft, or it is being deployed.
-        """
-        added = _drops(body, name)
-        with self._lock:
-            draft = self._building(name)
-            twice = sorted(added.keys() & draft.drops.keys())
-            if twice:
-                raise BadGraphError(f"drop {twice[0]!r} is in the session already", where=name)
-            self._drafts[name] = msgspec.structs.replace(
-                draft, status=SessionState.BUILDING, drops={**draft.drops, **added}
-            )
-
-    def take(self, name: str) -> Draft:
-        """Mark a draft as being deployed and return it; call `forget` or `give_back` afterwards.
-
-        Raises
-        ------
-        NotFoundError, ConflictError
-            See `append`.
-        """
-        with self._lock:
-            draft = self._building(name)
-            status = SessionState.DEPLOYING if draft.drops else SessionState.FINISHED
-            self._drafts[name] = msgspec.structs.replace(draft, status=status)
-            return draft
-
-    def give_back(self, draft: Draft) -> None:
-        """Return a draft to its state before `take`, after a deployment that failed."""
-        with self._lock:
-            if draft.name in self._drafts:
-                self._drafts[draft.name] = draft
-
-    def forget(self, name: str) -> None:
-        """Remove a draft, if there is one; the spelling of its name is kept."""
-        with self._lock:
-            self._drafts.pop(name, None)
-
-    def _building(self, name: str) -> Draft:
-        draft = self._drafts.get(name)
-        if draft is None:
-            raise NotFoundError(f"there is no session {name!r} that is being built")
-        if draft.status not in (SessionState.PRISTINE, SessionState.BUILDING):
-            raise ConflictError(f"session {name!r} is {draft.status.name}", hint="create another one")
-        return draft
 
 
 def _drops(body: bytes, where: str) -> dict[str, bytes]:
@@ -250,11 +154,15 @@ class DaliugeSessions:
     def __init__(self, manager: Manager, depth: int) -> None:
         self._manager = manager
         self._depth = depth
-        self._drafts = Drafts()
+        # Guards the dictionaries: threads of the server append to a draft while others create, deploy or delete one.
+        self._lock = threading.Lock()
+        self._drafts: dict[str, Draft] = {}
+        self._spelled: dict[str, str] = {}
 
     def all(self) -> list[DaliugeSession]:
         """Return drafts, then sessions."""
-        drafts = self._drafts.all()
+        with self._lock:
+            drafts = tuple(self._drafts.values())
         nodes = self._manager.nodes() if drafts else ()
         return [_draft(draft, nodes) for draft in drafts] + self.deployed()
 
@@ -270,7 +178,7 @@ class DaliugeSessions:
         NotFoundError
             There is no draft and no session of that name.
         """
-        draft = self._drafts.find(name)
+        draft = self._drafts.get(name)
         if draft is not None:
             return _draft(draft, self._manager.nodes())
         return self._session(self._manager.session(session_name(name)))
@@ -284,7 +192,7 @@ class DaliugeSessions:
 
     def specifications(self, name: str) -> dict[str, Any]:
         """Return the JSON of every drop by its id, of a node manager that of its own drops. Raises as `get`."""
-        draft = self._drafts.find(name)
+        draft = self._drafts.get(name)
         if draft is not None:
             return {oid: msgspec.json.decode(drop) for oid, drop in draft.drops.items()}
         graph, info = self._manager.graph(session_name(name)), self._manager.info()
@@ -304,7 +212,7 @@ class DaliugeSessions:
         NotFoundError
             There is no session of that name.
         """
-        draft = self._drafts.find(name)
+        draft = self._drafts.get(name)
         if draft is not None:
             raise ConflictError(f"session {name!r} is {draft.status.name}", hint="deploy it first")
         offset, total = 0, 1
@@ -323,7 +231,16 @@ class DaliugeSessions:
         UsageError
             The name cannot be used, or there are too many drafts.
         """
-        self._drafts.create(name, {session.session for session in self._manager.sessions()})
+        if not name or len(name) > _LONGEST or not name.isprintable():
+            raise UsageError(f"{name[:80]!a} cannot be the name of a session")
+        taken = {session.session for session in self._manager.sessions()}
+        with self._lock:
+            if name in self._drafts or session_name(name) in taken:
+                raise ConflictError(f"there is a session {name!r} already", hint="choose another name, or delete it")
+            if len(self._drafts) >= _MOST:
+                raise UsageError(f"{_MOST} sessions are being built", hint="deploy or delete some of them")
+            self._drafts[name] = Draft(name=name)
+            self._spelled[session_name(name)] = name
 
     def append(self, name: str, body: bytes) -> None:
         """Add drops to a draft.
@@ -333,21 +250,28 @@ class DaliugeSessions:
         name : str
             Of the draft.
         body : bytes
-            A JSON list of drops.
+            A JSON list of drops, which may end with a reproducibility record.
 
         Raises
         ------
         BadGraphError
-            The drops cannot be used.
+            It is not such a list, or has a drop that is in the draft already.
         NotFoundError, ConflictError
-            There is no draft of that name.
+            There is no draft of that name, or it is being deployed.
         """
         self._check_draft(name)
         try:
             check_depth(body, self._depth, what="the graph")
         except HttpError as error:  # clients of DALiuGE expect the error of a graph that cannot be used
             raise BadGraphError(error.text, where=name, hint=error.hint) from error
-        self._drafts.append(name, body)
+        added = _drops(body, name)
+        with self._lock:
+            draft = self._building(name)
+            twice = sorted(added.keys() & draft.drops.keys())
+            if twice:
+                raise BadGraphError(f"drop {twice[0]!r} is in the session already", where=name)
+            drops = {**draft.drops, **added}
+            self._drafts[name] = msgspec.structs.replace(draft, status=SessionState.BUILDING, drops=drops)
 
     def deploy(self, name: str, completed: Sequence[str]) -> None:
         """Deploy a draft.
@@ -370,7 +294,10 @@ class DaliugeSessions:
             As `Manager.submit`; the draft is kept.
         """
         self._check_draft(name)
-        draft = self._drafts.take(name)
+        with self._lock:
+            draft = self._building(name)
+            status = SessionState.DEPLOYING if draft.drops else SessionState.FINISHED
+            self._drafts[name] = msgspec.structs.replace(draft, status=status)
         if not draft.drops:
             return
         try:
@@ -379,9 +306,11 @@ class DaliugeSessions:
             placed, anew = self._placed(graph)
             self._manager.submit(placed, SubmitQuery(session=session_name(name), anew=anew))
         except BaseException:
-            self._drafts.give_back(draft)
+            with self._lock:
+                if name in self._drafts:
+                    self._drafts[name] = draft
             raise
-        self._drafts.forget(name)
+        self._forget(name)
 
     def cancel(self, name: str) -> None:
         """Cancel one that runs.
@@ -406,19 +335,32 @@ class DaliugeSessions:
         NotFoundError
             There is none of that name.
         """
-        if self._drafts.find(name) is not None:
-            self._drafts.forget(name)
+        if self._drafts.get(name) is not None:
+            self._forget(name)
         else:
             self._manager.delete(session_name(name))
 
+    def _building(self, name: str) -> Draft:
+        draft = self._drafts.get(name)
+        if draft is None:
+            raise NotFoundError(f"there is no session {name!r} that is being built")
+        if draft.status not in (SessionState.PRISTINE, SessionState.BUILDING):
+            raise ConflictError(f"session {name!r} is {draft.status.name}", hint="create another one")
+        return draft
+
+    def _forget(self, name: str) -> None:
+        """Remove a draft, if there is one; the spelling of its name is kept."""
+        with self._lock:
+            self._drafts.pop(name, None)
+
     def _check_draft(self, name: str) -> None:
         """Raise the error of a session that is not a draft any more."""
-        if self._drafts.find(name) is None:
+        if self._drafts.get(name) is None:
             status = self._manager.session(session_name(name)).status
             raise ConflictError(f"session {name!r} is {status}", hint="create another one")
 
     def _session(self, info: SessionInfo) -> DaliugeSession:
-        name = self._drafts.spelled(info.session)
+        name = self._spelled.get(info.session, info.session)
         return DaliugeSession(name=name, status=_state(info.status), size=info.drops, nodes=info.nodes)
 
     def _placed(self, graph: PhysicalGraph) -> tuple[PhysicalGraph, bool]:
