@@ -248,7 +248,6 @@ class Daemon:
 
 def daemon_routes(daemon: Daemon) -> list[Route]:
     """The routes of a daemon: its own API, and DALiuGE's paths."""
-    to = _DaemonHandlers(daemon)
 
     def native(method: str, path: str, handler: Callable[[Request], object], summary: str, **more: object) -> Route:
         fields = {"tag": "daemon", **more}
@@ -258,18 +257,40 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
         body = StartRequest if path.endswith("/start") else None
         return Route(method=method, path=path, handler=handler, summary=summary, body=body, daliuge=True, tag="DALiuGE")
 
+    def manager(call: Request) -> Managed:
+        return daemon.manager(call.path["role"])
+
+    def start(call: Request) -> Managed:
+        return daemon.start(call.path["role"], nodes=call.body.nodes)
+
+    def stop(call: Request) -> Managed:
+        return daemon.stop(call.path["role"])
+
+    def processes(_: Request) -> Response:
+        return Response(body={managed.role: managed.pid for managed in reversed(daemon.managers())})
+
+    def stopped(call: Request) -> Response:
+        stop(call)
+        return Response(body={"Status": "Success"})
+
     one = "/managers/{role}"
     routes = [
         native("GET", "/info", lambda _: daemon.info(), "About the daemon", answer=ManagerInfo),
-        native("GET", "/managers", to.managers, "The managers of this host", answer=ManagedList),
-        native("GET", one, to.manager, "One manager", answer=Managed),
-        native("POST", f"{one}/start", to.start, "Start a manager", body=StartRequest, answer=Managed),
-        native("POST", f"{one}/stop", to.stop, "Stop a manager", answer=Managed),
-        original("GET", "/", to.processes, "Processes of the managers of this host"),
-        original("GET", "/managers", to.processes, "Processes of the managers of this host"),
-        original("GET", one, to.process, "Process of a manager"),
-        original("POST", f"{one}/start", to.start_process, "Start a manager"),
-        original("POST", f"{one}/stop", to.stop_process, "Stop a manager"),
+        native(
+            "GET",
+            "/managers",
+            lambda _: ManagedList(managers=daemon.managers()),
+            "The managers of this host",
+            answer=ManagedList,
+        ),
+        native("GET", one, manager, "One manager", answer=Managed),
+        native("POST", f"{one}/start", start, "Start a manager", body=StartRequest, answer=Managed),
+        native("POST", f"{one}/stop", stop, "Stop a manager", answer=Managed),
+        original("GET", "/", processes, "Processes of the managers of this host"),
+        original("GET", "/managers", processes, "Processes of the managers of this host"),
+        original("GET", one, lambda call: Response(body={"pid": manager(call).pid}), "Process of a manager"),
+        original("POST", f"{one}/start", lambda call: Response(body={"pid": start(call).pid}), "Start a manager"),
+        original("POST", f"{one}/stop", stopped, "Stop a manager"),
     ]
 
     def describe(_: Request) -> Response:
@@ -283,38 +304,6 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
         Route(method="GET", path="/ready", handler=ready, summary="Whether the daemon answers", public=True),
         Route(method="GET", path="/openapi.json", handler=describe, summary="This document", tag="about"),
     ]
-
-
-class _DaemonHandlers:
-    """The handlers of the routes."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
-    def managers(self, _: Request) -> ManagedList:
-        return ManagedList(managers=self._daemon.managers())
-
-    def manager(self, call: Request) -> Managed:
-        return self._daemon.manager(call.path["role"])
-
-    def start(self, call: Request) -> Managed:
-        return self._daemon.start(call.path["role"], nodes=call.body.nodes)
-
-    def stop(self, call: Request) -> Managed:
-        return self._daemon.stop(call.path["role"])
-
-    def processes(self, _: Request) -> Response:
-        return Response(body={managed.role: managed.pid for managed in reversed(self._daemon.managers())})
-
-    def process(self, call: Request) -> Response:
-        return Response(body={"pid": self.manager(call).pid})
-
-    def start_process(self, call: Request) -> Response:
-        return Response(body={"pid": self.start(call).pid})
-
-    def stop_process(self, call: Request) -> Response:
-        self.stop(call)
-        return Response(body={"Status": "Success"})
 
 
 def _how_ended(status: int) -> str:

@@ -14,7 +14,6 @@
     files, logs, results, tmp   see `dropflow.data.workspace`
 """
 
-import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from dropflow.engine.api import ContentRecord
 from dropflow.engine.journal import ReplayedSession, is_blank, read, replay
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
+from dropflow.files import force_to_disk
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, empty_slice, slice_for, with_placement
@@ -76,21 +76,12 @@ def write_checksummed(path: Path, content: object, *, durable: bool = False) -> 
         try:
             part.write_bytes(codec.encode(_Checksummed(crc32=zlib.crc32(body), content=msgspec.Raw(body))))
             if durable:
-                _force(part)
+                force_to_disk(str(part))
             part.replace(path)
             if durable:
-                _force(path.parent)
+                force_to_disk(str(path.parent))
         finally:
             part.unlink(missing_ok=True)
-
-
-def _force(path: Path) -> None:
-    """Force a file, or the entries of a directory, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_checksummed(path: Path, kind: type[T]) -> T:

@@ -23,6 +23,7 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
+from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
@@ -390,7 +391,7 @@ def next_incarnation(root: Path, clock: Clock) -> int:
             # The slot that is damaged or behind goes first: the other one stays whole until the new number is stored.
             for index in sorted(range(2), key=slots.__getitem__):
                 _write(stream, index, counter)
-        _sync_directory(root)
+        force_to_disk(str(root))
     return counter << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
@@ -413,12 +414,3 @@ def _write(stream: BinaryIO, index: int, counter: int) -> None:
     stream.write(_slot(counter))
     stream.flush()
     os.fsync(stream.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    """Wait until the name of a new file is on the disk."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

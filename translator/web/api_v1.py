@@ -105,14 +105,23 @@ _ONE = "/api/v1/translations/{translation}"
 
 def api_v1_routes(service: TranslatorService) -> list[Route]:
     """Return the routes for programs. All need the token, and none accepts requests of pages of other sites."""
-    handlers = _ApiHandlers(service)
+
+    def add(call: Request) -> TranslationInfo:
+        query: TranslateQuery = call.query
+        info = service.submit(call.body, query)
+        return service.get(info.id, seconds=query.seconds) if query.seconds else info
+
+    def delete(call: Request) -> Done:
+        service.delete(call.path["translation"])
+        return Done()
+
     route = partial(Route, tag="translator")
     graph = partial(route, answer=TranslationInfo, status=202)
     return [
         graph(
             method="POST",
             path="/api/v1/translations",
-            handler=handlers.add,
+            handler=add,
             summary="Translate the graph in the body: a logical graph, a list of drops, or a .dfg container.",
             query=TranslateQuery,
             limit=service.limits.body,
@@ -121,72 +130,41 @@ def api_v1_routes(service: TranslatorService) -> list[Route]:
         route(
             method="GET",
             path="/api/v1/translations",
-            handler=handlers.every,
+            handler=lambda _: TranslationList(translations=service.all()),
             summary="All translations that are kept, the youngest first, without their reports.",
             answer=TranslationList,
         ),
         route(
             method="GET",
             path=_ONE,
-            handler=handlers.one,
+            handler=lambda call: service.get(call.path["translation"], seconds=call.query.seconds),
             summary="One translation: its state, and its report once it has ended.",
             query=WaitQuery,
             answer=TranslationInfo,
         ),
-        route(method="DELETE", path=_ONE, handler=handlers.delete, summary="Stop and delete it.", answer=Done),
+        route(method="DELETE", path=_ONE, handler=delete, summary="Stop and delete it.", answer=Done),
         *download_routes(service, partial(route, method="GET"), _ONE),
         graph(
             method="POST",
             path=f"{_ONE}/partition",
-            handler=handlers.partition,
+            handler=lambda call: service.again(call.path["translation"], partition=call.body),
             summary="Translate the same graph again, with another partition.",
             body=RepartitionRequest,
         ),
         graph(
             method="POST",
             path=f"{_ONE}/fill",
-            handler=handlers.fill,
+            handler=lambda call: service.again(call.path["translation"], fill=call.body),
             summary="Translate the same graph again, with values for its parameters: those of the form in its report.",
             body=FillRequest,
         ),
         route(
             method="POST",
             path=f"{_ONE}/deploy",
-            handler=handlers.deploy,
+            handler=lambda call: service.deploy(call.path["translation"], call.body),
             summary="Start a session with its graph at one of the managers that the translator was started with.",
             body=DeployRequest,
             answer=Deployed,
             status=201,
         ),
     ]
-
-
-class _ApiHandlers:
-    """The handlers of the routes."""
-
-    def __init__(self, service: TranslatorService) -> None:
-        self._service = service
-
-    def add(self, call: Request) -> TranslationInfo:
-        query: TranslateQuery = call.query
-        info = self._service.submit(call.body, query)
-        return self._service.get(info.id, seconds=query.seconds) if query.seconds else info
-
-    def one(self, call: Request) -> TranslationInfo:
-        return self._service.get(call.path["translation"], seconds=call.query.seconds)
-
-    def every(self, _call: Request) -> TranslationList:
-        return TranslationList(translations=self._service.all())
-
-    def partition(self, call: Request) -> TranslationInfo:
-        return self._service.again(call.path["translation"], partition=call.body)
-
-    def fill(self, call: Request) -> TranslationInfo:
-        return self._service.again(call.path["translation"], fill=call.body)
-
-    def deploy(self, call: Request) -> Deployed:
-        return self._service.deploy(call.path["translation"], call.body)
-
-    def delete(self, call: Request) -> Done:
-        self._service.delete(call.path["translation"])
-        return Done()
