@@ -133,7 +133,7 @@ MEGABYTE = 1024 * 1024
         (b"PK\x03\x04", "not JSON"),
         (b"\x1f\x8b\x08\x00", "not UTF-8"),
         ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
-        (b'{"a": "\xff"}', "not UTF-8"),
+        (b'{"a": "\xff"}', "not UTF-8 text: invalid start byte near byte 7"),
         (b"[" * 1000 + b"]" * 1000, "nested more than 200"),
     ],
     ids=repr,

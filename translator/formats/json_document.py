@@ -76,7 +76,8 @@ def _explain(data: bytes, fault: Exception) -> JsonDocument:
         try:
             decoder.decode(data[start : start + _CHUNK], final=start + _CHUNK >= len(data))
         except UnicodeDecodeError as wrong:
-            return _refuse(f"the document is not UTF-8 text: {wrong.reason} near byte {start}", _encoding_hint(data))
+            text = f"the document is not UTF-8 text: {wrong.reason} near byte {start + wrong.start}"
+            return _refuse(text, _encoding_hint(data))
     return _refuse(f"the document is not JSON: {_place(str(fault), data)}", _syntax_hint(data))
 
 
