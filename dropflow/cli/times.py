@@ -131,6 +131,7 @@ def file_options(*forms: str) -> Callable[[Callable[..., Exit]], Callable[..., E
     def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
         texts = {
             "trace": "trace (JSON for https://ui.perfetto.dev)",
+            "otlp": "otlp (JSON for an OpenTelemetry collector)",
             "svg": "svg (a picture)",
             "html": "html (a report with graph, timeline, failures, times, parameters and versions)",
             "json": "json (the answer)",
@@ -395,7 +396,7 @@ _SHOWN_PAIRS = 20
 _USES = ("busy", "data", "message", "worker", "rest")
 
 
-_FILES = ("trace", "svg", "html", "json", "profile")
+_FILES = ("trace", "otlp", "svg", "html", "json", "profile")
 
 
 @click.command("times")
@@ -446,6 +447,8 @@ def times_command(
     'for rest' is after their last attempt. What was 'moved between nodes' is counted by the nodes that received it;
     'in place' was read where it is, on a file system that both see, and 'planned' follows from the volumes that the
     graph declares.
+
+    A trace in otlp is the body of a POST to /v1/traces of a collector: pipe it to 'curl --json @-'.
 
     A report in html opens without a server and a network, has no scripts, and does not grow with the number of drops.
     """
@@ -501,7 +504,7 @@ def _write_timeline(
 ) -> None:
     """Write when the attempts of a run ran, on which worker."""
     from dropflow.times.attempts import attempts_of, check_rows
-    from dropflow.times.executed import executed_picture, executed_trace
+    from dropflow.times.executed import executed_picture, executed_trace, opentelemetry_trace
     from dropflow.times.timeline import analyse
     from dropflow.times.timeline_files import write_svg
 
@@ -513,6 +516,8 @@ def _write_timeline(
     def write(stream: BinaryIO) -> None:
         if form == "trace":
             stream.writelines(executed_trace(found))
+        elif form == "otlp":
+            stream.writelines(opentelemetry_trace(found))
         else:
             write_svg(executed_picture(found), stream)
 

@@ -1,8 +1,10 @@
-"""The timeline of a session as it was executed, as a trace and as a picture."""
+"""The timeline of a session as it was executed: as a trace for Perfetto or OpenTelemetry, and as a picture."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
+import msgspec
 import numpy as np
 
 from dropflow.graph.text_ids import oids
@@ -62,6 +64,86 @@ def _spans(found: Analysis) -> Iterator[dict[str, object]]:
             "critical": bool(critical[one]),
         }
         yield event | {"cat": "failed" if attempts.failed[one] else "attempt", "args": arguments}
+
+
+_INTERNAL, _OK, _ERROR = 1, 1, 2
+"""The kind of a span, and its statuses, by their numbers in OpenTelemetry's ``trace.proto``."""
+
+
+def opentelemetry_trace(found: Analysis) -> Iterator[bytes]:
+    """Return a trace for OpenTelemetry in pieces: an ``ExportTraceServiceRequest``, as OTLP/HTTP has it in JSON.
+
+    Each node is a resource. Its attempts are spans below one of the session, with a link to the attempt that they
+    waited for. The same attempts always give the same ids.
+    """
+    attempts, graph = found.attempts, found.graph
+    ids = oids(graph, attempts.drop.tolist())
+    trace = hashlib.sha256(f"{graph.name}\n{attempts.start!r}".encode()).hexdigest()[:32]
+    session = _id_of(trace)
+    spans = [_id_of(trace, *one) for one in zip(ids, attempts.attempt.tolist(), strict=True)]
+
+    def attempt(one: int) -> dict[str, object]:
+        before, records = int(found.waits.before[one]), attempts.records
+        name = graph.templates[int(graph.template[attempts.drop[one]])].name
+        values: dict[str, str | float] = {
+            "drop": ids[one],
+            "attempt": int(attempts.attempt[one]),
+            "worker": int(attempts.worker[one]),
+            "queued_s": float(attempts.began[one] - attempts.given[one]),
+            "processor_s": float(records["processor"][one]),
+            "memory_bytes": int(records["memory"][one]),
+            "read_bytes": int(records["read"][one]),
+            "written_bytes": int(records["written"][one]),
+        }
+        links = {"links": [{"traceId": trace, "spanId": spans[before]}]} if before >= 0 else {}
+        begun, ended = float(attempts.began[one]), float(attempts.ended[one])
+        place = {"traceId": trace, "spanId": spans[one], "parentSpanId": session}
+        return place | links | _span_of(name, begun, ended, values, failed=bool(attempts.failed[one]))
+
+    encode = msgspec.json.encode
+    yield b'{"resourceSpans":['
+    totals: dict[str, str | float] = {"graph": graph.name, "attempts": len(attempts)}
+    whole = {"traceId": trace, "spanId": session} | _span_of(graph.name, attempts.start, attempts.end, totals)
+    for number, node in enumerate(attempts.nodes):
+        resource = _attributes({"service.name": "dropflow", "service.instance.id": node})
+        yield b"," * (number > 0) + b'{"resource":' + encode({"attributes": resource})
+        yield b',"scopeSpans":[{"scope":{"name":"dropflow"},"spans":['
+        here = np.flatnonzero(attempts.node == number).tolist()
+        first = [whole] if number == 0 else []
+        for at, one in enumerate(chain(first, map(attempt, here))):
+            yield b",\n" * (at > 0) + encode(one)
+        yield b"]}]}"
+    yield b"]}\n"
+
+
+def _id_of(*parts: object) -> str:
+    """Return the id of a span."""
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
+
+
+def _span_of(
+    name: str, start: float, end: float, values: Mapping[str, str | float], *, failed: bool = False
+) -> dict[str, object]:
+    """Return the fields of a span but for its ids. 64-bit numbers are text in this JSON."""
+    return {
+        "name": name,
+        "kind": _INTERNAL,
+        "startTimeUnixNano": str(round(start * 1e9)),
+        "endTimeUnixNano": str(round(max(start, end) * 1e9)),
+        "attributes": _attributes({f"dropflow.{key}": value for key, value in values.items()}),
+        "status": {"code": _ERROR if failed else _OK},
+    }
+
+
+def _attributes(values: Mapping[str, str | float]) -> list[dict[str, object]]:
+    """Return OpenTelemetry's key-value pairs."""
+    return [{"key": key, "value": _any_value(value)} for key, value in values.items()]
+
+
+def _any_value(value: str | float) -> dict[str, object]:
+    if isinstance(value, str):
+        return {"stringValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"doubleValue": value}
 
 
 def executed_picture(found: Analysis) -> TimelinePicture:
