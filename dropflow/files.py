@@ -105,6 +105,24 @@ def make_once(path: Path, make: Callable[[Path], object]) -> None:
         aside.unlink(missing_ok=True)
 
 
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Write a file with this mode, whatever the umask is; readers see the content before, or all of the new one.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; the content before is still there.
+    """
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(aside, "xb", opener=private_opener) as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
 _FICLONE = 0x40049409
 """Linux request of ioctl: a file shares the blocks of another one until one of them is changed (btrfs, XFS)."""
 

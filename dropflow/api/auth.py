@@ -34,7 +34,7 @@ from dropflow.api.error_body import is_loopback
 from dropflow.api.signing import SCHEME, Verifier
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, StorageError, UsageError
-from dropflow.files import private_directory
+from dropflow.files import private_directory, replace_file
 
 # Distinguishes requests of programs, of pages of this server and of pages of other origins.
 #
@@ -103,15 +103,9 @@ def store_token(path: Path, token: str) -> None:
     StorageError
         If the file cannot be written, or every user may write to its directory.
     """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         private_directory(path.parent)
-        try:
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-                stream.write(token)
-            fresh.replace(path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        replace_file(path, token.encode())
     except OSError as error:
         raise StorageError(f"the token cannot be stored: {error.strerror}", where=str(path)) from error
 

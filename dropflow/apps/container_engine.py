@@ -21,6 +21,7 @@ import msgspec
 
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import BadFileError, MissingDependencyError
+from dropflow.files import replace_file
 from dropflow.ids import safe_name
 
 ENGINE_VARIABLE = "DROPFLOW_CONTAINERS"
@@ -194,11 +195,9 @@ def pull_images(
             of_host=True,
         )
     path = directory / _RECORD
-    part = path.with_suffix(".part")
     record = ContainerRecord(used.command, {**known.images, **found})
     with storage_errors("write", path):
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
-        part.replace(path)
+        replace_file(path, msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
 def labels(directory: Path) -> tuple[str, ...]:

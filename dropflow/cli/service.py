@@ -16,6 +16,7 @@ from dropflow.cli.main import load_command
 from dropflow.cli.option_types import output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import ConflictError, StorageError, UsageError
+from dropflow.files import replace_file
 
 _SYSTEM = Path("/etc/systemd/system")
 _MARK = (
@@ -189,10 +190,7 @@ def _write(path: Path, text: str) -> None:
             hint = "move it away first; --dry-run prints the new one"
             raise ConflictError("there is a unit that this command has not written", where=str(path), hint=hint)
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.new")
-        aside.write_text(text, encoding="utf-8")
-        aside.chmod(0o644)
-        aside.replace(path)
+        replace_file(path, text.encode(), mode=0o644)
     except OSError as error:
         hint = "run this as root, or with --user"
         raise StorageError(f"the unit cannot be written: {error.strerror}", where=str(path), hint=hint) from error

@@ -24,7 +24,7 @@ import msgspec
 
 from dropflow.api.records import SessionDetail
 from dropflow.errors import BadFileError, NotFoundError, StorageError
-from dropflow.files import private_directory, private_opener
+from dropflow.files import private_directory, replace_file
 from dropflow.sessions.options import SubmitOptions
 from managers.keys import create
 from managers.places.ssh import SshHost
@@ -154,11 +154,8 @@ class JobDirectory:
         StorageError
             It cannot be written.
         """
-        aside = path.with_name(f".{path.name}.new")
         try:
-            with open(aside, "w", encoding="utf-8", opener=private_opener) as file:
-                file.write(text)
-            aside.replace(path)
+            replace_file(path, text.encode())
         except OSError as error:
             raise StorageError(f"the job cannot be recorded: {error.strerror}", where=str(path)) from error
 
