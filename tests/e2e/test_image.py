@@ -1,4 +1,4 @@
-"""The image of managers as a cluster in podman."""
+"""The image of managers as a cluster in podman, and the manifests that run it on Kubernetes."""
 
 import os
 import shlex
@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from dropflow.cli.main import commands, load_command
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,3 +64,36 @@ def test_an_image_runs_a_cluster_without_root_or_writable_files() -> None:
     assert "FINISHED  31 drops" in answer
     assert user.strip() == "10001"
     assert ends == ["0", "0", "0"]
+
+
+def test_the_manifests_of_kubernetes_are_right() -> None:
+    """Kustomize renders what Kubernetes' schemas permit; arguments and probes are those of the managers."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("there is no kubectl")
+    rendered = subprocess.run(
+        ["kubectl", "kustomize", ROOT / "examples" / "kubernetes"], capture_output=True, text=True, check=True
+    )
+    yaml = pytest.importorskip("yaml")
+    documents = list(yaml.safe_load_all(rendered.stdout))
+    sets = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "StatefulSet"}
+    services = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "Service"}
+    whole = commands.make_context("dropflow", ["node"])
+    for name, found in sets.items():
+        (container,) = found["template"]["spec"]["containers"]
+        words = [word.replace("$(POD)", f"{name}-0") for word in container["args"]]
+        given = load_command(words[0]).make_context(words[0], words[1:], parent=whole).params
+        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+
+        assert (words[0], given["port"], given.get("links_port")) == (name, ports["http"], ports.get("links"))
+        assert {each["name"]: each["port"] for each in services[name]["ports"]} == ports
+        assert given["advertise"] == (f"{name}-0.{name}" if name == "node" else name)
+        if name == "island":
+            assert len(",".join(given["nodes"]).split(",")) == sets["node"]["replicas"]
+        grace = found["template"]["spec"].get("terminationGracePeriodSeconds", 30)
+        assert grace > given.get("drain_seconds", 0)
+
+    assert sorted(sets) == sorted(services) == ["island", "node", "translator"]
+    validate = pytest.importorskip(
+        "kubernetes_validate", reason="make exhaustive installs kubernetes-validate"
+    ).validate
+    assert [validate(one, "1.32", strict=True) for one in documents] == ["1.32"] * len(documents)
