@@ -177,6 +177,8 @@ class _JobWait:
         """
         while True:
             status = self._look()
+            if status is not None and status.state == "over":
+                raise BatchSystemError(f"job {self._number} has ended", where=str(self._job.path))
             if status is not None and status.state == "running":
                 return status
 
@@ -258,13 +260,13 @@ class _JobWait:
                 self._output.note(text)
             return
         word = found.word if found is not None else "gone"
-        if status is not None and status.state == "stopped":
+        if status is not None and status.state == "stopped" and status.detail is not None:
             self._output.note(f"job {self._number} is {word}")
             self._state = "over"
             return
         self._pause.wait(2 * _LOOK_SECONDS)
         last = self._job.status
-        if last is not None and last.state in ("over", "stopped"):
+        if last is not None and (last.state == "over" or (last.state == "stopped" and last.detail is not None)):
             return
         raise BatchSystemError(
             f"job {self._number} has ended before its session was over: {word}",

@@ -1,6 +1,7 @@
 """``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,15 @@ from dropflow.cli.option_types import (
     skip_option,
 )
 from dropflow.cli.output import CommandOutput
+from dropflow.errors import UsageError
 from dropflow.sessions.options import SubmitOptions
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
+    from managers.places.batch import Facility
     from managers.places.ssh import SshHost
 
-__all__ = ["launch_command", "walltime"]
+__all__ = ["launch_command", "refuse_job_array", "site_options"]
 
 _SYSTEMS = {
     "slurm": ("Slurm", "sbatch"),
@@ -42,7 +45,7 @@ def launch_command() -> None:
     """
 
 
-def walltime(_: click.Context, __: click.Parameter, text: str) -> str:
+def _walltime(_: click.Context, __: click.Parameter, text: str) -> str:
     """Return the text of an option, which must be a walltime or empty."""
     from managers.places.job_directory import seconds_of_time
 
@@ -56,9 +59,36 @@ def walltime(_: click.Context, __: click.Parameter, text: str) -> str:
 
 _directory_option = click.option(
     "--directory",
+    default="",
     metavar="DIR",
     help="Where the directory of the job is made, dropflow-jobs by default; hosts of a batch system must see it.",
 )
+_SITE = (
+    click.option("--time", default="", metavar="H:MM:SS", callback=_walltime, help="Walltime of a job."),
+    click.option("-p", "--partition", default="", metavar="NAME", help="Partition or queue."),
+    click.option("--account", default="", metavar="NAME", help="Account that jobs are charged to."),
+    click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority."),
+    _directory_option,
+)
+
+
+def site_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
+    """Add the options that tell what jobs need at a site; the command gets them as one `Facility`, ``site``."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, facility: str | None, **given: Any) -> Exit:
+        from managers.places.batch import facility_of
+
+        chosen = {name: given.pop(name) for name in ("time", "partition", "account", "directory")}
+        site = msgspec.structs.replace(facility_of(facility), **{key: text for key, text in chosen.items() if text})
+        return function(*arguments, site=site, **given)
+
+    wrapped: Callable[..., Exit] = command
+    for option in reversed(_SITE):
+        wrapped = option(wrapped)
+    return wrapped
+
+
 _results_option = click.option(
     "-o", "results", metavar="DIR", help="Where the results go; the directory of the job by default."
 )
@@ -74,12 +104,8 @@ def _command_of(name: str) -> Callable[..., None]:
     @click.argument("graph", metavar="[GRAPH]", required=False, shell_complete=graphs)
     @click.argument("arguments", metavar="[-- ARGUMENT...]", nargs=-1, type=click.UNPROCESSED)
     @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts of the job.")
-    @click.option("--time", default="", metavar="H:MM:SS", callback=walltime, help="Walltime of the job.")
-    @click.option("-p", "--partition", default="", metavar="NAME", help="Partition or queue.")
-    @click.option("--account", default="", metavar="NAME", help="Account that the job is charged to.")
-    @click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority.")
+    @site_options
     @click.option("--login", metavar="HOST", help="Submit on this host, over ssh, and copy the results from there.")
-    @_directory_option
     @_results_option
     @click.option(
         "--margin",
@@ -129,7 +155,7 @@ for _name in _SYSTEMS:
 @_detach_option
 @setting_options
 @options_of(SubmitOptions)
-def ssh_command(output: CommandOutput, *, hosts: str, skip_unreachable: bool, **given: Any) -> Exit:
+def ssh_command(output: CommandOutput, *, hosts: str, skip_unreachable: bool, directory: str, **given: Any) -> Exit:
     """Run GRAPH on hosts over ssh; without GRAPH, start a cluster.
 
     ssh is that of the user, with its configuration, and never asks. All hosts are checked first: connection, Python,
@@ -142,9 +168,11 @@ def ssh_command(output: CommandOutput, *, hosts: str, skip_unreachable: bool, **
     and 'dropflow down --to ssh:JOB' ends the cluster.
     """
     from dropflow.cli.hosts import usable_hosts
+    from managers.places.batch import Facility
 
     found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable)
-    return _launch("ssh", output, nodes=len(found), hosts=found, **given) if found else Exit.BAD_INPUT
+    site = Facility(directory=directory) if directory else Facility()
+    return _launch("ssh", output, nodes=len(found), site=site, hosts=found, **given) if found else Exit.BAD_INPUT
 
 
 @launch_command.command("head", hidden=True)
@@ -197,23 +225,33 @@ def host_command(_: CommandOutput) -> Exit:
     run_host()
 
 
+def refuse_job_array(arguments: Iterable[str]) -> None:
+    """Refuse arguments of ``sbatch`` that would have several jobs share one directory.
+
+    Raises
+    ------
+    UsageError
+        One of them asks for a job array.
+    """
+    arrays = [word for word in arguments if word.startswith(("--array", "-a"))]
+    if arrays:
+        hint = "launch a job for each session: scatters of a graph make copies of its applications"
+        raise UsageError("a job array would run several copies of the job in one directory", where=arrays[0], hint=hint)
+
+
 def _launch(
     name: str,
     output: CommandOutput,
     *,
     graph: str | None,
     nodes: int,
-    directory: str | None,
+    site: "Facility",
     results: str | None,
     detach: bool,
     settings: tuple[str, ...],
     configuration: str | None,
     options: GivenOptions[SubmitOptions],
     arguments: tuple[str, ...] = (),
-    time: str = "",
-    partition: str = "",
-    account: str = "",
-    facility: str | None = None,
     margin: float = 0.0,
     requeue: bool = False,
     dry_run: bool = False,
@@ -222,21 +260,15 @@ def _launch(
 ) -> Exit:
     from dropflow.cli.jobs import run_order
     from dropflow.clock import SystemClock
-    from dropflow.errors import UsageError
     from dropflow.ids import dated_session_name
-    from managers.places.batch import JobOrder, facility_of
-    from managers.places.job_directory import JobDirectory, JobRequest, new_job_directory, seconds_of_time
+    from managers.places.batch import JobOrder
+    from managers.places.job_directory import JobDirectory, JobRequest, new_job_directory
     from managers.places.ssh import local_address
 
     if graph is not None and graph.startswith("-") and graph != "-":  # there is no GRAPH, only arguments behind --
         arguments, graph = (graph, *arguments), None
-    site = facility_of(facility)
-    chosen = {"partition": partition, "account": account, "time": time}
-    site = msgspec.structs.replace(site, **{key: text for key, text in chosen.items() if text})
-    try:
-        seconds = seconds_of_time(site.time) if site.time else 0.0
-    except ValueError as error:
-        raise UsageError(f"the time of the facility cannot be used: {error}", where=facility or "--time") from error
+    if name == "slurm":
+        refuse_job_array((*arguments, *site.lines))
     is_job = graph is not None and Path(graph).is_dir()
     if login is not None and (graph is None or is_job):
         raise UsageError(
@@ -248,22 +280,21 @@ def _launch(
         system=name,
         session=session,
         nodes=nodes,
-        seconds=seconds,
-        margin=min(margin, seconds / 4) if seconds else margin,
+        seconds=site.seconds,
+        margin=site.margin(margin),
         goes_on=requeue,
         results=str(Path(results).absolute()) if results else "",
         options=options.options,
         hosts=hosts,
         address=local_address(hosts[0]) if hosts else "",
     )
-    where = directory or site.directory
-    order = JobOrder(request=request, site=site, arguments=arguments, directory=where, detach=detach, dry_run=dry_run)
+    order = JobOrder(request=request, site=site, arguments=arguments, detach=detach, dry_run=dry_run)
     if login is not None:
         from dropflow.cli.login import launch_at_login
 
         assert read is not None  # noqa: S101 - looked at above
         return launch_at_login(output, login, order, read)
-    parent = Path(where).expanduser().absolute()
+    parent = Path(site.directory).expanduser().absolute()
     if is_job:
         job = JobDirectory(Path(str(graph)).absolute())
         before = job.request

@@ -30,7 +30,7 @@ from dropflow.cli.main import main
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.session_replies import exit_of_session
 from dropflow.clock import SystemClock
-from dropflow.errors import BatchSystemError, DropflowError, NotFoundError
+from dropflow.errors import BatchSystemError, ConflictError, DropflowError, NotFoundError
 from dropflow.files import private_directory, private_opener
 from dropflow.formatting import plural
 from dropflow.ids import safe_name
@@ -53,6 +53,8 @@ _WATCH_SECONDS = 2.0
 _BEAT_SECONDS = 10.0
 """How often the status is written at least."""
 _AWAY_SECONDS = 60.0
+_LEAVE_SECONDS = 5.0
+"""How long an island without nodes may take until the command that has started them has ended."""
 _TERM_GRACE = 5.0
 """How long attempts may clean up after SIGTERM: Slurm kills a job 30 s after it by default."""
 _STOP_SECONDS = 15.0
@@ -107,12 +109,14 @@ def run_head(directory: str, spread: Sequence[str]) -> Exit:
             finally:
                 stack.close()
         except DropflowError as error:
-            head.tell("over", code=error.code, text=error.text + (f" ({error.hint})" if error.hint else ""))
+            is_ended = signals.last is signal.SIGTERM
+            text = error.text + (f" ({error.hint})" if error.hint else "")
+            head.tell("stopped" if is_ended else "over", code=error.code, text=_ENDED if is_ended else text)
             raise
-        is_stopped = status is Exit.PAUSED or (signals.last is signal.SIGTERM and status is not Exit.FINISHED)
+        is_stopped = status is Exit.PAUSED or (head.was_ended and status is not Exit.FINISHED)
         head.tell("stopped" if is_stopped else "over")
-    is_walltime = is_stopped and signals.last is not signal.SIGTERM
-    return _start_again(request, status) if is_walltime and request.goes_on else status
+    is_mine = is_stopped and signals.last is not signal.SIGTERM  # else the batch system starts it again
+    return _start_again(request, status) if is_mine and request.goes_on else status
 
 
 def _start_again(request: JobRequest, status: Exit) -> Exit:
@@ -183,9 +187,15 @@ class _JobHead:
         self._children = ChildProcesses()
         self._nodes: subprocess.Popen[bytes] | None = None
         self._known: set[int] = set()
+        self._are_nodes_ended = False
         self._url = ""
         self._detail: SessionDetail | None = None
         self._last = JobStatus()
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether the batch system has ended the job, or only its nodes, as Slurm does before it preempts a job."""
+        return self._signals.last is signal.SIGTERM or self._are_nodes_ended
 
     def start(self, spread: Sequence[str]) -> None:
         """Start the node managers and, once they answer, the island.
@@ -233,7 +243,7 @@ class _JobHead:
             detail = self._follow(client)
             status = exit_of_session(detail)
             is_last = status is not Exit.PAUSED or not self._request.goes_on
-            if is_last and self._signals.last is not signal.SIGTERM:
+            if is_last and not self.was_ended:
                 missing = self._fetch(client)
                 if missing and status is Exit.FINISHED:
                     return Exit.FAILED
@@ -328,7 +338,11 @@ class _JobHead:
             with closing(PatientClient(self._connect, seconds=_AWAY_SECONDS)) as asked:
                 submit_fitted(asked, graph, query, PlacementOptions(), weight=graph.weight, note=self._output.note)
         else:
-            client.resume(name, ResumeRequest(without_missing=True, until=until))
+            try:
+                client.resume(name, ResumeRequest(without_missing=True, until=until))
+            except ConflictError:  # an earlier job has ended before it had the results
+                if not client.session(name).is_over:
+                    raise
 
     def _follow(self, client: Client) -> SessionDetail:
         """Return the session once it is over; stop it when the job must end.
@@ -336,7 +350,7 @@ class _JobHead:
         Raises
         ------
         BatchSystemError
-            All nodes have ended.
+            All nodes have failed.
         DropflowError
             The island does not answer.
         """
@@ -351,7 +365,8 @@ class _JobHead:
                 self._stop(client, detail)
                 end = self._clock.monotonic() + _STOP_SECONDS
             have_ended = self._have_nodes_ended()
-            if self._signals.must_stop and (have_ended or self._clock.monotonic() > end):
+            self._are_nodes_ended = have_ended and self._nodes is not None and not self._nodes.returncode
+            if self._are_nodes_ended or (self._signals.must_stop and (have_ended or self._clock.monotonic() > end)):
                 self._detail = msgspec.structs.replace(detail, status=SessionState.CANCELLED.name, text=_ENDED)
                 return self._detail
             if have_ended:
@@ -365,7 +380,7 @@ class _JobHead:
                 self._pause.wait(_LOOK_SECONDS)
             except DropflowError as error:
                 away += 1.0
-                if not error.retryable or away > _AWAY_SECONDS:
+                if away > (_AWAY_SECONDS if error.retryable else _LEAVE_SECONDS):
                     raise
                 self._pause.wait(1.0)
 

@@ -83,7 +83,7 @@ def _answer(output: CommandOutput, login: str, order: JobOrder, results: Path, p
     """Print what the login node answers, after its results are here."""
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     line = process.stdout.readline()
-    hint = f"a job that was submitted continues; its results will be below {order.directory} on {login}"
+    hint = f"a job that was submitted continues; its results will be below {order.site.directory} on {login}"
     if not line:
         if process.wait() == SSH_FAILED:
             raise LinkError("the connection of ssh failed, or was cut", where=login, hint=hint)
@@ -165,7 +165,7 @@ def run_login() -> Exit:
         content += block
     threading.Thread(target=_interrupt_at_end, daemon=True).start()
     output = _LoginOutput(quiet=order.quiet)
-    parent, name = Path(order.directory).expanduser().absolute(), order.request.session
+    parent, name = Path(order.site.directory).expanduser().absolute(), order.request.session
     job = JobDirectory(parent / name) if order.dry_run else new_job_directory(parent, name)
     status = run_order(output, order, job, parse(content))
     if output.results and Path(output.results).is_dir():

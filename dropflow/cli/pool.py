@@ -1,16 +1,19 @@
 """``dropflow pool``: nodes of an island that a batch system gives while work waits for them."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.launch import walltime
+from dropflow.cli.launch import refuse_job_array, site_options
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.option_types import Duration, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from managers.places.batch import Facility
 
 __all__ = ["pool_command"]
 
@@ -30,12 +33,8 @@ def pool_command() -> None:
 @click.argument("arguments", metavar="[-- ARGUMENT...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--max", "most", type=click.IntRange(min=1), required=True, help="Nodes that it may have.")
 @click.option("--min", "least", type=click.IntRange(min=0), default=0, show_default=True, help="Nodes that it keeps.")
-@click.option("--time", required=True, metavar="H:MM:SS", callback=walltime, help="Walltime of a job.")
+@site_options
 @click.option("--name", default="pool", show_default=True, metavar="NAME", help="Name of the pool.")
-@click.option("-p", "--partition", default="", metavar="NAME", help="Partition.")
-@click.option("--account", default="", metavar="NAME", help="Account that jobs are charged to.")
-@click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority.")
-@click.option("--directory", metavar="DIR", help="Where its directory is made, dropflow-jobs by default.")
 @click.option(
     "--idle", type=Duration(), default="5m", show_default=True, help="When a node without work is given back."
 )
@@ -63,12 +62,8 @@ def add_command(
     arguments: tuple[str, ...],
     most: int,
     least: int,
-    time: str,
+    site: "Facility",
     name: str,
-    partition: str,
-    account: str,
-    facility: str | None,
-    directory: str | None,
     idle: float,
     margin: float,
     every: float,
@@ -80,18 +75,16 @@ def add_command(
     system must see the directory of the pool, and reach the island.
     """
     from dropflow.cli.pool_process import add_pool
-    from managers.places.batch import facility_of
-    from managers.places.job_directory import seconds_of_time
     from managers.places.pool import PoolSettings
 
     if least > most:
         raise UsageError(f"--min {least} is more than --max {most}")
-    site = facility_of(facility)
-    chosen = {"partition": partition, "account": account, "time": time}
-    site = msgspec.structs.replace(site, **{key: text for key, text in chosen.items() if text})
-    seconds = seconds_of_time(time)
-    margin = min(margin, seconds / 4)
-    settings = PoolSettings(least=least, most=most, idle=idle, seconds=seconds, margin=margin, every=every)
+    refuse_job_array((*arguments, *site.lines))
+    if not site.time:
+        raise UsageError("a pool needs --time, the walltime of its jobs")
+    settings = PoolSettings(
+        least=least, most=most, idle=idle, seconds=site.seconds, margin=site.margin(margin), every=every
+    )
     return add_pool(
         output,
         manager,
@@ -100,7 +93,6 @@ def add_command(
         settings=settings,
         site=site,
         arguments=arguments,
-        directory=directory or site.directory,
         dry_run=dry_run,
     )
 

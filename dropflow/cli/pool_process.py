@@ -114,7 +114,6 @@ def add_pool(
     settings: PoolSettings,
     site: Facility,
     arguments: tuple[str, ...],
-    directory: str,
     dry_run: bool,
 ) -> Exit:
     """Write the files of a pool, and start its process.
@@ -128,7 +127,7 @@ def add_pool(
     """
     if not is_session_name(name):
         raise UsageError(f"{name!r} cannot be the name of a pool")
-    path = Path(directory).expanduser().absolute() / f"pool-{name}"
+    path = Path(site.directory).expanduser().absolute() / f"pool-{name}"
     job = JobDirectory(path)
     request = JobRequest(
         system=system,

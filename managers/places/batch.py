@@ -21,7 +21,7 @@ import msgspec
 
 from dropflow.errors import BadFileError, BatchSystemError, DropflowError, JobRefusedError, MissingDependencyError
 from dropflow.version import __version__
-from managers.places.job_directory import JobDirectory, JobRequest
+from managers.places.job_directory import JobDirectory, JobRequest, seconds_of_time
 
 __all__ = ["SYSTEMS", "BatchSystem", "Facility", "JobOrder", "JobState", "facility_of", "job_script"]
 
@@ -58,6 +58,10 @@ class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     python: str = ""
     directory: str = "dropflow-jobs"
 
+    def __post_init__(self) -> None:
+        """Refuse what is no walltime, by a `ValueError`."""
+        seconds_of_time(self.time or "0")
+
     @property
     def interpreter(self) -> str:
         """The Python interpreter of the hosts."""
@@ -65,6 +69,15 @@ class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return sys.executable
         given = Path(self.python).expanduser()
         return str(given / "bin" / "python" if given.is_dir() else given)
+
+    @property
+    def seconds(self) -> float:
+        """The walltime in seconds; 0 if it is that of the partition."""
+        return seconds_of_time(self.time or "0")
+
+    def margin(self, wanted: float) -> float:
+        """Return how many seconds before the walltime work stops: at most a quarter of it."""
+        return min(wanted, self.seconds / 4) if self.time else wanted
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +91,6 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
         What it needs.
     arguments : tuple of str
         For the command that submits it.
-    directory : str
-        Where its directory is made.
     detach, dry_run : bool
         Whether it is not waited for, or not submitted.
     quiet : bool
@@ -93,7 +104,6 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
     request: JobRequest
     site: Facility
     arguments: tuple[str, ...]
-    directory: str
     detach: bool
     dry_run: bool
     quiet: bool = False

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,9 +44,12 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=2000
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=2000
-PartitionName=p Nodes=n[1-2] Default=YES MaxTime=60 State=UP
+PartitionName=p Nodes=n[1-2] Default=YES MaxTime=60 State=UP PriorityTier=1 GraceTime=10
+PartitionName=urgent Nodes=n[1-2] MaxTime=60 State=UP PriorityTier=2 PreemptMode=OFF
 """
 _SSH_SERVER = """
 Port {port}
@@ -108,16 +111,16 @@ class Launched:
 
     def until(self, command: str, wanted: str) -> None:
         """Wait until a command prints a text."""
-        pause = threading.Event()
-        for _ in range(600):
-            if wanted in self.shell(f"{command} || true"):
-                return
-            pause.wait(0.2)
-        raise AssertionError(f"{command} has not printed {wanted!r}")
+        assert self.becomes(command, wanted), f"{command} has not printed {wanted!r}"
 
-    def started(self, *arguments: object) -> "subprocess.Popen[str]":
-        """Start a ``dropflow launch`` that waits for its job."""
-        command = [sys.executable, "-m", "dropflow", "launch", self.system, *map(str, arguments)]
+    def becomes(self, command: str, wanted: str) -> bool:
+        """Return whether a command prints a text within some time."""
+        pause = threading.Event()
+        return any(wanted in self.shell(f"{command} || true") or pause.wait(0.2) for _ in range(600))
+
+    def started(self, *arguments: object, command: Sequence[str] = ()) -> "subprocess.Popen[str]":
+        """Start a ``dropflow launch``, or another command, that waits for its job."""
+        command = command or (sys.executable, "-m", "dropflow", "launch", self.system, *map(str, arguments))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, env=self.environment, cwd=self.home, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
 

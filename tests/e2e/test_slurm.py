@@ -62,9 +62,46 @@ def test_a_session_goes_on_without_a_host_and_in_another_job(slurm: Launched) ->
     assert slurm.nothing_is_left()
 
 
+@pytest.mark.exhaustive
+def test_faults_of_slurm_one_after_another(slurm: Launched) -> None:
+    """A preempted job goes on by itself with --requeue, and ends in words without; a controller may start again."""
+    marks = slurm.home / "marks"
+    save(files(marks, 0.5), slurm.home / "g.dfg")
+    arguments = ("g.dfg", "--nodes", 2, "--time", 10, "--margin", "4s", "--output", "json")
+    urgent = "sbatch --partition=urgent --nodes=2 --exclusive --output=/dev/null --wrap 'sleep 1'"
+    with slurm.started(*arguments, "--requeue") as launched:
+        slurm.until(f"cat {marks}", "SOURCE\nFIRST")
+        slurm.shell(urgent)
+        slurm.until("squeue -h -j 1 -o %r", "BeginTime")
+        first = marks.read_text().split()
+        slurm.shell("scontrol update jobid=1 StartTime=now")
+        answer, notes = launched.communicate(timeout=200)
+
+    assert launched.returncode == 0, notes
+    assert "SOURCE" not in marks.read_text().split()[len(first) :]  # what was completed is kept
+
+    marks.unlink()
+    with slurm.started(*arguments) as launched:
+        slurm.until(f"cat {marks}", "SOURCE")
+        slurm.shell(urgent)
+        answer, notes = launched.communicate(timeout=200)
+    reply = json.loads(answer)
+    with slurm.started(Path(reply["output"]).parent, *arguments[1:]) as again:
+        slurm.until("squeue -h -p p -o %T", "RUNNING")
+        slurm.shell("kill $(cat controller.pid); while pgrep -F controller.pid; do sleep 0.1; done 2>&-; slurmctld")
+        ended = json.loads(again.communicate(timeout=200)[0])
+
+    assert (launched.returncode, reply["status"]) == (1, "CANCELLED"), notes
+    assert reply["text"] == "the batch system has ended its job"
+    assert "can go on in another job" in notes
+    assert (again.returncode, ended["status"]) == (0, "FINISHED")
+    assert slurm.nothing_is_left()
+
+
 def test_jobs_that_never_run(slurm: Launched) -> None:
     """What Slurm refuses, and why a job waits, is told in its words; nothing is left of a refused job."""
     refused = slurm.shell("dropflow launch slurm examples/hello.graph -p nowhere", status=2)
+    array = slurm.shell("dropflow launch slurm examples/hello.graph -- --array=1-3", status=2)
     left = list((slurm.home / "dropflow-jobs").iterdir())
     with slurm.started("examples/hello.graph", "--time", "10:00:00") as waiting:
         assert waiting.stderr is not None
@@ -76,6 +113,7 @@ def test_jobs_that_never_run(slurm: Launched) -> None:
         slurm.shell("scancel 1 2")
         _, why = cancelled.communicate(timeout=60)
 
+    assert "a job array would run several copies of the job in one directory" in array
     assert ("error DF118" in refused, "partition" in refused, left) == (True, True, [])
     assert "job 1 is PENDING" in reason
     assert (waiting.returncode, "'scancel 1' cancels it" in stopped) == (130, True)
