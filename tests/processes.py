@@ -5,15 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
+from packaging.requirements import Requirement
 
 from dropflow.runners.descendants import descendants_of
-
-__all__ = ["Running", "environment", "gone", "listening", "run"]
 
 _SECONDS = 60.0
 
@@ -128,3 +128,16 @@ def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool
     """Return whether all of the processes end within a number of seconds."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def required_packages(name: str, found: Collection[str] = ()) -> set[str]:
+    """Return the names of the packages that an installed one requires, without extras, and what these require."""
+    wanted = {one.name for one in map(Requirement, distribution(name).requires or ()) if _is_needed(one)}
+    every = {*found, *wanted}
+    for new in wanted - set(found):
+        every |= required_packages(new, every)
+    return every
+
+
+def _is_needed(requirement: Requirement) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})

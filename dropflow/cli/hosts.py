@@ -25,6 +25,7 @@ from dropflow.cli.progress import columns
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 from managers.child_processes import ChildProcess, ChildProcesses
+from managers.places.installation import install_on
 from managers.places.ssh import (
     BEAT_SECONDS,
     END_LINE,
@@ -37,18 +38,6 @@ from managers.places.ssh import (
     node_command,
     node_input,
 )
-
-__all__ = [
-    "HostsReply",
-    "beat",
-    "end_process",
-    "first_line",
-    "request_ends",
-    "run_host",
-    "run_hosts",
-    "start_node",
-    "usable_hosts",
-]
 
 _END_SECONDS = 90.0
 """How long a cluster may take to end: its sessions are cancelled, and its managers end one after another."""
@@ -67,22 +56,31 @@ class HostsReply(msgspec.Struct, frozen=True, kw_only=True):
         yield "nothing was started"
 
 
-def usable_hosts(output: CommandOutput, path: str, *, skip_unreachable: bool) -> tuple[SshHost, ...]:
+def usable_hosts(output: CommandOutput, path: str, *, skip_unreachable: bool, install: bool) -> tuple[SshHost, ...]:
     """Return the hosts in a file, after all have been checked; empty if the answer is a table of their problems.
 
     Parameters
     ----------
     skip_unreachable : bool
         Whether hosts without a connection are left out, with a note. All others must be without problems.
+    install : bool
+        Whether they get this dropflow before.
     """
-    hosts, problems = check_hosts(hosts_of(path))
+    hosts: Sequence[SshHost] = hosts_of(path)
+    problems: list[HostProblem] = []
+    if install:
+        output.note("installing dropflow where it is missing")
+        hosts, problems = install_on(hosts)
+    hosts, found = check_hosts(hosts)
+    problems += found
     skipped = {problem.host: problem for problem in problems if problem.is_unreachable and skip_unreachable}
-    if len(skipped) == len(hosts) or any(problem.host not in skipped for problem in problems):
+    usable = tuple(host for host in hosts if host.name not in skipped)
+    if not usable or any(problem.host not in skipped for problem in problems):
         output.answer(HostsReply(problems=tuple(problems)))
         return ()
     for problem in skipped.values():
         output.note(f"{problem.host} is left out: {problem.text}")
-    return tuple(host for host in hosts if host.name not in skipped)
+    return usable
 
 
 def start_node(

@@ -13,10 +13,10 @@ from dropflow.cli.option_types import (
     Duration,
     GivenOptions,
     graphs,
+    hosts_options,
     options_of,
     output_options,
     setting_options,
-    skip_option,
 )
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from managers.places.batch import Facility
     from managers.places.ssh import SshHost
-
-__all__ = ["launch_command", "refuse_job_array", "site_options"]
 
 _SYSTEMS = {
     "slurm": ("Slurm", "sbatch"),
@@ -149,13 +147,15 @@ for _name in _SYSTEMS:
 @output_options
 @click.argument("graph", metavar="[GRAPH]", required=False, shell_complete=graphs)
 @click.option("--hosts", required=True, metavar="FILE", help="The hosts, as TOML: a table [hosts.NAME] for each.")
-@skip_option
+@hosts_options
 @_directory_option
 @_results_option
 @_detach_option
 @setting_options
 @options_of(SubmitOptions)
-def ssh_command(output: CommandOutput, *, hosts: str, skip_unreachable: bool, directory: str, **given: Any) -> Exit:
+def ssh_command(
+    output: CommandOutput, *, hosts: str, skip_unreachable: bool, install: bool, directory: str, **given: Any
+) -> Exit:
     """Run GRAPH on hosts over ssh; without GRAPH, start a cluster.
 
     ssh is that of the user, with its configuration, and never asks. All hosts are checked first: connection, Python,
@@ -170,7 +170,7 @@ def ssh_command(output: CommandOutput, *, hosts: str, skip_unreachable: bool, di
     from dropflow.cli.hosts import usable_hosts
     from managers.places.batch import Facility
 
-    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable)
+    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install)
     site = Facility(directory=directory) if directory else Facility()
     return _launch("ssh", output, nodes=len(found), site=site, hosts=found, **given) if found else Exit.BAD_INPUT
 

@@ -43,8 +43,6 @@ from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
 if TYPE_CHECKING:
     from dropflow.cli.downloads import FetchReply
 
-__all__ = ["run_head", "run_member"]
-
 _START_SECONDS = 300.0
 _OTHERS_SECONDS = 60.0
 """How long the first node may take to start, and then how long the others are waited for; later ones are added."""

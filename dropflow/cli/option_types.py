@@ -363,9 +363,20 @@ prefix_option = click.option(
     "--prefix", default="", metavar="TEXT", help="First part of the drops' ids; the name of the graph by default."
 )
 
-skip_option = click.option(
-    "--skip-unreachable", is_flag=True, help="Leave out hosts to which ssh cannot connect, with a note."
+_HOSTS = (
+    click.option("--skip-unreachable", is_flag=True, help="Leave out hosts to which ssh cannot connect, with a note."),
+    click.option(
+        "--install", is_flag=True, help="Install this dropflow on the hosts, with uv or pip, unless it is there."
+    ),
 )
+
+
+def hosts_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
+    """Add the options for a file of hosts."""
+    for option in reversed(_HOSTS):
+        function = option(function)
+    return function
+
 
 target_option = click.option(
     "-o",

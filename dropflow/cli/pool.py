@@ -15,8 +15,6 @@ from dropflow.errors import UsageError
 if TYPE_CHECKING:
     from managers.places.batch import Facility
 
-__all__ = ["pool_command"]
-
 
 @click.group("pool")
 def pool_command() -> None:

@@ -34,8 +34,6 @@ from managers.places.batch import SYSTEMS, Facility, job_script
 from managers.places.job_directory import JobDirectory, JobRequest, read_record
 from managers.places.pool import PoolSettings, PoolState, Seen, decide, refused, submitted
 
-__all__ = ["add_pool", "list_pools", "remove_pool", "run_pool", "want"]
-
 _LOOK_SECONDS = 2.0
 _AWAY_SECONDS = 600.0
 """After so long without an answer of its island, a pool gives all nodes back and ends."""

@@ -11,7 +11,13 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions, DiscoverOptions, ServeOptions
-from dropflow.cli.option_types import FloatRange, connection_options, given_on_command_line, output_options, skip_option
+from dropflow.cli.option_types import (
+    FloatRange,
+    connection_options,
+    given_on_command_line,
+    hosts_options,
+    output_options,
+)
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError
 from dropflow.formatting import MEMORY, quantity
@@ -210,11 +216,13 @@ def discover_options(*, finds: str, daliuge: bool = True) -> Callable[[Callable[
     metavar="FILE",
     help="Start the nodes on these hosts over ssh, as 'dropflow launch ssh' does, and none on this host.",
 )
-@skip_option
+@hosts_options
 @public_url_option(of_many=True)
 @lost_option("A node that does not answer for this long is lost.")
 @log_level_option("The least severe records in the log files of the managers.")
-def up_command(output: CommandOutput, hosts: str | None, *, skip_unreachable: bool, **options: Any) -> Exit:
+def up_command(
+    output: CommandOutput, hosts: str | None, *, skip_unreachable: bool, install: bool, **options: Any
+) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
     All of them listen on loopback, with one token and one key, and are reached from one address in a browser. With
@@ -234,7 +242,7 @@ def up_command(output: CommandOutput, hosts: str | None, *, skip_unreachable: bo
     lost = [f"--{name.replace('_', '-')}" for name in given_on_command_line(("nodes", "workers", "memory", "no_auth"))]
     if lost:
         raise UsageError(f"{lost[0]} is of nodes on this host", hint="leave it out; the file of hosts has such keys")
-    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable)
+    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install)
     return run(UpOptions(**options, hosts=found)) if found else Exit.BAD_INPUT
 
 

@@ -8,6 +8,7 @@ nodes from it; `ssh` reaches hosts without a batch system. ``dropflow launch`` a
 `batch`          Batch systems as rows of one table: their scripts, and the calls of their commands
 `job_directory`  The directory of a job, which outlives it: what was asked for, how far it is, and its key
 `pool`           When a pool asks a batch system for nodes, and when it gives them back
+`installation`   This dropflow, installed on hosts over ssh
 `ssh`            Hosts over the user's own OpenSSH: the file that names them, their checks, and how their nodes start
 ===============  ======================================================================================================
 """

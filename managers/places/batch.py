@@ -23,8 +23,6 @@ from dropflow.errors import BadFileError, BatchSystemError, DropflowError, JobRe
 from dropflow.version import __version__
 from managers.places.job_directory import JobDirectory, JobRequest, seconds_of_time
 
-__all__ = ["SYSTEMS", "BatchSystem", "Facility", "JobOrder", "JobState", "facility_of", "job_script"]
-
 _CALL_SECONDS = 60.0
 _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
 """Variables of the user that a batch system would otherwise keep, and show to its administrators."""

@@ -29,8 +29,6 @@ from dropflow.sessions.options import SubmitOptions
 from managers.keys import create
 from managers.places.ssh import SshHost
 
-__all__ = ["JobDirectory", "JobRequest", "JobStatus", "new_job_directory", "read_record", "seconds_of_time"]
-
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")

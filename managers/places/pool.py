@@ -12,8 +12,6 @@ import msgspec
 
 from managers.places.batch import JobState
 
-__all__ = ["Allocation", "PoolAction", "PoolSettings", "PoolState", "Seen", "decide", "refused", "submitted"]
-
 _MOST_FAILED = 3
 _MOST_REFUSED = 10
 _START_SECONDS = 300.0

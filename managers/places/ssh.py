@@ -28,22 +28,6 @@ from dropflow.errors import BadFileError, MissingDependencyError
 from dropflow.formatting import format_size
 from dropflow.version import __version__
 
-__all__ = [
-    "BEAT_SECONDS",
-    "END_LINE",
-    "SILENT_SECONDS",
-    "SSH_FAILED",
-    "HostProblem",
-    "NodeOrder",
-    "SshHost",
-    "check_hosts",
-    "hosts_of",
-    "local_address",
-    "node_command",
-    "node_input",
-    "ssh_command",
-]
-
 BEAT_SECONDS = 15.0
 """How often a node manager gets a line."""
 SILENT_SECONDS = 60.0
@@ -83,6 +67,8 @@ class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Name or address by which this host and the other hosts connect to it.
     python : str
         Its Python interpreter, or the directory of a virtual environment, in which dropflow is installed.
+    packages : tuple of str
+        What ``--install`` installs there besides dropflow, such as ``numpy``.
     directory : str
         Where the directory of its node manager is; ``~`` is the home directory there.
     port, links_port : int
@@ -99,6 +85,7 @@ class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ssh: str = ""
     address: str = ""
     python: str = ""
+    packages: tuple[str, ...] = ()
     directory: str = "~/.local/state/dropflow/hosts"
     port: int = 0
     links_port: int = 0
@@ -173,7 +160,7 @@ def check_hosts(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProbl
     """
     if shutil.which("ssh") is None:
         raise MissingDependencyError("this host has no command ssh", hint="install the client of OpenSSH")
-    with ThreadPoolExecutor(min(len(hosts), _MOST_AT_ONCE)) as pool:
+    with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         addressed = list(pool.map(_with_address, hosts))
         found = list(pool.map(_check, addressed))
     return addressed, [problem for problems in found for problem in problems]

@@ -16,8 +16,6 @@ import pytest
 
 from tests.processes import environment
 
-__all__ = ["Launched", "running_slurm", "running_ssh"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 _TOOLS = ("slurmctld", "slurmd", "srun", "sbatch")

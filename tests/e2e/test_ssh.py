@@ -4,13 +4,16 @@ import json
 import re
 import signal
 import socket
+import sys
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from dropflow.graph.codec import save
 from tests.e2e.launched import ROOT, Launched, running_ssh
+from tests.processes import required_packages
 from tests.recovery_graphs import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -79,6 +82,32 @@ def test_all_problems_of_hosts_are_in_one_table(ssh: Launched) -> None:
     assert all(text.partition(": ")[2] in shown for text in texts - varying)
     assert "nothing was started" in shown
     assert not (ssh.home / "dropflow-jobs").exists()
+    assert ssh.nothing_is_left()
+
+
+@pytest.mark.exhaustive
+def test_dropflow_is_installed_on_hosts_once(tmp_path: Path) -> None:
+    """A host with a Python alone runs a graph; what cannot be installed is in the table of problems."""
+    site = tmp_path / "site"  # what dropflow requires, so that pip needs no network
+    site.mkdir()
+    for name in required_packages("dropflow"):
+        for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    hosts = f'directory = "{tmp_path}/nodes"\nworkers = 2\npython = "{sys.base_prefix}/bin/python3"\n[hosts.alpha]\n'
+    (tmp_path / "bare.toml").write_text(hosts)
+    (tmp_path / "bad.toml").write_text(f'{hosts}[hosts.beta]\npackages = ["no-such-package"]\n')
+    ssh = Launched(tmp_path, "ssh")
+    launch = "dropflow launch ssh --install examples/hello.graph --hosts"
+    with running_ssh(ssh, PIP_NO_INDEX="1", PYTHONPATH=str(site)):
+        refused = ssh.shell(f"{launch} bad.toml", status=2)
+        first = ssh.shell(f"{launch} bare.toml")
+        made = [path.stat().st_ctime for path in tmp_path.glob("nodes/dropflow-*/complete")]
+        second = ssh.shell(f"{launch} bare.toml")
+
+    assert "dropflow cannot be installed: ERROR: No matching distribution found for no-such-package" in refused
+    assert ("FINISHED" in first, "FINISHED" in second, len(made)) == (True, True, 1)
+    assert made == [path.stat().st_ctime for path in tmp_path.glob("nodes/dropflow-*/complete")]
     assert ssh.nothing_is_left()
 
 

@@ -13,10 +13,9 @@ from urllib.parse import urljoin
 from urllib.request import Request, urlopen
 
 import pytest
-from packaging.requirements import Requirement
 
 from dropflow.version import __version__
-from tests.processes import Running, run
+from tests.processes import Running, required_packages, run
 
 pytestmark = pytest.mark.slow
 
@@ -36,17 +35,6 @@ def _build(into: Path, *options: str) -> dict[str, Path]:
     return {path.suffix: path for path in into.iterdir()}
 
 
-def _required(name: str, found: set[str]) -> set[str]:
-    """Return the names of the packages that a package requires, without extras, and what these require."""
-    for text in distribution(name).requires or ():
-        wanted = Requirement(text)
-        if wanted.name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
-            _required(wanted.name, found | {wanted.name})
-            found.add(wanted.name)
-            found |= _required(wanted.name, found)
-    return found
-
-
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the wheel and what it requires; the latter is linked, not copied."""
@@ -57,7 +45,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = folder / "bin" / "python"
     site = next(folder.glob("lib/python*/site-packages"))
     size = 0
-    for name in _required("dropflow", set()):
+    for name in required_packages("dropflow"):
         files = [file for file in distribution(name).files or () if file.parts[0] not in ("..", "__pycache__")]
         size += sum(Path(str(file.locate())).stat().st_size for file in files if Path(str(file.locate())).is_file())
         for top in {file.parts[0] for file in files}:
