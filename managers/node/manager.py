@@ -78,7 +78,7 @@ class NodeManager(Manager):
     key : ClusterKey or None
         Of the cluster; may be missing on loopback.
     runner : str
-        Where applications run, one of `dropflow.runners.choice.RUNNERS`.
+        Where applications run, one of `dropflow.runners.runner_choice.RUNNERS`.
     workers : int or None
         Worker processes, which sessions share, or threads of each session; one per core by default.
     suspect_after, lost_after : float

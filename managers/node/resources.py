@@ -115,7 +115,7 @@ class ProcessResources:
     clock : Clock
         Time.
     runner : str
-        Where applications run, one of `dropflow.runners.choice.RUNNERS`.
+        Where applications run, one of `dropflow.runners.runner_choice.RUNNERS`.
     pool : WorkerPool
         Worker processes, shared by the sessions of this node; with threads, their number for each session.
     in_place : bool
