@@ -12,7 +12,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,9 @@ from dropflow.api.openapi import StreamSlots
 from dropflow.api.server import RestApp, error_response
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, HttpError, UsageError
+
+if TYPE_CHECKING:
+    from dropflow.api.http_server import WaitressServer
 
 _SPARE_THREADS = 16
 _GRACE = 1.5
@@ -125,20 +128,6 @@ def prepare_records() -> None:
                 msgspec.json.Decoder(record)
 
 
-class _WaitressServer(Protocol):
-    """The methods of `dropflow.api.http_server.WaitressServer`, which is imported late."""
-
-    def step(self, *, timeout: float) -> None: ...
-
-    def stop_listening(self) -> None: ...
-
-    def is_busy(self) -> bool: ...
-
-    def abandon(self) -> None: ...
-
-    def pull_trigger(self) -> None: ...
-
-
 def _closable(app: Callable[..., Any], streams: StreamSlots) -> Callable[..., Any]:
     """Return `app`, answering 503 once the server is closing."""
 
@@ -170,8 +159,7 @@ def _bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def _waitress(app: RestApp, streams: StreamSlots, listening: socket.socket, *, most: int) -> _WaitressServer:
+def _waitress(app: RestApp, streams: StreamSlots, listening: socket.socket, *, most: int) -> "WaitressServer":
     from dropflow.api.http_server import WaitressServer  # noqa: PLC0415 - only servers need waitress
 
-    found: _WaitressServer = WaitressServer.on(listening, _closable(app, streams), check_head=app.check_head, most=most)
-    return found
+    return WaitressServer.on(listening, _closable(app, streams), check_head=app.check_head, most=most)

@@ -7,23 +7,17 @@ or of how many ran at a time, and tables end after some hundred rows.
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.api.contents import Download
-from dropflow.api.records import FailureInfo, ManagerInfo, NodeInfo, SessionDetail
+from dropflow.api.manager import Manager
+from dropflow.api.records import FailureInfo, SessionDetail
 from dropflow.api.requests import (
-    ALL_TIMES,
-    EVERY_RESULT,
-    FIRST_FAILURES,
-    FailureList,
     FailureQuery,
     ResultList,
-    ResultsQuery,
-    TimesQuery,
 )
 from dropflow.api.state_records import DropStates, plain_states
 from dropflow.graph.drop_counts import DropCounts, failed_words
@@ -210,50 +204,14 @@ _TEMPLATES = PageTemplates(
 _CAUSES = FailureQuery(limit=1000)
 
 
-class ReportSource(Protocol):
-    """The operations of a manager or a client that a report needs."""
-
-    def info(self) -> ManagerInfo:
-        """Return the record of the manager."""
-        ...
-
-    def nodes(self) -> Sequence[NodeInfo]:
-        """Return all node managers."""
-        ...
-
-    def session(self, session: str) -> SessionDetail:
-        """Return one session."""
-        ...
-
-    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
-        """Return a page of the root causes."""
-        ...
-
-    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
-        """Return the times of attempts."""
-        ...
-
-    def graph(self, session: str) -> PhysicalGraph:
-        """Return the whole graph."""
-        ...
-
-    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
-        """Return the results of a session."""
-        ...
-
-    def states(self, session: str, *, since: str = "") -> DropStates:
-        """Return the states of all drops."""
-        ...
-
-
 def session_report(
-    source: ReportSource, session: str, *, has_results: bool = False, has_states: bool = False
+    source: Manager, session: str, *, has_results: bool = False, has_states: bool = False
 ) -> SessionReport:
     """Return the report of a session as it is now.
 
     Parameters
     ----------
-    source : ReportSource
+    source : Manager
         A manager, or a client of one.
     session : str
         Its name.

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,9 @@ SHOWN_FAILURES = 100
 _COMPLETE_ENDS = (SessionState.FINISHED.name, SessionState.CANCELLED.name)
 """Ends that are only known when the state of every drop is known; one failure is enough for FAILED."""
 
+
+_AT_REST: Mapping[str, Any] = {"running": 0, "queued": 0, "ready": 0, "rate": 0.0, "remaining": None, "unknown": ()}
+"""The fields of a part that has ended."""
 
 _MOVING = (SessionState.RUNNING, SessionState.PAUSED)
 
@@ -326,18 +330,13 @@ def _cancelled(detail: SessionDetail) -> SessionDetail:
         states[DropState.CANCELLED.name] += states.pop(state, 0)
     return msgspec.structs.replace(
         detail,
+        **_AT_REST,
         status=SessionState.CANCELLED.name,
         settled=detail.drops,
-        running=0,
-        queued=0,
-        ready=0,
         counts=cancel(detail.counts),
         states={state: count for state, count in states.items() if count},
         logical=tuple(msgspec.structs.replace(node, running=0, counts=cancel(node.counts)) for node in detail.logical),
-        rate=0.0,
-        remaining=None,
         text="",
-        unknown=(),
         silent_children=(),
     )
 
@@ -400,19 +399,14 @@ def ended_detail(part: SessionPart, ends: KnownEnds) -> SessionDetail | None:
     drops = sum(end.counts.total for end in own)
     return msgspec.structs.replace(
         detail,
+        **_AT_REST,
         status=_status([end.status for end in own]),
         drops=drops,
         settled=drops,
-        running=0,
-        queued=0,
-        ready=0,
         counts=add_counts(end.counts for end in own),
         states=dict(sum((Counter(end.states) for end in own), Counter[str]())),
         logical=merge_logical(node for end in own for node in end.logical),
-        rate=0.0,
-        remaining=None,
         text="",
-        unknown=(),
         silent_children=(),
     )
 
@@ -437,16 +431,11 @@ def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
     )
     return msgspec.structs.replace(
         detail,
+        **_AT_REST,
         status=SessionState.FAILED.name,
         settled=detail.drops,
-        running=0,
-        queued=0,
-        ready=0,
         counts=give_up(detail.counts),
         logical=tuple(msgspec.structs.replace(node, running=0, counts=give_up(node.counts)) for node in detail.logical),
-        rate=0.0,
-        remaining=None,
         text=text,
         failures=(*detail.failures, failure),
-        unknown=(),
     )

@@ -14,9 +14,8 @@ The id of an event is the version of the session. A client that reconnects with 
 session, or nothing until the next change if it has the present version.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from threading import Event as Signal
-from typing import Protocol
 
 import msgspec
 
@@ -38,44 +37,15 @@ _AGAIN = 1.0
 _HEARTBEAT = 15.0
 
 
-class EventReader(Protocol):
-    """What one client has seen of a session."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the client has seen the end of the session."""
-        ...
-
-    def new(self) -> Sequence[bytes]:
-        """Return the events that the client does not have; the last one is ``end`` if the session is over."""
-        ...
-
-    def wait(self) -> None:
-        """Wait about a second for further events.
-
-        Raises
-        ------
-        NotFoundError
-            The session was deleted.
-        DropflowError
-            It cannot be read now.
-        """
-        ...
-
-    def event(self, name: str, data: object) -> bytes:
-        """Return an event with the id of the last one that the client has."""
-        ...
-
-
 def follow(
-    reader: EventReader, closing: Signal, *, pace: float, is_gone: Callable[[], bool], clock: Clock
+    reader: "_SessionReader | _StateReader", closing: Signal, *, pace: float, is_gone: Callable[[], bool], clock: Clock
 ) -> Generator[bytes]:
     """Yield events, until the session is over, it is deleted, the client has gone or the server closes.
 
     Parameters
     ----------
-    reader : EventReader
-        What is sent.
+    reader : _SessionReader or _StateReader
+        What the client has not seen.
     closing : threading.Event
         Set when the server closes.
     pace : float

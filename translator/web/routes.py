@@ -22,7 +22,7 @@ from translator.web.daliuge import daliuge_routes
 from translator.web.page_templates import log_routes, translator_templates
 from translator.web.pages import page_routes
 from translator.web.records import TranslatorLimits
-from translator.web.service import ManagerClient, TranslatorService
+from translator.web.service import TranslatorService
 
 _STATIC = Path(__file__).with_name("static")
 
@@ -107,7 +107,7 @@ def make_translator(
     url: Callable[[], str] = str,
     log: Path | None = None,
     places: Places | None = None,
-    connect: Callable[[str], ManagerClient] | None = None,
+    connect: Callable[[str], Client] | None = None,
     clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
     """Return a translator, ready to be served by `dropflow.api.rest_server.RestServer`.

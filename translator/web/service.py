@@ -20,13 +20,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from dropflow.api.client import Client
 from dropflow.api.error_body import from_body, to_body
-from dropflow.api.records import NodeInfo, SessionInfo, SubmitQuery
+from dropflow.api.records import NodeInfo, SubmitQuery
 from dropflow.api.submission_note import options_of, without_past_walltime
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageError, UsageError, WorldError
@@ -201,26 +202,6 @@ def _size(folder: Path) -> int:
 # credential of the manager, and a request cannot make the server call another address.
 
 
-class ManagerClient(Protocol):
-    """The methods of `dropflow.api.client.Client` that are used."""
-
-    def nodes(self) -> tuple[NodeInfo, ...]:
-        """Return all node managers at or below the manager."""
-        ...
-
-    def graph(self, session: str) -> PhysicalGraph:
-        """Return the graph of a session."""
-        ...
-
-    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
-        """Deploy a graph and start it."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
-
-
 class Deployer:
     """The managers that may be called.
 
@@ -237,7 +218,7 @@ class Deployer:
         An address is not a URL such as ``http://host:port``.
     """
 
-    def __init__(self, managers: Sequence[str], connect: Callable[[str], ManagerClient]) -> None:
+    def __init__(self, managers: Sequence[str], connect: Callable[[str], Client]) -> None:
         self.managers = tuple(dict.fromkeys(_address(manager) for manager in managers))
         self._connect = connect
 
@@ -357,7 +338,7 @@ class TranslatorService:
         root: Path,
         *,
         managers: Sequence[str] = (),
-        connect: Callable[[str], ManagerClient],
+        connect: Callable[[str], Client],
         limits: TranslatorLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
