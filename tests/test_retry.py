@@ -1,9 +1,11 @@
 """Trying failed drops of a run again, after their cause was corrected."""
 
+import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dropflow.engine.explain import explain_repeat
@@ -23,10 +25,11 @@ from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.again import OutsideInputs, drops_to_repeat, refuse_mixed_results
 from dropflow.sessions.local_run import resume, retry
 from dropflow.sessions.options import RunOptions
-from dropflow.states import SessionState
-from dropflow.testing.drawing import row
+from dropflow.states import DropState, SessionState
+from dropflow.testing.drawing import draw, fan, row
 
 CHECKED = RunOptions(runner="inline", check=True)
 BASH = "dlg.apps.bash_shell_app.BashShellApp"
@@ -208,3 +211,255 @@ def test_a_run_without_failures_is_refused(tmp_path: Path) -> None:
             call()
     with SessionLock(tmp_path / "run"), pytest.raises(ConflictError, match="another process"):
         retry(tmp_path / "run")
+
+
+# Running an ended run again from some of its drops, on this machine.
+
+
+N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
+
+
+def _command(builder: GraphBuilder, name: str, command: str, **more: object) -> None:
+    arguments = (Argument(name="command", value=command), Argument(name="word", value="none"))
+    builder.app(name, component="dlg.apps.bash_shell_app.BashShellApp", arguments=arguments, **more)  # type: ignore[arg-type]
+
+
+def _file(builder: GraphBuilder, name: str, path: str) -> None:
+    builder.data(name, component="dlg.data.drops.file.FileDROP", arguments=(Argument(name="filepath", value=path),))
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    """A run that has ended: input -> READ -> lines -> LEFT -> left.txt -> JOIN -> sum, lines -> RIGHT -> right -> JOIN.
+
+    `input` is the file ``input.txt`` outside of the run; `lines` is in memory; SIDE also reads it, and writes `side`.
+    """
+    (tmp_path / "input.txt").write_text("one\ntwo\n")
+    builder = GraphBuilder("ended").data("lines").data("right").data("sum").data("side")
+    _file(builder, "input", str(tmp_path / "input.txt"))
+    _file(builder, "left", "left.txt")
+    for name, command in {
+        "READ": "seq 500 > %o0; cat %i0 >> %o0",
+        "LEFT": f"cat {tmp_path}/left 2>/dev/null > %o0; tail -n 1 %i0 >> %o0; echo {{word}} >> %o0",
+        "RIGHT": f"test ! -e {tmp_path}/stop && wc -l < %i0 > %o0",
+        "JOIN": "cat %i0 %i1 > %o0",
+        "SIDE": "tail -n 2 %i0 > %o0",
+    }.items():
+        _command(builder, name, f"echo {name} >> {tmp_path}/marks; {command}")
+    for path in ("input READ lines LEFT left JOIN sum", "lines RIGHT right", "lines SIDE side"):
+        names = path.split()
+        for source, target in pairwise(names):
+            builder.connect(source, target)
+    graph = builder.connect("right", "JOIN").build()
+    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    assert result.status is SessionState.FINISHED
+    return tmp_path / "run"
+
+
+def _again(directory: Path, *drops: str, settings: tuple[str, ...] = ()) -> tuple[SessionResult, list[str]]:
+    """Run again; return the result and the applications that have run."""
+    marks = directory.parent / "marks"
+    marks.unlink(missing_ok=True)
+    result = retry(directory, (), CHECKED, start=drops, settings=settings)
+    return result, marks.read_text().split() if marks.exists() else []
+
+
+def _text(directory: Path, name: str) -> str:
+    return (directory / name).read_text()
+
+
+def test_a_drop_and_what_depends_on_it_run_again(ended: Path) -> None:
+    """The others keep their contents; what was released and is needed is made again, and explain says why."""
+    (ended.parent / "left").write_text("new\n")
+    side = (ended / "results" / "ended_side_0.txt").stat().st_ctime_ns
+    result, ran = _again(ended, "LEFT")
+
+    assert (result.status, ran) == (SessionState.FINISHED, ["READ", "LEFT", "JOIN"])
+    assert _text(ended, "results/ended_sum_0.txt") == "new\ntwo\nnone\n502\n"
+    assert (ended / "results" / "ended_side_0.txt").stat().st_ctime_ns == side
+    assert result.notes[0] == (
+        "continued: 5 drops kept, 4 drops run again as was asked for, 1 drop run again because contents were released"
+    )
+    assert result.notes[1].startswith("contents that were released and are needed again: ")
+    graph = load(ended / "graph.dfg")
+    known = replay(graph, ended / "journal.dfj").known
+    assert known is not None
+    again = next(drop for drop in known.reset if drop in known.released)
+    assert "its content was released after its last consumer, and" in next(explain_repeat(graph, known, again))
+    assert [*explain_repeat(graph, known, row(graph, "LEFT"))] == [
+        "attempt 1 does not count as a try: drops were run again with 'dropflow retry --from'"
+    ]
+
+
+def test_a_parameter_is_changed_with_it(ended: Path) -> None:
+    """It holds for what runs from then on, also in later processes; other nodes have no such parameter."""
+    with pytest.raises(UsageError, match=r"none of the nodes that run again has a parameter 'RIGHT\.word'"):
+        retry(ended, (), CHECKED, start=["LEFT"], settings=("RIGHT.word=x",))
+    _again(ended, "LEFT", settings=("word=other",))
+
+    assert _text(ended, "files/left.txt") == "two\nother\n"
+    assert resume(ended).status is SessionState.FINISHED
+    _again(ended, "JOIN")
+    assert "other" in _text(ended, "results/ended_sum_0.txt")
+
+
+def test_contents_of_before_do_not_stay(ended: Path) -> None:
+    """If what runs again fails, there is no file that could be taken for its result; a retry makes it."""
+    (ended.parent / "stop").touch()
+    result, _ = _again(ended, "RIGHT")
+
+    assert result.status is SessionState.FAILED
+    assert not (ended / "results" / "ended_sum_0.txt").exists()
+    assert _text(ended, "files/left.txt") == "two\nnone\n"
+    (ended.parent / "stop").unlink()
+    assert retry(ended, (), CHECKED).status is SessionState.FINISHED
+    assert _text(ended, "results/ended_sum_0.txt") == "two\nnone\n502\n"
+
+
+def test_a_process_that_ends_before_its_journal_begins_leaves_all_as_it_was(
+    ended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal, the contents, and what a later process finds are those from before."""
+    sums = _text(ended, "results/ended_sum_0.txt")
+    with monkeypatch.context() as patch:
+        patch.setattr("dropflow.engine.journal.Journal.append", _dies)
+        with pytest.raises(KeyboardInterrupt, match="the process ends"):
+            retry(ended, (), CHECKED, start=["LEFT"])
+
+    assert _text(ended, "results/ended_sum_0.txt") == sums
+    assert resume(ended).status is SessionState.FINISHED
+    assert _again(ended, "JOIN")[1] == ["JOIN"]
+
+
+def _dies(*_: object) -> None:
+    raise KeyboardInterrupt("the process ends")
+
+
+def test_an_input_that_has_changed_is_not_mixed_with_results_of_before(ended: Path) -> None:
+    """It has to be named, so that all that depends on it runs again; size and time of the last change count."""
+    source = ended.parent / "input.txt"
+    journal = (ended / "journal.dfj").read_bytes()
+    for text in ("one\nthree\n", "ten\ntwo\n"):
+        source.write_text(text)
+        with pytest.raises(
+            ConflictError, match=r"ended_input_0 has changed .* 2 drops that would stay depend on"
+        ) as no:
+            retry(ended, (), CHECKED, start=["LEFT", "RIGHT"])
+        assert "--from ended_input_0" in no.value.hint
+    shutil.copy2(source, f"{source}.old")
+    source.unlink()
+    for name in ("LEFT", "input"):
+        with pytest.raises(ConflictError, match="needs ended_input_0, which does not exist any more"):
+            retry(ended, (), CHECKED, start=[name])
+    assert (ended / "journal.dfj").read_bytes() == journal
+    Path(f"{source}.old").rename(source)
+    result, ran = _again(ended, "input")
+
+    assert (result.status, sorted(ran)) == (SessionState.FINISHED, ["JOIN", "LEFT", "READ", "RIGHT", "SIDE"])
+    assert _text(ended, "results/ended_side_0.txt") == "ten\ntwo\n"
+
+
+def test_an_input_that_the_run_has_written_over_is_refused(tmp_path: Path) -> None:
+    """Otherwise an application would read its own output."""
+    (tmp_path / "table").write_text("1\n")
+    builder = GraphBuilder("place")
+    _file(builder, "before", str(tmp_path / "table"))
+    _file(builder, "after", str(tmp_path / "table"))
+    _command(builder, "ADD", "cat %i0 %i0 > %o0")
+    graph = builder.connect("before", "ADD").connect("ADD", "after").build()
+    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+
+    for name in ("ADD", "before"):
+        with pytest.raises(ConflictError, match="place_before_0, which was written over by the session itself"):
+            retry(tmp_path / "run", (), CHECKED, start=[name])
+    assert (tmp_path / "table").read_text() == "1\n1\n"
+
+
+STATES = {"A": C, "x": C, "B": C, "y": S, "D": S, "z": S, "w": C, "F": E, "v": E, "G": E}
+
+
+def _states(graph: PhysicalGraph) -> tuple[np.ndarray, dict[int, int]]:
+    column = np.array([STATES[template.name] for template in graph.templates], dtype=np.uint8)
+    return column, dict.fromkeys((row(graph, name) for name in "FvG"), row(graph, "F"))
+
+
+@pytest.mark.parametrize(
+    ("names", "starts", "drops"),
+    [
+        ("A", "A", "A x B y D z w F v G"),
+        ("x", "A", "A x B y D z w F v G"),
+        ("B", "B", "B y D z w F v G"),
+        ("y", "B", "B y D z w F v G"),
+        ("F", "F", "F v G"),
+        ("v F", "F", "F v G"),
+    ],
+)
+def test_what_is_named_and_all_that_depends_on_it(names: str, starts: str, drops: str) -> None:
+    """A data drop is written again by its producer, with all of its outputs, also one that it skipped."""
+    graph = draw("A -> x -> B -> y -> D -> z, B -> w -> F -> v -> G")
+    again = drops_to_repeat(graph, *_states(graph), names.split())
+
+    assert again.starts == tuple(sorted(row(graph, name) for name in starts.split()))
+    assert again.drops == tuple(sorted(row(graph, name) for name in drops.split()))
+    assert set(again.begun) == {row(graph, name) for name in drops.split()} & {row(graph, name) for name in "ABF"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text", "hint"),
+    [
+        ("D", ConflictError, "drawing_D_0 has not run: it is SKIPPED", "such as the branch"),
+        ("z", ConflictError, "drawing_z_0 has not run: it is SKIPPED", "such as the branch"),
+        ("G", ConflictError, "drawing_G_0 has not run: it is ERROR", "because of drawing_F_0"),
+        ("Q", NotFoundError, "there is no drop 'Q'", ""),
+        ("_0", AmbiguousError, "10 drops end in '_0'", "give the whole id"),
+    ],
+)
+def test_what_has_not_run_is_refused(name: str, kind: type[DropflowError], text: str, hint: str) -> None:
+    """The error says why, and what to name."""
+    graph = draw("A -> x -> B -> y -> D -> z, B -> w -> F -> v -> G")
+    with pytest.raises(kind, match=text) as refused:
+        drops_to_repeat(graph, *_states(graph), [name])
+    assert hint in refused.value.hint
+
+
+def test_a_name_stands_for_all_drops_of_a_node() -> None:
+    """Those that have run; the others cannot run again."""
+    graph = fan(10)
+    states = np.full(graph.drops, C, dtype=np.uint8)
+    apps = [drop for drop in range(graph.drops) if graph.templates[graph.template[drop]].name == "app"]
+    states[apps[0]] = S
+    again = drops_to_repeat(graph, states, {}, ["App"])
+
+    assert len(apps) > 2
+    assert again.starts == tuple(apps[1:])
+
+
+@pytest.mark.parametrize(
+    ("reset", "inputs", "refusal"),
+    [
+        ("", OutsideInputs(), ""),
+        (
+            "r A x",
+            OutsideInputs(),
+            "drawing_r_0 has to be read again, and 2 drops that would stay depend on what it was",
+        ),
+        ("A x", OutsideInputs(changed=frozenset({0})), "drawing_r_0 has changed"),
+        ("", OutsideInputs(changed=frozenset({0})), ""),
+        ("A x", OutsideInputs(missing=frozenset({0})), "which does not exist any more"),
+        ("", OutsideInputs(missing=frozenset({0}), replaced=frozenset({0})), ""),
+        ("r A x C z", OutsideInputs(changed=frozenset({0})), ""),
+    ],
+)
+def test_results_of_different_inputs_are_not_mixed(reset: str, inputs: OutsideInputs, refusal: str) -> None:
+    """An input counts only if it is read; then nothing that stays may depend on what it was."""
+    graph = draw("r -> A -> x -> B -> y, r -> C -> z", r={"component": "dlg.data.drops.file.FileDROP"})
+    assert row(graph, "r") == 0
+    column = np.zeros(graph.drops, dtype=np.bool_)
+    column[[row(graph, name) for name in reset.split()]] = True
+    states, repeated = np.full(graph.drops, C, dtype=np.uint8), [row(graph, "B"), row(graph, "y")]
+    check: Callable[[], None] = lambda: refuse_mixed_results(graph, states, repeated, column, inputs)  # noqa: E731
+    if refusal:
+        with pytest.raises(ConflictError, match=refusal):
+            check()
+    else:
+        check()

@@ -1,7 +1,7 @@
 """Draws the pictures of constructs: ``python docs/reference/draw_constructs.py`` writes SVG files in ``constructs``.
 
 Each picture is a small logical graph that dropflow unrolls: its drops in columns by the order in which they run, data
-as rounded boxes, applications as plain ones. ``tests/docs/test_construct_pictures.py`` checks that they are fresh.
+as rounded boxes, applications as plain ones. ``tests/docs/test_pictures.py`` checks that they are fresh.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,12 +1,28 @@
 """Shell commands as applications."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dropflow.apps.shell_quote import Replacement, substitute
+from dropflow.errors import AppError, BadGraphError, MissingDependencyError
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.sessions import local_run
+from dropflow.states import SessionState
 from dropflow.testing.attempts import FAILED, Attempted, Given, Wanted, try_app
+from tests.translator.drawing import Drawing
+from translator.logical import Field
+from translator.options import PartitionOptions
+from translator.pipeline import translate
+from translator.plan.registry import partition
 
 BASH = "dlg.apps.bash_shell_app.BashShellApp"
 FILE = "dlg.data.drops.file.FileDROP"
@@ -326,3 +342,245 @@ def test_empty_data_do_not_override_a_field(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     file = run(tmp_path, "basename {n} > {out}", port, inputs=[("n", tmp_path / "empty")])
     assert file.contents == [b"empty\n"]
+
+
+# Values in shell commands.
+
+
+PLACEHOLDER = re.compile(r"\{x\}")
+NASTY = [
+    *("it's $5", "a b", "$(echo run)", "`echo run`", '"q"', "back\\slash", "*", "new\nline", "", "'", "\\", "}", "~"),
+    *("a'b\"c`d$e\\f!", ";echo run", "&& echo run", "$HOME", "${HOME}", "#", "-n", "\\'", "$'x'", "é\t|"),
+]
+PLACES = {
+    "bare": "printf %s. {x}",
+    "double": 'printf %s. "{x}"',
+    "single": "printf %s. '{x}'",
+    "ansi": "printf %s. $'{x}'",
+    "glued": "printf %s. {x}",
+    "in a subshell": "(printf %s. {x})",
+    "in a substitution": 'printf %s "$(printf %s. "{x}")"',
+    "bare in a substitution": 'printf %s "$(printf %s. {x})"',
+    "bare in backticks": 'v=`printf %s. {x}`; printf %s "$v"',
+    "double in backticks": 'v=`printf %s. "{x}"`; printf %s "$v"',
+    "single in backticks": "v=`printf %s. '{x}'`; printf %s \"$v\"",
+    "backticks in double": 'printf %s "`printf %s. {x}`"',
+    "after an escaped quote": "printf %s. \\'{x} | tail -c +2",
+    "after a comment with a quote": "# don't\nprintf %s. {x}",
+    "after a word with a hash": "echo a#b > /dev/null; printf %s. '{x}'",
+    "in a here-document": "cat <<END\n{x}.\nEND\n",
+    "in a literal here-document": "cat <<'END'\n{x}.\nEND\n",
+    "in a here-document's command": 'cat <<END\n$(printf %s. "{x}")\nEND\n',
+    "after a here-document": "cat <<END > /dev/null; printf %s. '{x}'\nit's\nEND\n",
+    "in a here-string": "cat <<< {x}.",
+    "in a case": 'case a in b) ;; a) printf %s. "{x}";; esac',
+    "in a function": "f() { printf %s. {x}; }; f",
+}
+
+
+def shell_quote_run(command: str, value: str) -> str:
+    """What bash prints for `command` with `value` in its place."""
+    text = substitute(command, PLACEHOLDER, lambda _: Replacement((value,)))
+    done = subprocess.run(["/bin/bash", "-c", text], capture_output=True, check=True)
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("value", NASTY)
+@pytest.mark.parametrize("place", PLACES)
+def test_bash_sees_the_value_itself(place: str, value: str) -> None:
+    """In every place the command gets the exact value: nothing of it is expanded, split or run."""
+    assert shell_quote_run(PLACES[place], value).rstrip("\n") == f"{value}."
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30))
+def test_any_text_survives_any_place(value: str) -> None:
+    """One command with the value in several kinds of quotes gives the value back from each."""
+    command = "printf '%s\\0' {x} \"{x}\" '{x}' $'{x}' \"$(printf %s_ '{x}')\" `printf %s_ \"{x}\" | base64 -w0`"
+    shown = shell_quote_run(command, value).split("\0")
+
+    assert shown[:4] == [value] * 4
+    assert shown[4] == f"{value}_"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["echo ${x}", "echo {y} {a,b} {1..3}", "awk '{print $1}'", 'echo "${HOME}"', "echo \\{x}", "f() { true; }"],
+)
+def test_what_is_not_a_placeholder_stays(command: str) -> None:
+    """Braces of the shell and of other languages are left alone."""
+    assert substitute(command, PLACEHOLDER, lambda _: Replacement(("no",))) == command
+
+
+def test_comments_stay() -> None:
+    """A placeholder in a comment is not replaced: a value with a line break would get out of it."""
+    assert substitute("true # {x}\n", PLACEHOLDER, lambda _: Replacement(("a\necho run",))) == "true # {x}\n"
+
+
+def test_several_words_and_none() -> None:
+    """Words are quoted one by one; no word leaves nothing."""
+    assert substitute("ls {x}", PLACEHOLDER, lambda _: Replacement(("a b", "c"))) == "ls 'a b' c"
+    assert substitute("ls {x}", PLACEHOLDER, lambda _: Replacement(())) == "ls "
+    assert substitute("ls {x}", PLACEHOLDER, lambda _: None) == "ls {x}"
+
+
+@pytest.mark.parametrize(
+    "command", ["printf %s {x}", 'printf %s "{x}"', "printf %s '{x}'", "printf %s $'{x}'", "cat <<E\n{x}\nE"]
+)
+def test_variables_of_the_session_still_work_in_fields(command: str) -> None:
+    """``$DLG_ROOT`` in a field means the variable, in every kind of quotes; other variables do not."""
+    fill = Replacement(("$DLG_R/$HOME/${DLG_R}",), variables=True)
+    environment = {"DLG_R": "r t", "HOME": "h", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        ["/bin/bash", "-c", substitute(command, PLACEHOLDER, lambda _: fill)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.rstrip("\n") == "r t/$HOME/r t"
+
+
+def test_arithmetic_takes_numbers_only() -> None:
+    """Bash evaluates arithmetic expressions, so only plain values are accepted in them."""
+    assert shell_quote_run("echo $(( {x} * 2 ))", "21") == "42\n"
+    with pytest.raises(AppError, match="arithmetic"):
+        shell_quote_run("echo $(( {x} ))", "a[$(echo run)]")
+
+
+@pytest.mark.parametrize(
+    ("command", "value", "text"),
+    [
+        ("echo {x}", "a\0b", "null byte"),
+        ("cat <<END\n{x}\nEND\n", "a\nEND\necho run", "ends the here-document"),
+        ('echo "${V:-{x}}"', "it's", "assign the value"),
+    ],
+)
+def test_values_that_cannot_be_quoted_are_refused(command: str, value: str, text: str) -> None:
+    """What no quoting can protect is an error, not a guess."""
+    with pytest.raises(AppError, match=re.escape(text)):
+        shell_quote_run(command, value)
+
+
+# MPI jobs: the ranks of a job run one command together.
+
+
+COMMAND = 'echo "$DROPFLOW_RANK of $DROPFLOW_RANKS" > {out}'
+
+
+def job(command: str, ranks: int = 3, copies: int = 1, **fields: object) -> PhysicalGraph:
+    """Return an MPI job in each copy of a scatter, between data and a file."""
+    drawing = Drawing()
+    with drawing.scatter("S", copies):
+        drawing.data("given", pydata="text")
+        out = Field(id="m.out", name="out", usage="OutputPort", encoding="path")
+        drawing.app("m", "Mpi", dropclass="", num_of_procs=ranks, command=command, out=out, **fields)
+        drawing.data("made", "File")
+    drawing.link("given", "m").link("m", "made", ports=("m.out", ""))
+    return translate(drawing.graph()).graph
+
+
+def mpi_run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> tuple[SessionState, list[str]]:
+    """Run a graph; return the state of the session, and the contents of its files."""
+    result = local_run.run(graph, directory=local_run.prepare_directory(directory), runner=runner, workers=2)
+    folder = directory / "results"
+    files = sorted(path for path in (directory / "files").rglob("*") if path.is_file()) + sorted(folder.iterdir())
+    return result.status, [path.read_text() for path in files]
+
+
+def launcher(folder: Path, text: str) -> str:
+    """Write a program that stands for mpirun, and return its path."""
+    program = folder / "start-ranks"
+    program.write_text(f"#!{sys.executable}\n{text}")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize("runner", ["threads", "processes"])
+def test_ranks_run_together(tmp_path: Path, runner: str) -> None:
+    """Two jobs of three ranks: each rank writes its number and the number of ranks; the file has all parts in order."""
+    status, contents = mpi_run(job(COMMAND, copies=2, launcher="none"), tmp_path / "run", runner)
+
+    assert status is SessionState.FINISHED
+    assert contents == ["0 of 3\n1 of 3\n2 of 3\n"] * 2
+
+
+def test_ranks_wait_for_each_other(tmp_path: Path) -> None:
+    """Each rank waits until all others have begun, so they run at the same time, also more of them than workers."""
+    wait = f"mkdir -p {tmp_path}/begun; touch {tmp_path}/begun/$DROPFLOW_RANK; "
+    wait += f"until [ $(ls {tmp_path}/begun | wc -l) = 70 ]; do sleep 0.05; done; {COMMAND}"
+    status, contents = mpi_run(job(wait, ranks=70, launcher="none"), tmp_path / "run")
+
+    assert status is SessionState.FINISHED
+    assert contents[0].count("of 70") == 70
+
+
+def test_a_launcher_starts_the_ranks(tmp_path: Path) -> None:
+    """A launcher is called with the number of ranks; it gives each process its rank in a variable of its own."""
+    program = launcher(
+        tmp_path,
+        "import os, subprocess, sys\n"
+        "count = int(sys.argv[2])\n"
+        "made = [subprocess.Popen(sys.argv[3:], env=dict(os.environ, PMI_RANK=str(one))) for one in range(count)]\n"
+        "sys.exit(max(one.wait() for one in made))\n",
+    )
+    status, contents = mpi_run(job(COMMAND, launcher=f"{program} -np %n"), tmp_path / "run")
+
+    assert status is SessionState.FINISHED
+    assert contents == ["0 of 3\n1 of 3\n2 of 3\n"]
+
+
+def test_mpirun_is_used_if_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a setting, the first of mpirun and mpiexec on the path starts the ranks."""
+    program = launcher(
+        tmp_path,
+        "import os, subprocess, sys\n"
+        "assert sys.argv[1] == '-n', sys.argv\n"
+        "for one in range(int(sys.argv[2])):\n"
+        "    subprocess.run(sys.argv[3:], env=dict(os.environ, OMPI_COMM_WORLD_RANK=str(one)), check=True)\n",
+    )
+    Path(program).rename(tmp_path / "mpirun")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    status, contents = mpi_run(job(COMMAND), tmp_path / "run")
+
+    assert (status, contents) == (SessionState.FINISHED, ["0 of 3\n1 of 3\n2 of 3\n"])
+
+
+def test_a_failed_rank_fails_the_job(tmp_path: Path) -> None:
+    """If one rank ends with an error, the others are stopped, and the session fails with the status."""
+    status, _ = mpi_run(job("[ $DROPFLOW_RANK = 1 ] && exit 7; sleep 60", launcher="none"), tmp_path / "run")
+
+    assert status is SessionState.FAILED
+    assert "it ended with status 7" in (tmp_path / "run" / "summary.json").read_text()
+
+
+def test_a_launcher_that_is_missing_is_named(tmp_path: Path) -> None:
+    """The failure names the program and what to do."""
+    status, _ = mpi_run(job(COMMAND, launcher="no-such-mpirun -n %n"), tmp_path / "run")
+
+    assert status is SessionState.FAILED
+    assert "no-such-mpirun" in (tmp_path / "run" / "summary.json").read_text()
+    assert MissingDependencyError.code in (tmp_path / "run" / "summary.json").read_text()
+
+
+def test_ranks_are_placed_together_as_the_graph_says() -> None:
+    """Each two ranks of a job, in order, are on one part, and a job is on as many parts as it can have."""
+    graph = job(COMMAND, ranks=5, copies=2, ranks_per_node=2)
+    planned = partition(graph, PartitionOptions(parts=3))
+    row = next(
+        number
+        for number, template in enumerate(graph.templates)
+        if template.axes[-1:] and template.axes[-1].kind == "mpi"
+    )
+    parts = planned.part[planned.template == row].reshape(2, 5)
+
+    assert (parts[:, 0] == parts[:, 1]).all()
+    assert (parts[:, 2] == parts[:, 3]).all()
+    assert [len(set(one)) for one in parts.tolist()] == [3, 3]
+
+
+def test_a_runner_of_one_attempt_refuses_jobs(tmp_path: Path) -> None:
+    """Inline, the ranks could not run together: the session is refused before anything runs."""
+    with pytest.raises(BadGraphError, match="3 ranks that run at once"):
+        mpi_run(job(COMMAND), tmp_path / "run", "inline")

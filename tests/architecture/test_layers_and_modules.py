@@ -4,11 +4,16 @@ import ast
 import importlib
 import json
 import pkgutil
+import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
+import grimp
 import pytest
 
 import dropflow
@@ -17,9 +22,10 @@ import palettes
 import translator
 from dropflow import errors
 from dropflow.cli.main import main as _main
+from tests.architecture.house import budgets, sizes
+from tests.architecture.sources import PRODUCT, ROOT, TESTS, files, parsed
 from translator.problem_codes import CODES
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (dropflow, translator, managers, palettes)
 
 
@@ -96,3 +102,183 @@ def test_help_imports_nothing_heavy() -> None:
 
     assert json.loads(done.stderr.splitlines()[-1]) == []
     assert callable(_main)
+
+
+# Modules and the packages that contain them.
+
+
+def test_no_module_imports_a_package_that_contains_it() -> None:
+    """A package may import its modules; the other way round would be a cycle that depends on the order of imports."""
+    graph = grimp.build_graph(*PRODUCT)
+    found = [
+        (module, parent)
+        for module in graph.modules
+        for parent in graph.find_modules_directly_imported_by(module)
+        if module.startswith(f"{parent}.")
+    ]
+
+    assert found == []
+
+
+# Locks in the managers.
+
+
+_LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
+_MOST = 9
+
+
+def _locks() -> Iterator[tuple[str, str]]:
+    """Yield place and text of the line of every lock in the managers, with the three lines before it."""
+    for path in files("managers"):
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _LOCKS:
+                yield f"{path}:{node.lineno}", "\n".join(lines[max(0, node.lineno - 4) : node.lineno])
+
+
+def test_managers_have_fewer_than_ten_locks() -> None:
+    """The state of a manager has one owner, a thread with a queue, so that few locks remain."""
+    places = [place for place, _ in _locks()]
+
+    assert len(places) <= _MOST, places
+
+
+def test_every_lock_has_a_comment() -> None:
+    """A comment at each lock has what it guards, and why a queue would not do."""
+    assert [place for place, lines in _locks() if "#" not in lines] == []
+
+
+# Errors: tests that expect one check its text, and each code is that of one class.
+
+
+_CODE = re.compile(r"DF\d{3}")
+
+
+def _is_raises(call: ast.Call) -> bool:
+    function = call.func
+    return isinstance(function, ast.Attribute) and function.attr == "raises"
+
+
+def test_every_expected_error_has_a_text() -> None:
+    """Each `pytest.raises` has `match`, so that another error of the same class does not pass for the expected one."""
+    found = [
+        f"{path}:{node.lineno}"
+        for path in files(*TESTS)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and _is_raises(node) and "match" not in {each.arg for each in node.keywords}
+    ]
+
+    assert found == []
+
+
+def test_every_error_code_is_written_once() -> None:
+    """A code such as DF105 is that of one class of errors; all other code names the class."""
+    classes = [node for path in files(*PRODUCT) for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+    fields = [node for one in classes for node in one.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    codes = [field.value for field in fields if _is_error_code(field.value)]
+    written = [
+        f"{path}:{node.lineno}"
+        for path in files(*PRODUCT)
+        for node in ast.walk(parsed(path))
+        if _is_error_code(node) and node not in codes
+    ]
+
+    assert written == []
+    assert [code for code, count in Counter(map(ast.unparse, filter(None, codes))).items() if count > 1] == []
+
+
+def _is_error_code(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(_CODE.fullmatch(node.value))
+
+
+# Names of classes and files.
+
+
+_SIMILAR_FILES = {
+    # Commands, each in the file of its name.
+    "dropflow/cli: node, nodes",
+    "dropflow/cli: translate, translator",
+}
+_ENDINGS = ("s", "es", "ed", "er", "ers", "ing", "ings", "or", "ors")
+
+
+def _classes() -> list[tuple[str, ast.ClassDef]]:
+    return [
+        (str(path), node)
+        for path in files(*PRODUCT)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def _stem(name: str) -> str:
+    """Return a word without the longest of the usual endings, and without the e before it."""
+    for ending in sorted(_ENDINGS, key=len, reverse=True):
+        if name.endswith(ending) and len(name) - len(ending) >= 3:
+            return name.removesuffix(ending).rstrip("e")
+    return name.rstrip("e")
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """A name in a log, a traceback or a search belongs to one class. That includes private classes."""
+    counts = Counter(node.name for _, node in _classes())
+    shared = {name for name, count in counts.items() if count > 1}
+
+    assert sorted(shared) == []
+
+
+def test_no_two_files_of_a_directory_differ_by_an_ending() -> None:
+    """Names such as `fetch.py`, `fetching.py` and `fetchers.py` in one directory do not show what is in which."""
+    keys = sorted((str(path.parent), _stem(path.stem), path.stem) for path in files(*PRODUCT))
+    similar = {
+        f"{directory}: {first}, {second}"
+        for (directory, stem, first), (other, other_stem, second) in pairwise(keys)
+        if (directory, stem) == (other, other_stem)
+    }
+
+    assert sorted(similar - _SIMILAR_FILES) == []
+
+
+# The budgets of packages.
+
+
+def test_every_package_keeps_its_budget() -> None:
+    """A change that needs more lines or files raises the budget in the same commit, with the reason."""
+    allowed, found = budgets(), sizes()
+
+    assert sorted(found) == sorted(allowed)
+    assert {
+        name: size
+        for name, size in found.items()
+        if size.lines > allowed[name].lines or size.files > allowed[name].files
+    } == {}
+
+
+def test_budgets_are_close_to_what_is_there() -> None:
+    """A package that became smaller gives its budget back: the table tells how large the house is."""
+    allowed, found = budgets(), sizes()
+
+    assert {name: allowed[name] for name, size in found.items() if allowed[name].lines > 1.05 * size.lines + 60} == {}
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    """No module imports, when it is loaded, one that imports it, directly or through others."""
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in files(*PRODUCT)}
+    imports = {
+        name: {found for node in parsed(path).body for found in _imported(node) if found in names and found != name}
+        for name, path in names.items()
+    }
+    left = dict(imports)
+    while free := [name for name, needed in left.items() if not needed & left.keys()]:
+        for name in free:
+            del left[name]
+
+    assert sorted(left) == []
+
+
+def _imported(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return []

@@ -1,10 +1,14 @@
 """Code, tests and documents are in plain technical English."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.sources import ROOT
+import pytest
+
+from tests.architecture.sources import PRODUCT, ROOT, TESTS, files, parsed
+from tests.docs.test_documents import exists
 
 _INVERTED = (
     r"(?:Had|Were|Should|Does|Is|Has|Did|Was|Do|Are|Can|Could) (?:it|he|they|there|the|a|an|its|one)\b[^?\n]*, "
@@ -56,3 +60,30 @@ def test_words_are_plain() -> None:
     found = [finding for path in _files() if str(path) not in _EXCEPTIONS for finding in _findings(path)]
 
     assert found == []
+
+
+# Modules and classes that docstrings name exist.
+
+
+_NAME = re.compile(r"(?<!`)`((?:dropflow|managers|translator|palettes)(?:\.\w+)+)`(?!`)")
+
+
+def _names() -> dict[str, str]:
+    """Return a place of each dotted name between single backticks in a docstring."""
+    return {
+        name: f"{path}:{getattr(node, 'lineno', 1)}"
+        for path in files(*PRODUCT, *TESTS)
+        if _NAME.search((ROOT / path).read_text(encoding="utf-8"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        for name in _NAME.findall(ast.get_docstring(node) or "")
+    }
+
+
+@pytest.mark.slow
+def test_modules_and_classes_that_docstrings_name_exist() -> None:
+    """A renamed module or class is renamed in the docstrings too."""
+    names = _names()
+
+    assert "dropflow.api.operations" in names
+    assert {place: name for name, place in names.items() if not exists(name)} == {}

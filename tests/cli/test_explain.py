@@ -2,16 +2,18 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dropflow.cli.explain import chain_lines
 from dropflow.engine.journal import replay
 from dropflow.graph.codec import load
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
+from dropflow.states import DropState
+from dropflow.testing.drawing import draw, row
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -31,6 +33,7 @@ def _drop(dropflow: Command, run: Path, name: str) -> str:
     return str(drops[0]["oid"])
 
 
+@pytest.mark.slow
 def test_an_error_is_traced_to_its_root_cause(dropflow: Command, strict_run: Path) -> None:
     """A drop in error because of another one names that drop and its error, from the journal alone."""
     report = _drop(dropflow, strict_run, "Report")
@@ -41,6 +44,7 @@ def test_an_error_is_traced_to_its_root_cause(dropflow: Command, strict_run: Pat
     assert any(reason.startswith("DF105 ") for reason in answer["reasons"])
 
 
+@pytest.mark.slow
 def test_a_result_knows_how_much_of_its_data_is_missing(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """A gather has tolerated two failures of ten: run and explain have the share, explain also which drops failed."""
     done = dropflow(
@@ -62,6 +66,7 @@ def test_a_result_knows_how_much_of_its_data_is_missing(dropflow: Command, examp
     assert "is made from 80 % of its data" in again.out.decode()
 
 
+@pytest.mark.slow
 def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Command, strict_run: Path) -> None:
     """An application that did not run because of its inputs reports how many failed, and how many it tolerates."""
     answer = dropflow("explain", strict_run, _drop(dropflow, strict_run, "Collect"), "--output", "json").json
@@ -69,6 +74,7 @@ def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Command, stri
     assert "of its 10 inputs 2 failed and 0 were skipped; it tolerates 0 % of failed inputs" in answer["reasons"]
 
 
+@pytest.mark.slow
 def test_drops_that_failed_alike_are_counted(ask: Command, manager: FakeManager) -> None:
     """A failure that other drops have, too, but for its numbers, is named with their number."""
     manager.fail("running", 1, "antenna 1 flagged: 18 drops")
@@ -78,6 +84,7 @@ def test_drops_that_failed_alike_are_counted(ask: Command, manager: FakeManager)
     assert "1 other drop failed alike: antenna {n} flagged: 18 drops" in answer.json["reasons"]
 
 
+@pytest.mark.slow
 def test_the_end_of_an_id_is_enough_if_it_is_unique(dropflow: Command, strict_run: Path) -> None:
     """If it is not, the message names some drops that fit."""
     report = _drop(dropflow, strict_run, "Report")
@@ -88,6 +95,7 @@ def test_the_end_of_an_id_is_enough_if_it_is_unique(dropflow: Command, strict_ru
     assert "drops end in '_0-3'" in several.err
 
 
+@pytest.mark.slow
 def test_a_directory_without_a_run_is_bad_input(dropflow: Command, tmp_path: Path) -> None:
     """The message names the missing graph file."""
     done = dropflow("explain", tmp_path, "x")
@@ -96,6 +104,7 @@ def test_a_directory_without_a_run_is_bad_input(dropflow: Command, tmp_path: Pat
     assert "graph.dfg" in done.err
 
 
+@pytest.mark.slow
 def test_a_drop_of_a_session_is_explained_by_its_node(ask: Command, manager: FakeManager) -> None:
     """The reasons are those that the node reports, then the error of the root cause."""
     drop = manager.drop("failed", "fan_a_0-0")
@@ -106,6 +115,7 @@ def test_a_drop_of_a_session_is_explained_by_its_node(ask: Command, manager: Fak
     assert "DF105 no value 1" in answer.json["reasons"]
 
 
+@pytest.mark.slow
 def test_a_copied_result_finds_its_session(ask: Command, tmp_path: Path) -> None:
     """By size and checksum, among the sessions of a manager."""
     ask("fetch", "finished", "-o", tmp_path / "here")
@@ -116,6 +126,7 @@ def test_a_copied_result_finds_its_session(ask: Command, tmp_path: Path) -> None
     assert "it has the same size and CRC-32" in answer.err
 
 
+@pytest.mark.slow
 def test_a_drop_that_ran_again_is_explained_by_the_loss(command: Command, examples: Path, tmp_path: Path) -> None:
     """After ``resume``, the reasons name the content that was lost or released, and what needed it."""
     directory = tmp_path / "run"
@@ -131,3 +142,39 @@ def test_a_drop_that_ran_again_is_explained_by_the_loss(command: Command, exampl
 
     assert resumed.json["status"] == "FINISHED"
     assert "its content was released after its last consumer, and" in "\n".join(explained.json["reasons"])
+
+
+# What a waiting drop waits for, down to the root.
+
+
+def test_a_chain_ends_at_a_drop_that_waits_for_no_other() -> None:
+    """Each drop between is named with its state, and the root has the reasons why it is not settled."""
+    graph = draw("A -> x -> B -> y -> C")
+    states = np.zeros(graph.drops, dtype=np.uint8)
+    states[row(graph, "A")] = DropState.WRITING
+    lines = chain_lines(graph, row(graph, "C"), states, lambda drop: (f"reason of {drop}",))
+
+    assert [line.split()[0] for line in lines[1:-1]] == ["y", "B", "x", "A"]
+    assert lines[-2].endswith("is WRITING")
+    assert lines[-1] == f"  it is not settled: reason of {row(graph, 'A')}"
+
+
+def test_a_drop_that_waits_for_no_other_has_no_chain() -> None:
+    """Nor has one that is settled."""
+    graph = draw("A -> x -> B")
+    states = np.zeros(graph.drops, dtype=np.uint8)
+
+    assert chain_lines(graph, row(graph, "A"), states, lambda _: ()) == ()
+    states[row(graph, "B")] = DropState.ERROR
+    assert chain_lines(graph, row(graph, "B"), states, lambda _: ()) == ()
+
+
+def test_a_long_chain_is_shortened_in_the_middle() -> None:
+    """Its beginning and its end are shown, and how many are left out."""
+    graph = draw(" -> ".join(f"A{at} -> x{at}" for at in range(20)))
+    states = np.zeros(graph.drops, dtype=np.uint8)
+    lines = chain_lines(graph, row(graph, "x19"), states, lambda _: (), silent=("n1",))
+
+    assert len(lines) == 12
+    assert lines[7] == "  and so on, over 30 more drops"
+    assert lines[-1].startswith("  n1 did not answer")

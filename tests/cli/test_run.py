@@ -6,16 +6,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.option_types import parse_walltime
+from dropflow.cli.run import RunReply, exit_of_run
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.sessions import local_run
+from dropflow.sessions.local_run import resume
+from dropflow.sessions.options import RunOptions
+from dropflow.states import SessionState
+from dropflow.testing.fake_manager import VirtualClock
 from tests.cli.answers import Command
-
-pytestmark = pytest.mark.slow
-
 
 FAILING = """def f():
     raise ValueError("the telescope is parked")
@@ -62,6 +71,7 @@ def graph(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
+@pytest.mark.slow
 def test_the_json_answer_is_one_object(process: Command, examples: Path, tmp_path: Path) -> None:
     """The object has the end of the run and the directory of the results."""
     done = process("run", examples / "hello.graph", "--output", "json", "--keep", "here")
@@ -75,6 +85,7 @@ def test_the_json_answer_is_one_object(process: Command, examples: Path, tmp_pat
     assert json.loads((tmp_path / "here" / "summary.json").read_text())["session"] == "here"
 
 
+@pytest.mark.slow
 def test_results_go_below_dropflow_runs(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """Without --keep, each run has a directory of its own."""
     first, second = (dropflow("run", examples / "hello.graph", "--output", "json").json["output"] for _ in range(2))
@@ -84,6 +95,7 @@ def test_results_go_below_dropflow_runs(dropflow: Command, examples: Path, tmp_p
     assert (Path(first) / "files" / "hello.txt").read_text() == "Hello World"
 
 
+@pytest.mark.slow
 def test_a_second_run_replaces_the_first_only_if_asked(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """The same --keep is refused with exit status 2; with --overwrite, the results of the first run are removed."""
     dropflow("run", examples / "error-threshold.graph", "--keep", "here")
@@ -96,6 +108,7 @@ def test_a_second_run_replaces_the_first_only_if_asked(dropflow: Command, exampl
     assert [path.name for path in (tmp_path / "here" / "files").iterdir()] == ["hello.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "text"), [("mine/thesis.tex", "has files that are not of a session"), ("mine", "a file, not a directory")]
 )
@@ -113,6 +126,7 @@ def test_files_of_the_user_are_not_removed(
     assert path.read_text() == "precious"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_a_failed_run_names_the_drop_the_reason_and_the_log(
     dropflow: Command, graph: Callable[[str], Path], runner: str
@@ -129,6 +143,7 @@ def test_a_failed_run_names_the_drop_the_reason_and_the_log(
     assert "the telescope is parked" in Path(failure["log"]).read_text()
 
 
+@pytest.mark.slow
 def test_a_missing_module_is_named_with_what_to_do(dropflow: Command, graph: Callable[[str], Path]) -> None:
     """The drop fails, and the message says what to install."""
     done = dropflow("run", graph("def f():\n    import casa_of_the_future\n"))
@@ -138,6 +153,7 @@ def test_a_missing_module_is_named_with_what_to_do(dropflow: Command, graph: Cal
     assert "install" in done.out.decode()
 
 
+@pytest.mark.slow
 def test_output_of_functions_goes_to_their_log(process: Command, graph: Callable[[str], Path]) -> None:
     """Standard output stays one JSON object."""
     code = "def f():\n    import os\n    print('noise')\n    os.write(1, b'more noise')\n    return 1\n"
@@ -148,6 +164,7 @@ def test_output_of_functions_goes_to_their_log(process: Command, graph: Callable
     assert any("noise" in log.read_text() for log in logs.iterdir())
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing_after_success(process: Command, examples: Path) -> None:
     """The exit status is the answer."""
     done = process("run", examples / "hello.graph", "--output", "quiet")
@@ -155,6 +172,7 @@ def test_quiet_prints_nothing_after_success(process: Command, examples: Path) ->
     assert (done.status, done.out, done.err) == (0, b"", "")
 
 
+@pytest.mark.slow
 def test_retry_says_that_it_uses_the_code_of_the_run(dropflow: Command, graph: Callable[[str], Path]) -> None:
     """After a function in the source of the graph was edited, retry names the command that takes the new code."""
     dropflow("run", graph(FAILING), "--keep", "here", "--runner", "inline")
@@ -194,6 +212,7 @@ graph.run(directory="ran", runner="inline")
 """
 
 
+@pytest.mark.slow
 def test_retry_takes_new_code_of_a_script(process: Command, tmp_path: Path) -> None:
     """Functions that differ run again with what depends on them; the graph that the script runs at its end does not."""
     script = tmp_path / "script.py"
@@ -217,6 +236,7 @@ def test_retry_takes_new_code_of_a_script(process: Command, tmp_path: Path) -> N
     assert [*tmp_path.glob("dropflow-runs")] == []
 
 
+@pytest.mark.slow
 def test_new_code_of_a_graph_is_for_drops_that_failed(dropflow: Command, graph: Callable[[str], Path]) -> None:
     """A function that was corrected in its graph; a file without functions of the graph is refused."""
     dropflow("run", graph(FAILING), "--keep", "here", "--runner", "inline")
@@ -231,6 +251,7 @@ def test_new_code_of_a_graph_is_for_drops_that_failed(dropflow: Command, graph: 
     assert "no function of the graph is in" in other.err
 
 
+@pytest.mark.slow
 def test_settings_change_parameters(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """--set changes a parameter of a node by its name."""
     dropflow("run", examples / "hello.graph", "--set", "Greet.greet=Sky", "--keep", "here")
@@ -238,6 +259,7 @@ def test_settings_change_parameters(dropflow: Command, examples: Path, tmp_path:
     assert (tmp_path / "here" / "files" / "hello.txt").read_text() == "Hello Sky"
 
 
+@pytest.mark.slow
 def test_an_unknown_setting_is_refused(dropflow: Command, examples: Path) -> None:
     """The message has the unknown name and a similar one that exists."""
     done = dropflow("run", examples / "hello.graph", "--set", "Greeet.greet=Sky")
@@ -246,6 +268,7 @@ def test_an_unknown_setting_is_refused(dropflow: Command, examples: Path) -> Non
     assert "Greet" in done.err
 
 
+@pytest.mark.slow
 def test_commands_can_be_piped(process: Command, examples: Path) -> None:
     """One command writes to standard output, the next one reads from it. The number of parts changes no result."""
     for form, parts in (("json", 1), ("dfg", 3)):
@@ -255,6 +278,7 @@ def test_commands_can_be_piped(process: Command, examples: Path) -> None:
         assert done.json["states"]["COMPLETED"] == 67
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hosts", "named"),
     [("far-1,far-2:8000:1111:2222", "far-1, far-2:8000:1111:2222"), ("localhost,localhost:8001", "")],
@@ -273,6 +297,7 @@ def test_a_graph_that_names_other_hosts_runs_here_with_a_note(
     assert done.err.count("everything runs on this machine") == bool(named)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_cancels_the_run(
@@ -308,3 +333,70 @@ def _wait_for(path: Path, process: "subprocess.Popen[bytes]") -> None:
             continue
         raise AssertionError(process.communicate())
     raise AssertionError("the application did not start")
+
+
+# ``run --until``: forms of a walltime, and runs that are stopped at one.
+
+
+_NOW = datetime(2027, 1, 31, 23, 0, tzinfo=timezone(timedelta(hours=1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("3600s", 3600),
+        ("90m", 5400),
+        ("1.5h", 5400),
+        ("1d", 86400),
+        ("23:30", 1800),
+        ("02:30", 12600),
+        ("2027-01-31T23:10", 600),
+        ("2027-01-31T22:10Z", 600),
+    ],
+)
+def test_walltimes_have_several_forms(text: str, seconds: float) -> None:
+    """A time of day is the next one; a date without a zone is local."""
+    assert parse_walltime(text, _NOW) - _NOW.timestamp() == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "", "25:00", "-5s", "2027-01-31T22:10", "3600"])
+def test_other_texts_are_no_walltimes(text: str) -> None:
+    """A time in the past is none, either."""
+    with pytest.raises(ValueError, match=r"has passed|Invalid isoformat|must be in"):
+        parse_walltime(text, _NOW)
+
+
+def _graph() -> PhysicalGraph:
+    """Return an application that is short, and one behind it that takes an hour."""
+    builder = GraphBuilder("night")
+    for name, seconds in (("short", 1.0), ("long", 3600.0)):
+        fields = (Argument(name="execution_time", value=seconds, type="Float"),)
+        builder.app(name, component="dlg.apps.simple.NullBarrierApp", arguments=fields)
+        builder.data(f"{name}-out", component="dlg.data.drops.memory.InMemoryDROP")
+        builder.connect(name, f"{name}-out")
+    return builder.connect("short-out", "long").build()
+
+
+@pytest.mark.parametrize("runner", ["inline", "threads", pytest.param("processes", marks=pytest.mark.slow)])
+def test_a_run_starts_nothing_that_cannot_end_by_its_walltime(runner: str, tmp_path: Path) -> None:
+    """It is PAUSED, says how to go on, and is resumed to its end."""
+    until = datetime.now(UTC).timestamp() + 1800
+    result = local_run.run(_graph(), directory=tmp_path, runner=runner, workers=1, until=until, check=True)
+    reply = RunReply.of(result)
+    again = resume(tmp_path, RunOptions(runner="inline"))
+
+    assert (result.status, result.states["COMPLETED"]) == (SessionState.PAUSED, 2)
+    assert not reply.ok
+    assert "stopped at walltime: 2 of 4 drops are settled; go on with dropflow resume" in "\n".join(reply.lines())
+    assert exit_of_run(result.status, 0) is Exit.PAUSED
+    assert again.status is SessionState.FINISHED
+
+
+def test_a_walltime_that_is_far_away_changes_nothing(tmp_path: Path) -> None:
+    """The run ends as without one."""
+    clock = VirtualClock()
+    result = local_run.run(
+        _graph(), directory=tmp_path, runner="inline", clock=clock, until=datetime.now(UTC).timestamp() + 1e6
+    )
+
+    assert result.status is SessionState.FINISHED

@@ -1,10 +1,19 @@
 """Server processes: their ready line, addresses, secrets, logs and end."""
 
+import functools
+import json
+import logging
 import os
+import shlex
+import shutil
 import signal
+import socket
 import stat
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +21,18 @@ from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
 from dropflow.api.records import DropQuery
 from dropflow.cli.connection import connect_to
+from dropflow.cli.local_cluster import UpOptions
+from dropflow.cli.local_cluster import run as server_options_run
 from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.server_process import start_logging
+from dropflow.cli.service import unit_text
+from dropflow.errors import StorageError
+from managers.child_processes import ChildProcesses
 from managers.keys import create
+from tests.cli.answers import Command
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill
-from tests.processes import Running, gone, listening, run
-
-pytestmark = pytest.mark.slow
+from tests.processes import Running, environment, gone, listening, run
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +47,7 @@ def records(home: Path) -> list[Path]:
     return sorted((home / "state" / "dropflow" / "tokens").glob("*/*"))
 
 
+@pytest.mark.slow
 def test_the_ready_line_is_one_json_object(node: Running) -> None:
     """It has role, address and token, and the manager answers requests with this token."""
     assert node.ready.keys() == {"ready", "role", "url", "token"}
@@ -41,12 +56,14 @@ def test_the_ready_line_is_one_json_object(node: Running) -> None:
         assert client.info().name == "n1"
 
 
+@pytest.mark.slow
 def test_the_address_for_the_browser_has_the_token_in_its_fragment(node: Running) -> None:
     """Browsers do not send fragments, so the token is in no log of a server."""
     assert node.errors.count(node.ready["token"]) == 1
     assert f"{node.ready['url']}/login#{node.ready['token']}" in node.errors
 
 
+@pytest.mark.slow
 def test_everything_listens_on_loopback(node: Running) -> None:
     """No socket of REST, links or workers can be reached from other hosts."""
     sockets = listening(node.family())
@@ -55,6 +72,7 @@ def test_everything_listens_on_loopback(node: Running) -> None:
     assert [address for address, _ in sockets if not is_loopback(address)] == []
 
 
+@pytest.mark.slow
 def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
     """They are in no arguments and no environment of a process, and only the owner can read their files."""
     key = node.home / "config" / "dropflow" / "cluster.key"
@@ -65,6 +83,7 @@ def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
     assert [stat.S_IMODE(path.stat().st_mode) for path in [*records(node.home), key]] == [0o600, 0o600]
 
 
+@pytest.mark.slow
 def test_commands_on_the_same_host_find_the_manager(node: Running) -> None:
     """They need no address and no token."""
     done = run(node.home, "nodes", "--output", "json")
@@ -73,6 +92,7 @@ def test_commands_on_the_same_host_find_the_manager(node: Running) -> None:
     assert '"n1"' in done.stdout
 
 
+@pytest.mark.slow
 def test_commands_on_other_hosts_need_only_the_cluster_key(node: Running, tmp_path: Path) -> None:
     """They sign their requests with it."""
     key = node.home / "config" / "dropflow" / "cluster.key"
@@ -84,6 +104,7 @@ def test_commands_on_other_hosts_need_only_the_cluster_key(node: Running, tmp_pa
     assert "token" in without.stderr
 
 
+@pytest.mark.slow
 def test_two_managers_cannot_use_one_directory(node: Running) -> None:
     """The second one does not start."""
     done = run(node.home, "node", "--port", 0, "--links-port", 0, "--name", "n1")
@@ -92,6 +113,7 @@ def test_two_managers_cannot_use_one_directory(node: Running) -> None:
     assert "another manager uses this directory" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_in_use(node: Running) -> None:
     """The message has the port and the option to choose another one; the exit status is 2."""
     port = node.ready["url"].rpartition(":")[2]
@@ -102,6 +124,7 @@ def test_a_port_that_is_in_use(node: Running) -> None:
     assert "--port" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["node", "island", "master", "translator", "daemon"])
 def test_listening_beyond_loopback_needs_a_key(role: str, tmp_path: Path) -> None:
     """Without a cluster key the process does not start, and the message says how to make one."""
@@ -113,6 +136,7 @@ def test_listening_beyond_loopback_needs_a_key(role: str, tmp_path: Path) -> Non
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["node", "island", "master", "translator", "daemon"])
 def test_no_auth_is_for_loopback_only(role: str, tmp_path: Path) -> None:
     """A server without a token cannot listen beyond loopback, not even with a cluster key."""
@@ -123,6 +147,7 @@ def test_no_auth_is_for_loopback_only(role: str, tmp_path: Path) -> None:
     assert "--no-auth is for loopback only" in done.stderr
 
 
+@pytest.mark.slow
 def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
     """With a cluster key the process starts; requests need the token or a signature."""
     create(tmp_path / "config" / "dropflow" / "cluster.key")
@@ -134,6 +159,7 @@ def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
     assert (done.returncode, stranger.returncode) == (0, 2)
 
 
+@pytest.mark.slow
 def test_no_auth_needs_no_token(tmp_path: Path) -> None:
     """The ready line has no token, and requests need none."""
     with Running(tmp_path, "island", "--port", 0, "--no-auth") as island:
@@ -142,6 +168,7 @@ def test_no_auth_needs_no_token(tmp_path: Path) -> None:
             assert client.sessions() == ()
 
 
+@pytest.mark.slow
 def test_the_token_survives_a_restart(tmp_path: Path) -> None:
     """Browsers stay signed in when a manager is started again, unless it makes a new token."""
     found = []
@@ -152,6 +179,7 @@ def test_the_token_survives_a_restart(tmp_path: Path) -> None:
     assert (found[0] == found[1], found[1] == found[2]) == (True, False)
 
 
+@pytest.mark.slow
 def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
     """Only its owner may be able to read the file."""
     path = tmp_path / "token"
@@ -166,6 +194,7 @@ def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
     assert "other users can read" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_process_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     """The exit status is 0, and no record, process or socket is left."""
@@ -180,6 +209,7 @@ def test_a_signal_ends_the_process_cleanly(number: signal.Signals, tmp_path: Pat
     assert "Traceback" not in running.errors
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     """It ends cleanly when the other end of the watched pipe is closed."""
     reader, writer = os.pipe()
@@ -195,6 +225,7 @@ def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     assert records(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: Path, tmp_path: Path) -> None:
     """Its directory, its key and the records of managers are on the full disk."""
     home = small_disk / "home"
@@ -222,6 +253,7 @@ def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: P
     assert f"commands on this host need --to {again.ready['url']}" in errors
 
 
+@pytest.mark.slow
 def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:
     """With --log-file, standard error has only messages for people."""
     with Running(
@@ -234,6 +266,7 @@ def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:
     assert [line for line in island.errors.splitlines() if not line.startswith("open in a browser")] == []
 
 
+@pytest.mark.slow
 def test_keys_are_made_once_and_shown_by_their_fingerprint(tmp_path: Path) -> None:
     """An existing key is not overwritten, and no command prints a key."""
     made, again, shown = (run(tmp_path, "keys", command) for command in ("create", "create", "show"))
@@ -242,3 +275,210 @@ def test_keys_are_made_once_and_shown_by_their_fingerprint(tmp_path: Path) -> No
     assert (made.returncode, again.returncode, shown.returncode) == (0, 2, 0)
     assert made.stdout.split()[2] == shown.stdout.split()[2]
     assert secret not in made.stdout + made.stderr + again.stderr + shown.stdout
+
+
+# Options of commands that start servers: what cannot be used is refused before anything is started.
+
+
+@pytest.mark.parametrize(
+    ("role", "address", "reason"),
+    [
+        ("node", "hub.example.org/{port}", "is not an address"),
+        ("node", "https://hub.example.org/a?b=c", "is not an address"),
+        ("node", "https://hub-{port}.example.org/", "is not an address"),
+        ("node", "https://hub.example.org/; script-src *", "is not an address"),
+        ("up", "https://hub.example.org/dropflow/", "needs {port}"),
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused(command: Command, role: str, address: str, reason: str) -> None:
+    """The message names the address, and what it lacks."""
+    answer = command(role, "--public-url", address)
+
+    assert answer.status == 2
+    assert address in answer.err
+    assert reason in answer.err
+
+
+@pytest.mark.parametrize("text", ["much", "-1 GB", "0", "inf", "2 GiB/s"])
+@pytest.mark.parametrize("role", ["node", "up"])
+def test_what_is_no_memory_is_refused(command: Command, role: str, text: str) -> None:
+    """The error has the value, and a form that is right; the exit status is 2."""
+    answer = command(role, "--memory", text)
+
+    assert answer.status == 2
+    assert text in answer.err
+    assert "2 GiB" in answer.err
+
+
+@pytest.mark.usefixtures("home")
+def test_the_nodes_of_one_host_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``up --nodes 4 --memory '8 GiB'`` gives each node 2 GiB."""
+    started = list[list[str]]()
+
+    class Enough(Exception):  # noqa: N818 - ends the command when all nodes are started
+        pass
+
+    def launch(_: ChildProcesses, __: str, ___: str, command: Callable[[int], list[str]], ____: object) -> None:
+        started.append(command(0))
+
+    def wait_ready(*_: object) -> Any:
+        raise Enough("all nodes are started")
+
+    monkeypatch.setattr(ChildProcesses, "launch", launch)
+    monkeypatch.setattr(ChildProcesses, "wait_ready", wait_ready)
+    options = functools.partial(UpOptions, nodes=4, port=0, no_auth=True, new_token=False, workers=None, key=None)
+    with pytest.raises(Enough, match="all nodes"):
+        server_options_run(options(root=str(tmp_path / "up"), memory=8 << 30, lost_after=10.0, log_level="info"))
+
+    assert [line[line.index("--memory") + 1] for line in started] == [f"{2 << 30}"] * 4
+
+
+# Logs of server processes.
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Restore the handlers and the level of logging."""
+    top = logging.getLogger()
+    handlers, level = list(top.handlers), top.level
+    top.handlers.clear()
+    yield
+    for handler in top.handlers:
+        handler.close()
+    top.handlers[:] = handlers
+    top.setLevel(level)
+
+
+def read(path: Path) -> str:
+    """Return the log."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    return path.read_text(encoding="utf-8")
+
+
+def test_a_record_has_session_drop_and_attempt(tmp_path: Path) -> None:
+    """They are at the end of a text line, and fields of a JSON object."""
+    fields = {"session": "s", "drop": "s_1", "attempt": 2}
+    for as_json in (False, True):
+        path = tmp_path / f"{as_json}.log"
+        start_logging(level="info", file=str(path), as_json=as_json)
+        logging.getLogger("dropflow.test").warning("late by %d s", 3, extra=fields)
+        line = read(path)
+        if as_json:
+            assert fields.items() <= json.loads(line).items()
+            assert json.loads(line)["text"] == "late by 3 s"
+        else:
+            assert line.endswith("late by 3 s session=s drop=s_1 attempt=2\n")
+
+
+def test_secrets_are_replaced(tmp_path: Path) -> None:
+    """The token is not written, not even in tracebacks."""
+    path = tmp_path / "a.log"
+    start_logging(level="info", file=str(path), as_json=True, secrets=["tok-en"])
+    try:
+        int("tok-en")
+    except ValueError:
+        logging.getLogger("dropflow.test").exception("with tok-en")
+
+    assert "tok-en" not in read(path)
+    assert "***" in read(path)
+
+
+def test_text_cannot_look_like_another_record(tmp_path: Path) -> None:
+    """Further lines of a text are indented."""
+    path = tmp_path / "a.log"
+    start_logging(level="info", file=str(path), as_json=False)
+    logging.getLogger("dropflow.test").warning("bad name: %s", "x\n2026-01-01T00:00:00.000Z ERROR root: forged")
+
+    assert [line.startswith("20") for line in read(path).splitlines()] == [True, False]
+
+
+def test_the_level_is_a_threshold(tmp_path: Path) -> None:
+    """Less severe records are not written."""
+    path = tmp_path / "a.log"
+    start_logging(level="warning", file=str(path), as_json=False)
+    logging.getLogger("dropflow.test").info("chatter")
+    logging.getLogger("dropflow.test").warning("trouble")
+
+    assert "chatter" not in read(path)
+    assert "trouble" in read(path)
+
+
+def test_a_log_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    """The message names the file."""
+    with pytest.raises(StorageError, match=r"a\.log"):
+        start_logging(level="info", file=str(tmp_path / "missing" / "a.log"), as_json=False)
+
+
+# `dropflow service install`, and what a manager tells systemd. No systemd runs here; it only checks the units.
+
+
+def test_units_are_valid(tmp_path: Path) -> None:
+    """Systemd finds nothing wrong with the unit of any manager, of the system or of a user."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze")
+    for role in ("node", "island", "master"):
+        for account in ("daemon", ""):
+            path = tmp_path / f"dropflow-{role}{account}.service"
+            path.write_text(unit_text(role, ("--name", "of 100 % $HOME"), account=account))
+            done = subprocess.run(
+                ["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, check=False
+            )
+
+            assert [line for line in done.stderr.splitlines() if path.name in line] == []
+            assert done.returncode == 0, done.stderr
+
+
+def test_a_node_may_drain_before_it_is_killed() -> None:
+    """The time to stop is longer than that of draining; other managers do not drain."""
+    stops = [unit_text("node", (), account="", drain=drain) for drain in (None, 600.0)]
+
+    assert ["TimeoutStopSec=60" in stops[0], "TimeoutStopSec=630" in stops[1]] == [True, True]
+    assert "TimeoutStopSec=30\n" in unit_text("island", (), account="")
+
+
+@pytest.mark.slow
+def test_a_unit_of_a_user_is_written_once(tmp_path: Path) -> None:
+    """It is replaced by the same command, and never replaces another unit; a dry run writes nothing."""
+    path = tmp_path / "config" / "systemd" / "user" / "dropflow-node.service"
+    dry = run(tmp_path, "service", "install", "node", "--user", "--dry-run")
+    was_written = path.exists()
+    installed = [run(tmp_path, "service", "install", "node", "--user", "--", "--port", port) for port in (8000, 9000)]
+    text = path.read_text()
+    path.write_text("[Unit]\n")
+    refused = run(tmp_path, "service", "install", "node", "--user")
+    wrong = run(tmp_path, "service", "install", "node", "--dry-run", "--", "--no-such-option")
+    unknown = run(tmp_path, "service", "install", "node", "--account", "no-such-account")
+
+    assert (dry.returncode, was_written) == (0, False)
+    assert "ExecStart=" in dry.stdout
+    assert [(done.returncode, str(path) in done.stdout) for done in installed] == [(0, True)] * 2
+    assert "systemctl --user enable --now dropflow-node" in installed[0].stdout
+    assert "--port 9000" in text
+    assert (refused.returncode, "DF108" in refused.stderr, path.read_text()) == (2, True, "[Unit]\n")
+    assert (wrong.returncode, unknown.returncode) == (2, 2)
+
+
+@pytest.mark.slow
+def test_a_service_tells_systemd_when_it_answers(tmp_path: Path) -> None:
+    """The command of a unit sends READY=1 when it is ready; lines of its log have levels, and none has its token."""
+    text = unit_text("node", ("--port", "0", "--links-port", "0"), account="")
+    (start,) = [line.partition("=")[2] for line in text.splitlines() if line.startswith("ExecStart=")]
+    journal = tmp_path / "journal"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, journal.open("wb") as errors:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(60)
+        found = os.fstat(errors.fileno())
+        more = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
+        with subprocess.Popen(
+            shlex.split(start), env=environment(tmp_path) | more, stdout=subprocess.DEVNULL, stderr=errors, cwd=tmp_path
+        ) as node:
+            told = systemd.recv(100)
+            node.send_signal(signal.SIGTERM)
+    lines = journal.read_text().splitlines()
+    (token,) = [path.read_text() for path in tmp_path.glob("state/dropflow/node-*/token")]
+
+    assert (told, node.returncode) == (b"READY=1", 0)
+    assert shlex.split(start)[0] == sys.executable
+    assert lines
+    assert [line for line in lines if not line.startswith(("<6>", "<4>")) or token in line] == []

@@ -1,15 +1,22 @@
 """``dropflow sessions``, ``watch --once``, ``pause``, ``cancel`` and ``delete``."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from dropflow.api.logs import LogLine, LogPage
 from dropflow.api.records import DropQuery
 from dropflow.api.requests import DrainRequest
 from dropflow.cli.session_replies import SessionChange
 from dropflow.cli.sessions import SessionsReply
 from dropflow.errors import LinkError
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.templates import Argument
+from dropflow.sessions.local_run import prepare_directory, run
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from tests.cli.answers import Command
+from tests.cli.graph_documents import document, node
 
 
 def test_sessions_are_listed_the_youngest_first(ask: Command) -> None:
@@ -166,3 +173,235 @@ def test_cancel_reports_nodes_that_do_not_answer(ask: Command, manager: FakeMana
 
     assert (answer.status, answer.json["ok"], answer.json["status"]) == (3, False, "UNKNOWN")
     assert "n2 does not answer" in answer.json["text"]
+
+
+# ``dropflow nodes``.
+
+
+def test_nodes_are_listed_with_their_load(ask: Command) -> None:
+    """There is one line a node; the exit status is 0 if all are alive."""
+    answer = ask("nodes")
+
+    assert answer.status == 0
+    lines = answer.text.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["node-1", "node-2"]
+    assert lines[3] == "2 nodes on 1 host with 2 cores"  # they share its two processors
+
+
+def test_components_of_nodes_are_listed(ask: Command, tmp_path: Path) -> None:
+    """Without a graph there is one line a node; with one, also what of it each node cannot run."""
+    graph = tmp_path / "g.graph"
+    graph.write_bytes(
+        document(
+            [
+                node("image", "BashShellApp", command="wsclean -h"),
+                node("copy", "DALiuGEApp", dropclass="dlg.apps.simple.CopyApp"),
+            ],
+            [],
+        )
+    )
+
+    alone, lacking = ask("nodes", "--components"), ask("nodes", "--components", graph)
+
+    assert alone.status == 0
+    assert [line.split()[0] for line in alone.text.splitlines()] == ["node", "node-1", "node-2"]
+    assert lacking.status == 1
+    assert [line.split()[:2] for line in lacking.text.splitlines()[-2:]] == [["image", "node-1"], ["image", "node-2"]]
+
+
+# ``dropflow resume`` and ``retry`` with a session of a manager, or with the directory of a run.
+
+
+def test_a_cancelled_session_is_resumed(ask: Command, manager: FakeManager) -> None:
+    """The answer is that of submit: name, status, and where to look."""
+    answer = ask("resume", "cancelled")
+
+    assert answer.status == 0
+    assert answer.text.startswith("cancelled  RUNNING  41 drops")
+    assert "dropflow watch cancelled" in answer.text
+    assert manager.session("cancelled").status == "RUNNING"
+
+
+def test_failed_drops_are_tried_again(ask: Command, manager: FakeManager) -> None:
+    """All of them, or those that are named; others are refused."""
+    refused = ask("retry", "failed", "fan_a_0-2")
+    assert refused.status == 2
+    assert "did not fail" in refused.err
+    assert ask("retry", "failed", "fan_a_0-0").status == 0
+    assert manager.session("failed").status == "RUNNING"
+
+
+def test_a_session_runs_again_from_a_drop(ask: Command, manager: FakeManager) -> None:
+    """The drop and what depends on it run, and nothing else; drops that failed are not named at the same time."""
+    refused = ask("retry", "finished", "fan_a_0-1", "--from", "fan_a_0-0")
+    assert refused.status == 2
+    assert "DROP (fan_a_0-1) and --from cannot be given together" in refused.err
+    assert manager.session("finished").status == "FINISHED"
+    assert ask("retry", "finished", "--from", "fan_a_0-0", "--from", "fan_d_0-1").status == 0
+    assert manager.session("finished").states["INITIALIZED"] == 4
+
+
+def test_a_run_starts_again_from_a_drop(ask: Command, tmp_path: Path) -> None:
+    """In its directory, with a parameter that is changed; a name stands for all drops of a node."""
+    builder = GraphBuilder("g").data("out")
+    arguments = (Argument(name="command", value="echo {word} > %o0"), Argument(name="word", value="old"))
+    builder.app("SAY", component="dlg.apps.bash_shell_app.BashShellApp", arguments=arguments)
+    run(builder.connect("SAY", "out").build(), directory=prepare_directory(tmp_path / "run"), runner="inline")
+    command = ("retry", str(tmp_path / "run"), "--runner", "inline", "--from")
+    answer = ask(*command, "say", "--set", "word=new")
+    refused = ask(*command, "none")
+
+    assert (answer.status, refused.status) == (0, 2)
+    assert "2 drops run again as was asked for" in answer.text
+    assert (tmp_path / "run" / "results" / "g_out_0.txt").read_text() == "new\n"
+    assert "there is no drop 'none'" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("retry", "running", "--from", "fan_a_0-0"), "session 'running' is not over: it is RUNNING"),
+        (("resume", "finished"), "nothing is left to run"),
+        (("retry", "finished"), "no drop of this session failed"),
+        (("resume", "nowhere"), "there is no session 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused(ask: Command, arguments: tuple[str, ...], why: str) -> None:
+    """The exit status is 2, and the message says what the session is doing."""
+    answer = ask(*arguments)
+
+    assert answer.status == 2
+    assert why in answer.err
+
+
+def test_a_path_is_a_directory(ask: Command, tmp_path: Path) -> None:
+    """It never reaches a manager, and a name without a directory does."""
+    missing = ask("resume", f"{tmp_path}/none")
+    assert missing.status == 2
+    assert "there is no such directory" in missing.err
+
+
+def test_options_of_the_other_kind_are_refused(ask: Command, tmp_path: Path) -> None:
+    """The message names the option, and what RUN was taken for."""
+    (tmp_path / "graph.dfg").touch()
+    of_session = ask("resume", "cancelled", "--runner", "threads")
+    of_directory = ask("retry", str(tmp_path), "--wait")
+
+    assert (of_session.status, of_directory.status) == (2, 2)
+    assert "--runner cannot be used: cancelled is a session of a manager" in of_session.err
+    assert "--wait cannot be used" in of_directory.err
+    assert "is the directory of a run" in of_directory.err
+
+
+# ``dropflow log``.
+
+
+def test_the_log_is_printed_unchanged(ask: Command, manager: FakeManager) -> None:
+    """Standard output has the bytes of the log and nothing else."""
+    wanted = b"".join(manager.log("failed", "fan_a_0-0").chunks)
+
+    assert ask("log", "failed", "fan_a_0-0").out == wanted
+
+
+def _lines(*texts: str, level: str = "INFO", drop: str = "fan_a_0-0", node: str = "node-1") -> list[LogLine]:
+    return [
+        LogLine(time=1_800_000_000.5 + place, node=node, drop=drop, name="app", level=level, text=text, at=0)
+        for place, text in enumerate(texts)
+    ]
+
+
+def test_the_log_of_a_session_has_time_level_node_and_drop(ask: Command, manager: FakeManager) -> None:
+    """Each line, the oldest first, in as many requests as it takes."""
+    manager.print_lines("finished", _lines(*(str(number) for number in range(4_500))))
+    printed = ask("log", "finished").out.decode().splitlines()
+
+    assert printed[0] == "2027-01-15T08:00:00.500 INFO    node-1 fan_a_0-0: 0"
+    assert [line.rpartition(" ")[2] for line in printed] == [str(number) for number in range(4_500)]
+
+
+def test_lines_are_selected(ask: Command, manager: FakeManager) -> None:
+    """By text, level, drops, node, the drop, and their number from the end."""
+    manager.print_lines("finished", [*_lines("one", "two"), *_lines("three", level="ERROR", drop="fan_a_0-1")])
+
+    def texts(*options: str) -> list[str]:
+        return [line.rpartition(" ")[2] for line in ask("log", "finished", *options).out.decode().splitlines()]
+
+    assert texts("--text", "O") == ["one", "two"]
+    assert texts("--level", "warning") == ["three"]
+    assert texts("--drops", "0-1") == ["three"]
+    assert texts("--node", "other") == []
+    assert texts("-n", "2") == ["two", "three"]
+    assert texts("-n", "0") == []
+    assert texts("fan_a_0-0", "-n", "5") == ["one", "two"]
+
+
+def test_following_ends_with_the_session(ask: Command, manager: FakeManager) -> None:
+    """What was written until the end of the session is printed; as JSON, each line is an object of its own."""
+    manager.print_lines("finished", _lines("one", "two"))
+    answer = ask("log", "finished", "--follow", "--output", "json")
+
+    assert answer.status == 0
+    assert [msgspec.json.decode(line)["text"] for line in answer.out.splitlines()] == ["one", "two"]
+
+
+def test_an_answer_in_json_is_one_object(ask: Command, manager: FakeManager) -> None:
+    """It has all lines as records, of a session or a manager; also no lines are an answer."""
+    manager.print_lines("finished", _lines(*(str(number) for number in range(4_500))))
+    _manager_lines(manager)
+    whole = ask("log", "finished", "--output", "json").json
+    last = ask("log", "finished", "--last", "2", "--output", "json").json
+    none = ask("log", "finished", "--text", "nothing", "--output", "json").json
+    own = ask("log", "--manager", manager.name, "--output", "json").json
+
+    assert (whole["ok"], whole["session"], whole["missing"]) == (True, "finished", [])
+    assert [record["text"] for record in whole["records"]] == [str(number) for number in range(4_500)]
+    assert [record["text"] for record in last["records"]] == ["4498", "4499"]
+    assert (none["ok"], none["records"]) == (True, [])
+    assert (own["manager"], [record["text"] for record in own["records"]]) == (manager.name, ["listens", "slow"])
+
+
+def test_an_answer_in_json_names_nodes_that_do_not_answer(ask: Command, manager: FakeManager) -> None:
+    """It has the lines of the others, is not ok, and the exit status is 1."""
+    page = LogPage(lines=tuple(_lines("one")), newer="a:1", missing=("far",))
+    manager.session_log = lambda *_: page  # type: ignore[method-assign]
+    answer = ask("log", "finished", "--output", "json")
+
+    assert (answer.status, answer.json["ok"], answer.json["missing"]) == (1, False, ["far"])
+    assert [record["text"] for record in answer.json["records"]] == ["one"]
+
+
+def test_nodes_that_do_not_answer_are_named(ask: Command, manager: FakeManager) -> None:
+    """The lines of the others are printed, and the exit status is 1."""
+    page = LogPage(lines=tuple(_lines("one")), newer="a:1", missing=("far",))
+    manager.session_log = lambda *_: page  # type: ignore[method-assign]
+    answer = ask("log", "finished")
+
+    assert answer.status == 1
+    assert answer.out.decode().endswith("one\n")
+    assert "far did not answer" in answer.err
+
+
+def _manager_lines(manager: FakeManager) -> None:
+    made = [
+        LogLine(time=at, node=manager.name, drop="", name="dropflow.api", level=level, text=text, at=0)
+        for at, (level, text) in enumerate((("INFO", "listens"), ("WARNING", "slow")))
+    ]
+    manager.print_lines(manager.name, made)
+
+
+def test_the_log_of_a_manager_is_printed(ask: Command, manager: FakeManager) -> None:
+    """With --manager, the lines of its own log, with the same filters; a session cannot be named as well."""
+    _manager_lines(manager)
+    whole = ask("log", "--manager", manager.name)
+
+    assert whole.status == 0
+    assert [line.split(" ", 1)[1] for line in whole.text.splitlines()] == [
+        f"INFO    {manager.name} dropflow.api: listens",
+        f"WARNING {manager.name} dropflow.api: slow",
+    ]
+    assert ask("log", "--manager", manager.name, "--level", "warning").text.count("\n") == 1
+    assert ask("log", "--manager", manager.name, "--last", "1").text.endswith("slow\n")
+    assert ask("log", "--manager", "elsewhere").status != 0
+    for arguments in ((), ("finished", "--manager", manager.name)):
+        refused = ask("log", *arguments)
+        assert (refused.status, "give either SESSION or --manager NAME" in refused.err) == (2, True)

@@ -1,20 +1,36 @@
 """``dropflow times``, and files that commands write."""
 
 import errno
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
+from dropflow.api.records import Load, NodeInfo
 from dropflow.cli.times import TimesReply, replacing
 from dropflow.errors import BadFileError
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import load, save
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Kind
 from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager
 from dropflow.times.attempts import attempts_of
+from dropflow.times.octets import RECORD, TimesSection
 from dropflow.times.statistics import NodeTraffic
 from dropflow.times.timeline import analyse, statistics_of
+from managers.node.manager import NodeManager
+from managers.service import Service
 from tests.cli.answers import Command
+from tests.cli.conftest import TOKEN
 from tests.times.made_times import sections_of
+from translator.plan.machines import equal_machines
+from translator.plan.measured import MeasuredNode, with_measured_nodes
+from translator.plan.move_bound import judge
+from translator.plan.profile_file import read_profile, write_profile
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 
@@ -134,3 +150,151 @@ def test_a_file_that_cannot_be_written_whole_stays_as_it_is(tmp_path: Path) -> N
 
     assert (caught.value.where, caught.value.hint) == (str(report), "make room, or name another file")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("day.html", "earlier")]
+
+
+# ``dropflow times``.
+
+
+def test_a_directory_without_a_run_is_named(command: Command, tmp_path: Path) -> None:
+    """The error names the directory."""
+    answer = command("times", tmp_path)
+
+    assert answer.status != 0
+    assert str(tmp_path) in answer.err
+
+
+def sections(graph: PhysicalGraph) -> list[TimesSection]:
+    """Return what two nodes have recorded, every application twice as long as the one before; a third is silent."""
+    apps = np.flatnonzero(graph.kinds[graph.template] == Kind.APP)
+    records = np.zeros(len(apps), RECORD)
+    records["drop"], records["attempt"], records["ran"] = apps, 1, 2.0 ** np.arange(len(apps))
+    records["processor"], records["memory"] = records["ran"] / 2, 1e6 * (1 + np.arange(len(apps)))
+    half = len(apps) // 2
+    return [
+        TimesSection(node="node-1", total=half, records=records[:half]),
+        TimesSection(node="node-2", total=len(apps) - half, records=records[half:]),
+        TimesSection(node="node-3", records=records[:0], missing="silent for 20 s"),
+    ]
+
+
+def test_a_session_has_the_measurements_of_its_nodes(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """The managers merge what their nodes have recorded; a node that did not answer is told by name."""
+    graph = fan(12)
+    manager.add(graph, "s")
+    manager.set_times("s", sections(graph))
+    answer = ask("times", "s", "--output", "json").json["statistics"]
+    written = ask("times", "s", "-o", tmp_path / "s.npz")
+
+    assert (answer["attempts"], answer["templates"][0]["seconds"]) == (6, 63.0)
+    assert "node node-3 did not answer: its attempts are missing" in ask("times", "s").text
+    assert "node node-3 did not answer: its attempts are missing (silent for 20 s)" in written.err
+
+
+def test_plans_use_the_profile_of_a_session(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """The longest application, of half of all work, gets a node for itself; a session that is not known is an error."""
+    graph = fan(12)
+    manager.add(graph, "s")
+    manager.set_times("s", sections(graph))
+    save(graph, tmp_path / "g.dfg")
+    for name in ("node-1", "node-2"):
+        manager.set_node(NodeInfo(name=name, load=Load(cores=1, workers=1)))
+    planned = ask("partition", tmp_path / "g.dfg", "-k", 2, "--profile", "s", "--output", "json")
+    sent = ask("submit", tmp_path / "g.dfg", "--profile", "s", "--name", "again", "--output", "json")
+    unknown = ask("partition", tmp_path / "g.dfg", "-k", 2, "--profile", "nothing")
+
+    assert planned.json["makespan_s"] == pytest.approx(32.0)
+    assert sorted(np.bincount(manager.graph("again").part[1:7]).tolist()) == [1, 5]
+    assert sent.status == 0
+    assert unknown.status != 0
+    assert "nothing" in unknown.err
+
+
+def test_profiles_are_written_and_merged(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """A file has the mean of each instance, over a session and an earlier file, and plans take it."""
+    graph = fan(12)
+    manager.add(graph, "s")
+    manager.set_times("s", sections(graph))
+    save(graph, tmp_path / "g.dfg")
+    one, two = tmp_path / "one.npz", tmp_path / "two.npz"
+    usage = {"processor": np.array([6.0]), "memory": np.array([5e6])}
+    first = MeasuredNode("a", Kind.APP, (6,), np.arange(1), np.array([3.0]), np.array([3.0]), **usage)
+    with one.open("wb") as stream:
+        write_profile([first], stream)
+    ask("times", "s", "-o", two, "--with", one)
+    (apps,) = (node for node in read_profile(two) if node.kind is Kind.APP)
+    answer = ask("partition", tmp_path / "g.dfg", "-k", 1, "--profile", two, "--output", "json")
+    (shown, _) = ask("times", two, "--output", "json").json["nodes"]
+
+    assert (apps.processor[:2].tolist(), apps.memory[:2].tolist()) == ([4.625, 1.0], [5e6, 2e6])
+    assert (shown["key"], shown["measurements"], shown["memory"]) == ("a", 9, 6e6)
+    assert "6.0 MB" in ask("times", two).text
+    assert (apps.mean.tolist(), apps.count.tolist()) == ([2.5, 2, 4, 8, 16, 32], [4, 1, 1, 1, 1, 1])
+    assert answer.json["makespan_s"] == 64.5
+
+
+def test_profiles_of_earlier_versions_are_read(command: Command, tmp_path: Path) -> None:
+    """A file without processor time and memory has unknown ones; merging it with a new one keeps those of that."""
+    unknown, known = np.array([np.nan]), {"processor": np.array([2.0]), "memory": np.array([7.0])}
+    columns = (np.arange(1), np.array([3.0]), np.array([1.0]))
+    with (tmp_path / "new.npz").open("wb") as stream:
+        write_profile([MeasuredNode("a", Kind.APP, (1,), *columns, **known)], stream)
+    with np.load(tmp_path / "new.npz") as found:
+        np.savez(tmp_path / "old.npz", **{name: found[name] for name in ("header", "instance", "mean", "count")})
+    (old,) = read_profile(tmp_path / "old.npz")
+    command("times", tmp_path / "old.npz", "--with", tmp_path / "new.npz", "-o", tmp_path / "both.npz")
+    (both,) = read_profile(tmp_path / "both.npz")
+    shown = command("times", tmp_path / "old.npz", "--output", "json").json["nodes"][0]
+
+    np.testing.assert_array_equal([old.processor, old.memory], [unknown, unknown])
+    assert (both.count, both.mean, both.processor, both.memory) == (2, 3, 2, 7)
+    assert (shown["processor"], shown["memory"], shown["mean"]) == (None, None, 3.0)
+    assert command("times", tmp_path / "old.npz", "--format", "svg").status == 2
+
+
+def test_merging_needs_a_file(ask: Command) -> None:
+    """Measurements are merged into a file, which has to be named."""
+    answer = ask("times", "finished", "--with", "failed")
+
+    assert answer.status == 2
+    assert "-o FILE" in answer.err
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 damaged"])
+def test_what_is_not_a_profile_is_bad_input(command: Command, tmp_path: Path, content: bytes) -> None:
+    """The error names the file, and how to make one."""
+    (tmp_path / "p.npz").write_bytes(content)
+    answer = command("partition", NESTED, "-k", 2, "--profile", tmp_path / "p.npz")
+
+    assert answer.status == 2
+    assert "p.npz" in answer.err
+    assert "dropflow times RUN -o FILE" in answer.err
+
+
+@pytest.mark.slow
+def test_plan_run_and_plan_again(command: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a session on a node manager took, read over REST, makes the second plan faster on unequal work."""
+    del home
+    builder = GraphBuilder("unequal")
+    for number in range(8):
+        arguments = (Argument(name="sleep_time", value=0.2 if number < 4 else 0.01, type="Float"),)
+        builder.app(f"A{number}", component="dlg.apps.simple.SleepApp", arguments=arguments).data(f"d{number}")
+        builder.connect(f"A{number}", f"d{number}")
+    graph, file = builder.build(), tmp_path / "g.dfg"
+    save(graph, file)
+    node = NodeManager("a", root=tmp_path / "node", runner="threads", workers=8)
+    with closing(node), closing(Service(node, token=TOKEN)) as service:
+        service.start()
+        monkeypatch.setenv("DROPFLOW_URL", service.url)
+        monkeypatch.setenv("DROPFLOW_TOKEN", TOKEN)
+        assert command("submit", file, "--name", "first", "--wait").status == 0
+        command("partition", file, "-k", 2, "-a", "blocks", "-o", tmp_path / "before.dfg")
+        command("partition", file, "-k", 2, "-a", "blocks", "--profile", "first", "-o", tmp_path / "after.dfg")
+        command("times", "first", "-o", tmp_path / "p.npz")
+        assert command("submit", file, "--profile", "first", "--name", "second", "--wait").status == 0
+    real = with_measured_nodes(graph, read_profile(tmp_path / "p.npz"))
+    before, after = (
+        judge(real, equal_machines(2), part=made.part, priority=made.priority).makespan_s
+        for made in (load(tmp_path / "before.dfg"), load(tmp_path / "after.dfg"))
+    )
+
+    assert after < 0.75 * before

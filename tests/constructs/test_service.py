@@ -12,8 +12,7 @@ from dropflow.graph.slices import kept_together, placement_groups
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.managers.node.conftest import Cluster
-from tests.translator.drawing import Drawing
-from tests.translator.unrolled import codes
+from tests.translator.drawing import Drawing, codes
 from translator.logical import Field
 from translator.pipeline import translate
 

@@ -1,14 +1,29 @@
 """Dask graphs as physical graphs."""
 
 import operator
+import weakref
+from itertools import permutations
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask.task_spec import Alias, DataNode, Task, TaskRef
+from dask.core import convert_legacy_graph
+from dask.task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dropflow.dask.translate import KeyGroup, TranslatedGraph, group_keys, layer_volumes, translate
+from dropflow.dask.translate import (
+    KeyGroup,
+    TranslatedGraph,
+    best_order,
+    group_keys,
+    layer_volumes,
+    translate,
+    with_fused_chains,
+)
+from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.errors import BadGraphError
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, row_of
@@ -170,3 +185,188 @@ def test_groups_of_many_names() -> None:
     assert [one.name for one in found.groups][:3] == ["a", "b", "a"]
     assert found.group.tolist() == [0, 1, 0, 2, 3]
     assert found.instance.tolist() == [0, 1, 1, 0, 0]
+
+
+# Tasks that dask has fused, run as one.
+
+
+@st.composite
+def _blocks(draw: st.DrawFn) -> tuple[Any, dict[Any, Any]]:
+    """Return a fused task in which each task but the last is read by others, and the values from outside."""
+    outside = {f"x{number}": draw(st.integers(0, 9)) for number in range(draw(st.integers(0, 3)))}
+    names, made, unread = list(outside), [], set[str]()
+    for number in range(draw(st.integers(2, 8))):
+        others = draw(st.lists(st.sampled_from(names), max_size=3)) if names else []
+        unread.difference_update(others)
+        made.append(Task(f"t{number}", _digest, number, *(TaskRef(other) for other in others)))
+        names.append(f"t{number}")
+        unread.add(f"t{number}")
+    if draw(st.booleans()):
+        made[0] = DataNode("t0", 7)
+    made.append(Task("end", _digest, 99, *(TaskRef(other) for other in sorted(unread))))
+    fused = Task.fuse(*draw(st.permutations(made)))
+    if draw(st.booleans()):  # a block in a block
+        fused = Task.fuse(fused, Task("last", _digest, TaskRef("end"), TaskRef("end")))
+    return fused, outside
+
+
+def _digest(*values: Any) -> int:
+    return hash(values)
+
+
+@given(_blocks())
+def test_blocks_have_the_values_of_dask(block: tuple[Any, dict[Any, Any]]) -> None:
+    """A block has the value that dask computes, also with constants and other blocks in it."""
+    node, outside = block
+    given = {key: outside[key] for key in node.dependencies}
+
+    assert run_node(node, given) == node(given)
+
+
+def test_values_within_a_block_are_released() -> None:
+    """A value goes as soon as its last reader in the block has ended."""
+    seen: list[weakref.ref[Any]] = []
+
+    def make() -> Any:
+        value = np.zeros(10)
+        seen.append(weakref.ref(value))
+        return value
+
+    def check(_: Any) -> bool:
+        return seen[0]() is None
+
+    first, second = Task("first", make), Task("second", operator.add, TaskRef("first"), 1)
+    assert run_node(Task.fuse(first, second, Task("third", check, TaskRef("second"))), {}) is True
+
+
+def test_blocks_of_arrays() -> None:
+    """Chains of operations on arrays, which dask fuses block by block, have its values."""
+    x = da.arange(24, chunks=6).reshape(4, 6).rechunk(3)
+    z = da.sqrt((x + 1) * 2 + x.T[:1, :1]).map_blocks(np.clip, 1, 5)
+    (fused,) = dask.optimize(z)
+    nodes = convert_legacy_graph(dict(fused.__dask_graph__()))
+    values: dict[Any, Any] = {}
+
+    def value(key: Any) -> Any:
+        if key not in values:
+            values[key] = run_node(nodes[key], {other: value(other) for other in nodes[key].dependencies})
+        return values[key]
+
+    found = np.block([[value((z.name, row, column)) for column in range(z.numblocks[1])] for row in range(2)])
+    assert np.array_equal(found, z.compute(scheduler="sync"))
+
+
+def test_an_exception_in_a_block_is_its_own() -> None:
+    """What a task of a block raises is raised."""
+    block = Task.fuse(Task("one", int, "x"), Task("two", operator.neg, TaskRef("one")))
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        run_node(block, {})
+
+
+# Chains of tasks of dask become one task.
+
+
+def _value(nodes: Any, key: str) -> Any:
+    node = nodes[key]
+    return node({needed: _value(nodes, needed) for needed in node.dependencies})
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [Alias("first"), Alias("another", "first"), Task("another", operator.neg, TaskRef("first"))],
+    ids=["alias-of-itself", "alias", "task"],
+)
+def test_chains_whose_nodes_have_keys_of_others(middle: GraphNode) -> None:
+    """A node may have another key than the graph has for it, as in data frames made from delayed values."""
+    nodes = {
+        "first": DataNode("constant", 3),
+        "middle": middle,
+        "last": Task("last", operator.add, TaskRef("middle"), 1),
+    }
+
+    fused = with_fused_chains(nodes, ["last"])
+
+    assert len(fused) <= 2  # dask gives the chain a name of its own, and an alias
+    assert _value(fused, "last") == _value(nodes, "last")
+
+
+# The order in which tasks are executed.
+
+
+def _order(needs: list[list[int]], ends: list[int]) -> list[int]:
+    """Return the tasks in their order. Each one needs tasks before it only."""
+    ptr = np.cumsum([0, *map(len, needs)]).astype(np.int64)
+    inputs = np.array([other for each in needs for other in sorted(each)], dtype=np.int32)
+    tasks = np.arange(len(needs), dtype=np.int32)
+    return np.argsort(best_order(ptr, inputs, np.array(ends, dtype=np.int32), tasks)).tolist()
+
+
+def _is_valid(needs: list[list[int]], order: list[int]) -> bool:
+    place = {task: number for number, task in enumerate(order)}
+    return all(place[other] < place[task] for task, others in enumerate(needs) for other in others)
+
+
+def _most_held(needs: list[list[int]], order: list[int]) -> int:
+    """Return how many results are held at a time: each until its last consumer has run."""
+    uses = [sum(task in others for others in needs) for task in range(len(needs))]
+    held = most = 0
+    for task in order:
+        held += 1
+        most = max(most, held)
+        for other in needs[task]:
+            uses[other] -= 1
+            held -= not uses[other]
+    return most
+
+
+@st.composite
+def _graphs(draw: st.DrawFn) -> list[list[int]]:
+    size = draw(st.integers(1, 30))
+    return [sorted(draw(st.sets(st.integers(0, task - 1), max_size=3))) if task else [] for task in range(size)]
+
+
+@given(_graphs())
+def test_every_task_runs_once_after_its_inputs(needs: list[list[int]]) -> None:
+    """The order has each task once, and no task before one that it needs."""
+    ends = [task for task in range(len(needs)) if not any(task in others for others in needs)]
+
+    order = _order(needs, ends)
+
+    assert sorted(order) == list(range(len(needs)))
+    assert _is_valid(needs, order)
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=6))
+def test_a_tree_holds_as_few_results_as_possible(parents: list[int]) -> None:
+    """If no result has several consumers, no other order holds fewer results at a time."""
+    size = len(parents) + 1
+    # Task n - 1 - i is the input of one of those after it.
+    needs: list[list[int]] = [[] for _ in range(size)]
+    for number, draw in enumerate(parents):
+        task = size - 2 - number
+        needs[task + 1 + draw % (size - 1 - task)].append(task)
+    valid = (order for order in permutations(range(size)) if _is_valid(needs, list(order)))
+
+    fewest = min(_most_held(needs, list(order)) for order in valid)
+
+    assert _most_held(needs, _order(needs, [size - 1])) == fewest
+
+
+def test_pairs_that_need_each_other_are_released_together() -> None:
+    """In x + x.T, the second of a pair follows the first at once, because then both inputs are released."""
+    size = 8
+    number = {(row, column): row * size + column for row in range(size) for column in range(size)}
+    chunks, count = len(number), len(number)
+    # Chunks, their transposes, the sums of both, and the sum of all.
+    needs: list[list[int]] = [[] for _ in range(chunks)]
+    needs += [[number[column, row]] for row, column in number]
+    needs += [[number[place], count + number[place]] for place in number]
+    needs += [[2 * count + number[place]] for place in number]
+    needs.append(list(range(3 * count, 4 * count)))
+
+    order = _order(needs, [4 * count])
+    without_partial_sums = [task for task in order if task < 3 * count]
+
+    assert _most_held(needs[: 3 * count], without_partial_sums) >= count  # the sums themselves have no consumer there
+    assert _most_held(needs, order) <= count + 6

@@ -1,9 +1,11 @@
 """The stores of all classes of data drops."""
 
 import configparser
+import doctest
 import json
 import os
 import pickle
+import re
 import shutil
 import stat
 import tomllib
@@ -16,17 +18,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dropflow.apps.component_findings import check
+from dropflow.data import file as naming
 from dropflow.data.directory import DirectoryStore
-from dropflow.data.file import FileStore, JsonStore
+from dropflow.data.file import PLACEHOLDERS, FileStore, JsonStore, check_name, final_path
 from dropflow.data.memory import SMALL, MemoryStore, MemoryWriter, NullStore, SharedMemoryStore
 from dropflow.data.parameter_set import ParameterSetStore
 from dropflow.data.read import EMPTY, NULL, read, verify
+from dropflow.data.registry import DATA_COMPONENTS, component_for, store_for
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot, Store
 from dropflow.data.survival import is_intact
 from dropflow.engine.api import Handle
-from dropflow.errors import AppError, BadFileError, BadParameterError
-from dropflow.graph.templates import Argument, Template
+from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, UnknownComponentError
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.ids import drop_file_name
+from tests.corpus import corpus_files, needs_corpus
 
 Node = Callable[..., Template]
 Slots = Callable[..., Slot]
@@ -416,3 +423,209 @@ def test_parameter_sets_as_yaml(node: Node, slot: Slots) -> None:
 def test_parameter_sets_can_be_verbatim(node: Node, slot: Slots) -> None:
     """With config_data, the content is that text."""
     assert read(ParameterSetStore(node(mode="YANDA", config_data="a=1")).initial(slot())) == b"a=1"
+
+
+# The components for classes of data.
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("dlg.data.drops.s3_drop.S3DROP", "S3"),
+        ("dlg.data.drops.ngas.NgasDROP", "NGAS"),
+        ("dlg.data.drops.rdbms.RDBMSDrop", "RDBMS"),
+        ("dlg.data.drops.plasma.PlasmaDROP", "SharedMemory"),
+        ("dlg.data.drops.memory.InMemoryDROP", "Memory"),
+        ("dlg.data.drops.InMemoryDROP", "Memory"),
+        ("dlg.drop.InMemoryDROP", "Memory"),
+        ("dfms.drop.FileDROP", "File"),
+        ("dlg.some.older.place.FileDROP", "File"),
+        ("dlg.data.drops.memory.SharedMemoryDROP", "SharedMemory"),
+        ("dlg.data.drops.memory.PythonObjectDROP", "PythonObject"),
+        ("dlg.data.drops.directory.DirectoryDROP", "Directory"),
+        ("dlg.data.drops.data_base.NullDROP", "NULL"),
+        ("dlg.data.drops.data_base.EndDROP", "End"),
+        ("dlg.data.drops.json_drop.JsonDROP", "JSON"),
+        ("dlg.data.drops.parset_drop.ParameterSetDROP", "ParameterSet"),
+    ],
+)
+def test_every_class_has_one_component(node: Node, name: str, expected: str) -> None:
+    """Every class name of DALiuGE, new and old, has one component, independent of the category."""
+    assert component_for(node(name, category="Memory")).name == expected
+
+
+@pytest.mark.parametrize(
+    ("category", "expected"),
+    [
+        ("Memory", "Memory"),
+        ("File", "File"),
+        ("SharedMemory", "SharedMemory"),
+        ("null", "NULL"),
+        ("NGAS", "NGAS"),
+        ("Plasma", "SharedMemory"),
+    ],
+)
+def test_nodes_without_a_class_use_their_category(node: Node, category: str, expected: str) -> None:
+    """A node without class name has the component of its category."""
+    assert component_for(node(category=category)).name == expected
+
+
+@pytest.mark.parametrize("name", ["dlg.data.drops.container.ContainerDROP", "dlg.data.drops.iceberg.IcebergTableDrop"])
+def test_unsupported_classes_of_daliuge_have_an_alternative(node: Node, name: str) -> None:
+    """A class of DALiuGE that is not supported is reported as such, with an alternative."""
+    with pytest.raises(MissingDependencyError, match="does not support") as caught:
+        store_for(node(name))
+    assert "File" in caught.value.hint
+
+
+def test_unknown_classes_are_named(node: Node) -> None:
+    """An unknown class is an error with the node, the class and the nearest known one."""
+    with pytest.raises(UnknownComponentError, match=r"'the data'.*'dlg.data.drops.memory.InMemoryDRP'") as caught:
+        store_for(node("dlg.data.drops.memory.InMemoryDRP"))
+    assert "InMemoryDROP" in caught.value.hint
+
+
+def test_all_errors_are_reported_together(node: Node) -> None:
+    """One call reports all unknown classes and bad parameters."""
+    nodes = [
+        node("no.such.Class"),
+        node("dlg.data.drops.memory.InMemoryDROP"),
+        node("dlg.data.drops.file.FileDROP", filepath="{nonsense}"),
+        node("dlg.data.drops.file.FileDROP", check_filepath_exists="perhaps"),
+        node(category="IcebergTable"),
+    ]
+    found = check(nodes, ())
+
+    assert [problem.code for problem in found] == ["DF103", "DF104", "DF104", "DF106"]
+    assert all(problem.hint for problem in found)
+
+
+def test_every_class_is_valid_with_its_defaults(node: Node) -> None:
+    """A node of each class with default parameters has no problems, if it has an address."""
+    given = {"url": "file:///x", "Bucket": "b", "pattern": "*"}
+    nodes = [node(one.dropclass, **given) for one in DATA_COMPONENTS if one.name != "RDBMS"]
+    nodes.append(node("dlg.data.drops.rdbms.RDBMSDrop", dbtable="t"))
+    assert check(nodes, ()) == []
+
+
+def test_names_are_unique() -> None:
+    """No two components have the same class name."""
+    names = [name for component in DATA_COMPONENTS for name in (component.dropclass, *component.aliases)]
+
+    assert len(set(names)) == len(names)
+    assert all(
+        component.kind is Kind.DATA and component.ports and component.description for component in DATA_COMPONENTS
+    )
+
+
+@needs_corpus
+def test_every_data_class_of_the_community_is_known(node: Node) -> None:
+    """Each class name in graphs of the community has a component or is listed as not supported."""
+    names = {
+        name
+        for path in corpus_files()
+        for name in re.findall(r'"(?:dlg|dfms)\.(?:data\.)?drops?\.[\w.]+"', path.read_text(encoding="utf-8"))
+    }
+    assert names
+    refused = set()
+    for name in names:
+        try:
+            component_for(node(json.loads(name)))
+        except MissingDependencyError:
+            refused.add(json.loads(name).rpartition(".")[2])
+    assert refused <= {"ContainerDROP"}
+
+
+# Paths of the files of data drops.
+
+
+BASE = Path("/s/files")
+OID = "2024-10-30T12:01:57_0140555b-e1c4_0-3"
+
+
+def _path(value: str, **environment: str) -> str:
+    return final_path(value, base=BASE, oid=OID, now=1_700_000_000.0, environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("name.txt", "/s/files/name.txt"),
+        ("sub/name.txt", "/s/files/sub/name.txt"),
+        ("sub/../name.txt", "/s/files/name.txt"),
+        ("/abs/x", "/abs/x"),
+        ("/abs//./x", "/abs/x"),
+        ("$PLACE/x", "/data/x"),
+        ("${PLACE}/x", "/data/x"),
+        ("a_{uid}.dat", "/s/files/a_2024-10-30T12_01_57_0140555b-e1c4_0-3.dat"),
+        ("a_{humanKey}.dat", "/s/files/a_0140_0-3.dat"),
+        ("{datetime}.dat", "/s/files/2023-11-14.dat"),
+        ("{dlg}.dat", "/s/files/dropflow.dat"),
+        ("{{uid}}", "/s/files/{uid}"),
+    ],
+)
+def test_file_names_follow_the_documented_table(value: str, expected: str) -> None:
+    """Each row of the table in the docstring of the module holds."""
+    assert _path(value, PLACE="/data") == expected
+
+
+@pytest.mark.parametrize("value", ["", "  ", "None", "./", ".", "{auto}"])
+def test_a_file_without_a_name_is_named_after_its_drop(value: str) -> None:
+    """No name, the text None, a bare directory and {auto} give a name that is unique to the drop."""
+    assert _path(value) == f"/s/files/{drop_file_name(OID)}"
+
+
+@pytest.mark.parametrize(("value", "folder"), [("sub/", "/s/files/sub"), ("/abs/", "/abs")])
+def test_a_trailing_slash_names_a_directory(value: str, folder: str) -> None:
+    """The file gets a generated name in that directory."""
+    assert _path(value) == f"{folder}/{drop_file_name(OID)}"
+
+
+def test_unknown_placeholders_are_named() -> None:
+    """An unknown placeholder is an error that lists the known ones."""
+    with pytest.raises(BadParameterError, match=r"unknown placeholder \{InputMS\}") as caught:
+        _path("{InputMS}.fits")
+    assert all(f"{{{name}}}" in caught.value.hint for name in PLACEHOLDERS)
+
+
+def test_unset_variables_are_named() -> None:
+    """A variable that is not set is an error, with a hint how to set it."""
+    with pytest.raises(BadParameterError, match="variable DATA_HOME, which is not set") as caught:
+        _path("$DATA_HOME/x")
+    assert "export DATA_HOME=" in caught.value.hint
+
+
+def test_dlg_root_has_a_default() -> None:
+    """$DLG_ROOT is ~/dlg where it is not set, as in DALiuGE."""
+    assert _path("$DLG_ROOT/testdata/x") == str(Path.home() / "dlg/testdata/x")
+
+
+@pytest.mark.parametrize("value", ["../x", "a/../../x", ".."])
+def test_relative_paths_that_leave_the_session_are_refused(value: str) -> None:
+    """A relative path that leaves the session's files is an error."""
+    with pytest.raises(BadParameterError, match="leaves the directory"):
+        check_name(value)
+
+
+@given(st.text(alphabet="ab./ {}", max_size=12))
+def test_relative_paths_stay_inside(value: str) -> None:
+    """Any relative value gives a normal path below the base, or an error."""
+    try:
+        path = final_path(value, base=BASE, oid=OID, now=0.0, environment={})
+    except BadParameterError:
+        return
+    assert value.strip().startswith("/") or (path.startswith("/s/files/") and os.path.normpath(path) == path)
+
+
+@given(st.lists(st.text(min_size=1, max_size=150), min_size=2, max_size=6, unique=True))
+def test_file_names_of_drops_are_safe_and_different(oids: list[str]) -> None:
+    """Different ids give different names, each one safe segment of at most 100 characters."""
+    names = [drop_file_name(oid) for oid in oids]
+
+    assert len(set(names)) == len(names)
+    assert all("/" not in name and not name.startswith((".", "-")) and 0 < len(name) <= 100 for name in names)
+
+
+def test_doctest_examples_are_right() -> None:
+    """The examples in the docstrings are right."""
+    assert doctest.testmod(naming).failed == 0

@@ -3,21 +3,26 @@
 Applications that sleep get a time of zero, so that the tests take one minute instead of ten.
 """
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from dropflow.apps.template_cache import streaming_links
+from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadGraphError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
+from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow
+
 
 RUNS = [path for path in corpus_files() if path.name in daliuge_runs()]
 _CLEAN = [path for path in RUNS if daliuge_runs()[path.name]["runs_clean"] == "yes"]
@@ -107,3 +112,132 @@ def test_the_others_end_with_a_reason(path: Path, tmp_path: Path) -> None:
         assert failure.drop
         assert failure.text
         assert failure.hint or failure.detail, failure
+
+
+# Graphs of the community give the same in the workers of Dask and Ray as in worker processes of ours.
+#
+# Compared are the states, the root causes of failures, and the contents. Graphs with random numbers give something
+# else
+# each time; of these, only contents that are always the same are compared. A graph that is refused is refused in the
+# same
+# words.
+
+
+_TURNS = 5
+"""How many runs show that a graph gives something else each time."""
+_FEW = 2
+"""How many graphs the continuous integration runs on Dask."""
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[str]:
+    """The address of a Dask cluster of two worker processes."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # not port 8787, which other tests may have
+        silence_logs=60,
+    ) as made:
+        yield f"dask={made.scheduler_address}"
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[str]:
+    """A Ray cluster of two processors, to which this process is connected."""
+    module = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
+    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield "ray"
+    module.shutdown()
+
+
+def outcome(path: Path, directory: Path, runner: str) -> RunOutcome | str:
+    """Return what a graph gives with a runner, or why it is refused."""
+    sessions: list[Session] = []
+    try:
+        local_run.run(
+            awake(path),
+            directory=local_run.prepare_directory(directory),
+            runner=runner,
+            workers=2,
+            on_session=sessions.append,
+        )
+    except BadGraphError as error:
+        return "\n".join((str(error), *(found.text for found in error.problems)))
+    found = outcome_of(sessions[0])
+    # A drop with two failed inputs counts for the one that came first. How many drops failed is compared by the states.
+    failures = tuple(
+        (drop, code, text.replace(str(directory), "DIRECTORY"), 0) for drop, code, text, _ in found.failures
+    )
+    return msgspec.structs.replace(found.without_faults(), failures=failures)
+
+
+def has_streams(path: Path) -> bool:
+    """Whether an application of the graph reads what is still being written, which engines refuse."""
+    try:
+        return bool(streaming_links(awake(path)))
+    except BadGraphError:
+        return False
+
+
+def assert_same(path: Path, directory: Path, runner: str, note: Callable[[str, object], None]) -> None:
+    """Compare a run on an engine with runs in worker processes; `note` what kind of graph it was."""
+    found = outcome(path, directory / "engine", runner)
+    if has_streams(path):
+        assert isinstance(found, str)
+        assert "has no streams" in found
+        note("kind", "streams")
+        return
+    known: list[RunOutcome | str] = []
+    for turn in range(_TURNS):
+        known.append(outcome(path, directory / f"processes-{turn}", "processes"))
+        if found == known[-1]:
+            note("kind", "same")
+            return
+    # It gives something else each time, also without an engine.
+    assert any(one != known[0] for one in known)
+    assert all(isinstance(one, RunOutcome) for one in (found, *known))
+    contents = [set(one.contents.items()) for one in known if isinstance(one, RunOutcome)]
+    assert isinstance(found, RunOutcome)
+    assert set.intersection(*contents) <= found.contents.items()
+    note("kind", "random")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@needs_corpus
+@pytest.mark.parametrize("path", RUNS[:: max(len(RUNS) // _FEW, 1)][:_FEW], ids=lambda path: path.stem)
+def test_some_graphs_give_the_same_on_dask(
+    path: Path, dask: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """States, root causes and contents are those of a run in worker processes."""
+    assert_same(path, tmp_path, dask, record_property)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@needs_corpus
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_all_graphs_give_the_same_on_dask(
+    path: Path, dask: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """As above, for each graph that DALiuGE can begin."""
+    assert_same(path, tmp_path, dask, record_property)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@needs_corpus
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_all_graphs_give_the_same_on_ray(
+    path: Path, ray: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """As above, in the actors of Ray."""
+    assert_same(path, tmp_path, ray, record_property)

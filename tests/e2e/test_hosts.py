@@ -28,8 +28,7 @@ from tests.e2e.cluster import (
     underway,
     until,
 )
-from tests.e2e.hosts import Hosts
-from tests.e2e.network import Network, missing
+from tests.e2e.network import Hosts, Network, missing
 from tests.filling import fill
 from tests.nightly import nightly
 from tests.processes import Running

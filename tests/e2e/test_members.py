@@ -1,27 +1,42 @@
 """Nodes join and leave sessions that run, in real processes: the results are those of one process."""
 
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from dropflow.api.client import Client
 from dropflow.api.records import DropQuery
 from dropflow.api.requests import DrainRequest
 from dropflow.errors import NotFoundError
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.sessions import local_run
+from dropflow.testing.faults import ConnectionFaults, FaultyProxy
+from managers.simulation.history import Committed, Promised
 from tests.e2e.cluster import (
     PATIENT,
+    TIMES,
     Cluster,
     content,
     expected_end,
     finished,
     pipeline,
+    port_of,
     scattered,
     submit,
     underway,
     until,
 )
+from tests.e2e.recorded_node import Decided, History, recorded
+from tests.nightly import nightly
+from tests.processes import Running, gone, run
+from tests.streaming_graphs import FILE, bash
 
 pytestmark = pytest.mark.slow
+
 
 _SHAPE = {"width": 12, "length": 6}
 
@@ -106,3 +121,213 @@ def test_a_second_signal_ends_a_node_that_drains(tmp_path: Path) -> None:
         nodes[1].process.send_signal(signal.SIGTERM)
         assert nodes[1].process.wait(20.0) == 128 + signal.SIGTERM
         assert finished(island, "s", 90.0).status == "FINISHED"
+
+
+# Cancelling and pausing sessions on real node processes.
+
+
+_DEAF = """
+def f():
+    open({mark!r}, "w").close()
+    while True:
+        try:
+            while True: pass
+        except BaseException:
+            pass
+"""
+
+
+def _deaf(mark: Path) -> PhysicalGraph:
+    """Return a function that never stops by itself, and makes a file when it begins."""
+    code = _DEAF.format(mark=str(mark))
+    fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    drawing = GraphBuilder("deaf").app("F", component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
+    return drawing.data("out").connect("F", "out", source_port="out").build()
+
+
+def _begun(client: Client, mark: Path) -> None:
+    submit(client, _deaf(mark), "s")
+    assert until(mark.exists)
+
+
+def test_a_node_that_is_killed_right_after_the_answer_finds_the_session_cancelled(tmp_path: Path) -> None:
+    """The next process of the node reports the reason, and nothing of the attempt is left."""
+    with Cluster(tmp_path) as cluster:
+        node = cluster.node("a")
+        client, mark = cluster.client(node), tmp_path / "mark"
+        _begun(client, mark)
+        family = node.family()[1:]
+        answer = client.cancel("s", "enough", grace=1000.0)
+        node.process.kill()
+        node.process.wait()
+        again = cluster.client(cluster.node("a")).session("s")
+
+        assert (answer.status, answer.text) == ("CANCELLING", "cancelled: enough")
+        assert (again.status, again.text, again.states) == ("CANCELLED", "cancelled: enough", {"CANCELLED": 2})
+        assert gone(family)
+
+
+def test_a_second_cancel_kills_what_does_not_stop(tmp_path: Path) -> None:
+    """The first one would wait for a thousand seconds."""
+    with Cluster(tmp_path, times=PATIENT) as cluster:
+        node = cluster.node("a")
+        client, mark = cluster.client(node), tmp_path / "mark"
+        _begun(client, mark)
+        first = client.cancel("s", "enough", grace=1000.0)
+        client.cancel("s", "now", grace=0.0)
+
+        assert first.status == "CANCELLING"
+        assert finished(client, "s").text == "cancelled: enough"
+
+
+def test_an_island_pauses_and_continues_a_session_on_all_nodes(tmp_path: Path) -> None:
+    """While it is paused nothing runs; then it finishes as if nothing had happened."""
+    with Cluster(tmp_path, times=PATIENT) as cluster:
+        nodes = cluster.nodes("a", "b")
+        client = cluster.client(cluster.island(*nodes))
+        submit(client, scattered(pipeline(length=20), ["a", "b"], 1), "s")
+        assert underway(client, "s")
+        paused = client.pause("s")
+        parts = [cluster.client(node).session("s").status for node in nodes]
+        # Results may still be on their way from one node to the other when nothing runs.
+        assert until(lambda: client.session("s").running == 0 < client.session("s").ready)
+        again = client.pause("s")
+        continued = client.unpause("s")
+        ended = finished(client, "s", 60.0)
+
+        assert (paused.status, parts) == ("PAUSED", ["PAUSED", "PAUSED"])
+        assert (again.status, again.running) == ("PAUSED", 0)
+        assert continued.status == "RUNNING"
+        assert ended.status == "FINISHED"
+
+
+# Nodes are killed while sessions run whose drops are not simple: the others finish them with the same results.
+
+
+def _shared() -> PhysicalGraph:
+    """Return applications that write parts of one data drop, one after the other."""
+    builder = GraphBuilder("pipeline").data("end", component=FILE)
+    for number in range(6):
+        command = f"sleep {0.4 * (number + 1)}; seq {number} 1000 > %o0"
+        builder.app(f"W{number}", **bash("BashShellApp", command)).connect(f"W{number}", "end")  # type: ignore[arg-type]
+    return builder.build()
+
+
+def _streamed() -> PhysicalGraph:
+    """Return filters that read a stream of some seconds."""
+    make = "for i in $(seq 30); do echo line $i; sleep 0.1; done"
+    builder = GraphBuilder("pipeline").app("A", **bash("StreamingOutputBashApp", make, tries=3))  # type: ignore[arg-type]
+    builder.app("B", **bash("StreamingInputOutputBashApp", "tr l L", tries=3))  # type: ignore[arg-type]
+    builder.app("C", **bash("StreamingInputOutputBashApp", "sed s/i/I/", tries=3))  # type: ignore[arg-type]
+    builder.data("a", component=FILE).data("b", component=FILE).data("end", component=FILE)
+    builder.connect("A", "a").connect("a", "B", streaming=True).connect("B", "b")
+    return builder.connect("b", "C", streaming=True).connect("C", "end").build()
+
+
+_GRAPHS = {
+    "shared": _shared,
+    "streamed": _streamed,
+    "large": lambda: pipeline(width=2, length=4, seconds=0.4, size=50_000_000),
+}
+_KINDS = {Committed, Decided, Promised}
+"""What any loss of a node leaves in the history."""
+
+
+@pytest.mark.parametrize("kind", ["streamed", *nightly("shared", "large")])
+def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) -> None:
+    """The result is that of one process, also if the node is started again under its name; a delete removes it all.
+
+    The history of commits, reads and promises of the real nodes has no violation.
+    """
+    graph = _GRAPHS[kind]()
+    alone = local_run.prepare_directory(tmp_path / "alone")
+    local_run.run(graph, directory=alone, runner="threads")
+    (expected,) = (path.read_bytes() for path in alone.glob("*/*_end_0*") if path.parent.name in ("files", "results"))
+    history = History(tmp_path / "history")
+    with Cluster(tmp_path, node_program=recorded(history.path)) as cluster:
+        nodes = dict(zip("abc", cluster.nodes(*"abc"), strict=True))
+        client = cluster.client(cluster.island(*nodes.values()))
+        submit(client, scattered(graph, "abc", 1), "s")
+        # Nothing of a stream is completed before its end.
+        if kind == "streamed":
+            assert until(lambda: client.session("s").states.get("WRITING", 0) >= 2)
+        else:
+            assert underway(client, "s", 1)
+        victim = nodes["b"]
+        victim.process.kill()
+        victim.process.wait()
+        history.gone("b")
+        cluster.node("b", port=port_of(victim))
+        detail = finished(client, "s", 60.0)
+
+        assert (detail.status, detail.view, detail.members) == ("FINISHED", 1, ("a", "c"))
+        assert content(client, "s") == expected
+        assert history.violations("s") == []
+        assert {type(one) for one in history.of("s")} >= _KINDS
+        assert until(lambda: [node.state for node in client.nodes()] == ["alive"] * 3)
+        client.delete("s")
+        assert until(lambda: client.sessions() == ())
+        assert until(lambda: not list(tmp_path.rglob("deployment.json")))
+
+
+# Pauses of managers and broken connections between them end no session; its status is UNKNOWN meanwhile.
+
+
+STUCK = ConnectionFaults(rate=1)
+
+
+def _statuses(client: Client, session: str) -> set[str]:
+    """Yield every status that is reported until the session is over."""
+    found = {client.session(session).status}
+    assert until(lambda: bool(found.add(client.session(session).status) or found & {"FINISHED", "FAILED"}))
+    return found
+
+
+def test_an_island_that_was_stopped_reports_no_failure(tmp_path: Path) -> None:
+    """An island that was stopped for longer than the deadline of its nodes does not report a failure."""
+    with Cluster(tmp_path) as cluster:
+        a, b = cluster.nodes("a", "b")
+        island = cluster.island(a, b)
+        client = cluster.client(island)
+        submit(client, scattered(pipeline(seconds=0.7), ["a", "b"], 1), "s")
+        assert underway(client, "s", 1)
+        island.process.send_signal(signal.SIGSTOP)
+        parts = [finished(cluster.client(node), "s").status for node in (a, b)]
+        island.process.send_signal(signal.SIGCONT)
+
+        assert parts == ["FINISHED", "FINISHED"]
+        assert _statuses(client, "s") <= {"RUNNING", "FINISHED"}
+
+
+def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp_path: Path) -> None:
+    """Without its nodes the island reports UNKNOWN, and `watch` ends with 3; later both report the real end."""
+    with Cluster(tmp_path) as cluster, ExitStack() as stack:
+        nodes = cluster.nodes("a", "b")
+        proxies = [
+            stack.enter_context(FaultyProxy(("127.0.0.1", port_of(node)), 0, ConnectionFaults())) for node in nodes
+        ]
+        urls = ",".join(f"http://127.0.0.1:{proxy.port}" for proxy in proxies)
+        island = stack.enter_context(Running(tmp_path, "island", "--port", 0, "--name", "i", "--nodes", urls, *TIMES))
+        client = cluster.client(island)
+        assert until(lambda: [node.state for node in client.nodes()] == ["alive"] * 2)
+        submit(client, scattered(pipeline(seconds=0.6), ["a", "b"], 1), "s")
+        assert underway(client, "s", 1)
+        for proxy in proxies:
+            proxy.faults = STUCK
+        assert until(lambda: client.session("s").status == "UNKNOWN")
+        seen = client.session("s")
+        watched = run(tmp_path, "watch", "s", "--to", island.ready["url"], "--patience", 0)
+        parts = [finished(cluster.client(node), "s").status for node in nodes]
+        lost = until(lambda: [child.state for child in client.children()] == ["lost"] * 2)
+        still = client.session("s").status
+        for proxy in proxies:
+            proxy.faults = ConnectionFaults()
+            proxy.cut()
+
+        assert (seen.unknown, seen.finished) == (("a", "b"), 0.0)
+        assert watched.returncode == 3, watched.stderr
+        assert "the state of session s is not known" in watched.stderr
+        assert parts == ["FINISHED", "FINISHED"]
+        assert (lost, still) == (True, "UNKNOWN")
+        # A delayed answer may still have RUNNING.
+        assert _statuses(client, "s") <= {"UNKNOWN", "RUNNING", "FINISHED"}

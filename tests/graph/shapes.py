@@ -12,8 +12,25 @@ from dropflow.graph.build import from_columns
 from dropflow.graph.daliuge_read import collecting
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
+from tests.translator.drawing import Drawing
+from translator.options import UnrollOptions
+from translator.unroll import plan, unroll
 
-__all__ = ["chain", "edges_of", "graphs", "scatter"]
+__all__ = ["chain", "edges_of", "exclusive_and_mpi", "graphs", "scatter"]
+
+# Graphs whose drops must stay together.
+
+
+def exclusive_and_mpi(copies: int, ranks: int = 2) -> PhysicalGraph:
+    """Return a root, and in each copy data, an application of two alone on a node, and an MPI job."""
+    drawing = Drawing().data("root")
+    with drawing.scatter("S", copies):
+        drawing.app("first").data("given")
+        with drawing.construct("ExclusiveForceNode", "X"):
+            drawing.app("alone").data("made")
+        drawing.app("job", category="Mpi", num_of_procs=ranks).data("end")
+    drawing.link("root", "first", "given", "alone", "made", "job", "end")
+    return unroll(plan(drawing.graph(), UnrollOptions()))
 
 
 def scatter(copies: int, *, name: str = "scatter", prefix: str = "s") -> PhysicalGraph:

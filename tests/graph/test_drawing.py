@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from dropflow.graph.drawing import (
     pack_drawing,
     pack_edges,
 )
+from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical, scale_for, separated
 from dropflow.graph.order import (
     critical,
     downstream,
@@ -39,6 +41,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
 from dropflow.states import DropState
 from dropflow.testing.drawing import chain, fan, triples
+from translator.pipeline import translate
 
 
 def nested(rows: int, cells: int) -> PhysicalGraph:
@@ -122,9 +125,6 @@ def test_drops_that_each_have_a_logical_node_are_together_by_level() -> None:
     assert boxes_by_construct(graph).labels == ("level 0",)
 
 
-# Columns for a browser.
-
-
 _TYPES = {"u8": "u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
 
 
@@ -183,9 +183,6 @@ def test_a_drawing_has_all_that_a_browser_needs() -> None:
     assert columns["instance"].tolist() == graph.instance.tolist()
     assert {len(columns[name]) for name in ("box", "column", "row", "template", "instance", "part")} == {11}
     assert edges["target"].tolist() == graph.successors.neighbour.tolist()
-
-
-# Drawings of whole graphs.
 
 
 SHAPES = (fan, chain, lambda drops: triples(drops, 4))
@@ -311,9 +308,6 @@ def test_an_empty_graph_has_an_empty_drawing() -> None:
     assert (drawing.positions.whole_width, drawing.positions.whole_height) == (0.0, 0.0)
 
 
-# Drops that are shown apart.
-
-
 def reached(graph: PhysicalGraph, drop: int, may_pass: list[bool], *, backward: bool = False) -> set[int]:
     """Return what is reached from a drop over drops that may be passed, one step at a time."""
     edges = graph.predecessors if backward else graph.successors
@@ -374,3 +368,92 @@ def test_drops_are_found_by_text_and_by_logical_node() -> None:
 def test_the_critical_path_is_in_its_order() -> None:
     """From first to last."""
     assert critical(chain(6)).tolist() == [0, 1, 2, 3, 4]
+
+
+# Drawings of logical graphs.
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.graph"))
+Box = tuple[float, float, float, float]
+
+
+def sides(drawing: LogicalDrawing) -> tuple[list[Box], list[Box]]:
+    """Return the sides of nodes and of frames."""
+    wide, high = drawing.node_width, drawing.node_height
+    nodes = [(node.x, node.y, node.x + wide, node.y + high) for node in drawing.nodes]
+    frames = [(one.x, one.y, one.x + one.width, one.y + one.height) for one in drawing.frames]
+    return nodes, frames
+
+
+def overlap(one: Box, two: Box) -> bool:
+    """Whether two rectangles have a common area."""
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
+
+
+def inside(inner: Box, outer: Box) -> bool:
+    """Whether a rectangle is in another one."""
+    return inner[0] >= outer[0] and inner[1] >= outer[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
+
+
+def logical_drawing_check(graph: PhysicalGraph) -> None:
+    """Assert that nothing overlaps, and that each node is in the frames of its constructs and in no other."""
+    drawing = draw_logical(graph)
+    nodes, frames = sides(drawing)
+    assert len(nodes) == len(graph.templates)
+    assert not any(overlap(one, two) for one, two in combinations(nodes, 2))
+    assert all(inside(one, two) or inside(two, one) or not overlap(one, two) for one, two in combinations(frames, 2))
+    whole = (0.0, 0.0, drawing.width + 0.01, drawing.height + 0.01)
+    assert all(inside(one, whole) for one in (*nodes, *frames))
+    for node, place in zip(drawing.nodes, nodes, strict=True):
+        around = [frame for frame, box in zip(drawing.frames, frames, strict=True) if inside(place, box)]
+        axes = graph.templates[node.template].axes  # the chunks of an array are its drops, and no construct
+        assert [frame.name for frame in around] == [axis.name for axis in axes if axis.kind not in ("chunk", "store")]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_examples_are_drawn_without_overlaps(path: Path) -> None:
+    """Each node is in the frames of its constructs, the outer ones first."""
+    logical_drawing_check(translate(path).graph)
+
+
+def test_links_lead_to_the_right_unless_they_carry() -> None:
+    """A link to the next iteration of a loop leads back."""
+    logical_drawing_check(fan(10))
+    drawing = draw_logical(chain(10))
+    nodes = {node.template: node for node in drawing.nodes}
+
+    assert [nodes[one.source].x < nodes[one.target].x for one in drawing.arrows] == [True, False]
+    assert [one.is_carry for one in drawing.arrows] == [False, True]
+
+
+_NUMBERS = st.integers(-300, 300).map(float)
+_SIDES = st.integers(1, 200).map(float)
+
+
+@given(st.lists(st.tuples(_NUMBERS, _NUMBERS, _SIDES, _SIDES), min_size=1, max_size=12))
+def test_rectangles_do_not_overlap_and_move_right_or_down_only(given: list[tuple[float, ...]]) -> None:
+    """Each two have the gap between them in one direction at least; also if they are wanted in one place."""
+    rows = np.array(given)
+    places, sizes = rows[:, :2], rows[:, 2:]
+    found = separated(places, sizes, (7.0, 5.0))
+
+    assert (found >= places).all()
+    for one, two in combinations(range(len(rows)), 2):
+        needed = (sizes[one] + sizes[two]) / 2 + (7.0, 5.0)
+        assert (np.abs(found[one] - found[two]) >= needed - 1e-9).any()
+
+
+def test_rectangles_with_enough_room_stay() -> None:
+    """Where they were drawn apart, nothing moves."""
+    places = np.array([[0.0, 0.0], [300.0, 10.0], [20.0, 200.0]])
+    assert (separated(places, np.full((3, 2), 100.0), (10.0, 10.0)) == places).all()
+
+
+def test_the_scale_is_that_at_which_nodes_fit() -> None:
+    """Nodes that are drawn near each other move apart, those far apart come nearer, both within limits."""
+    row = np.array([[0.0, 0.0], [100.0, 3.0], [200.0, 0.0]])
+    assert scale_for(row, 150.0, 60.0) == pytest.approx(1.5)
+    assert scale_for(row * 2, 150.0, 60.0) == pytest.approx(0.75)
+    assert scale_for(row / 100, 150.0, 60.0) == 2.5
+    assert scale_for(row * 100, 150.0, 60.0) == 0.3
+    assert scale_for(row[:1], 150.0, 60.0) == 1.0

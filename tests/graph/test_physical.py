@@ -1,3 +1,4 @@
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -5,13 +6,19 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace as templates_replace
 
-from dropflow.errors import InternalError, UsageError
+from dropflow.errors import AmbiguousError, InternalError, NotFoundError, UsageError
+from dropflow.graph import text_ids as names
 from dropflow.graph.build import GraphBuilder, from_columns
+from dropflow.graph.differences import Difference, graph_differences
 from dropflow.graph.physical import Adjacency, PhysicalGraph, faults, follower_column, is_fused, without_fusion
-from dropflow.graph.templates import Axis, Kind, Link, Template
-from dropflow.testing.drawing import draw, row
-from tests.graph.shapes import edges_of, graphs, scatter
+from dropflow.graph.slices import slice_by_place
+from dropflow.graph.templates import Argument, Axis, Kind, Link, ResourceNeeds, Template, needs_of
+from dropflow.graph.text_ids import drops_named, find_drop, oid
+from dropflow.testing.drawing import draw, fan, row
+from tests.graph.shapes import chain, edges_of, graphs, scatter
 
 DATA = Template(key="d", name="d", kind=Kind.DATA)
 APP = Template(key="a", name="a", kind=Kind.APP)
@@ -177,9 +184,6 @@ def test_several_faults_are_reported_together() -> None:
     assert len(faults(replace(GRAPH, oids=("a",) * 7, part=_column(0, 0, 0, 0, 0, 0, -1)))) == 2
 
 
-# Which application follows which in a chain that runs as one unit: the rule, case by case.
-
-
 def pairs(graph: PhysicalGraph, **options: object) -> set[str]:
     """Return the pairs of applications, such as ``"A B"``, where one follows the other; all may be in one chain."""
     column = follower_column(graph, [1] * len(graph.templates), **options)  # type: ignore[arg-type]
@@ -235,3 +239,276 @@ def test_a_graph_can_ask_for_no_chains() -> None:
     assert is_fused(graph)
     assert not is_fused(without_fusion(graph))
     assert pairs(without_fusion(graph)) == set()
+
+
+# What applications declare that they need.
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "memory"),
+    [
+        ("memory", "2 GiB", 2 * 1024**3),
+        ("mem_usage", 1000, 1000.0),
+        ("memory", "", 0.0),
+        ("memory", "plenty", 0.0),
+        ("memory", -5, 0.0),
+        ("other", 1000, 0.0),
+    ],
+)
+def test_memory_is_a_size_or_none(name: str, value: object, memory: float) -> None:
+    """Memory is a number of bytes or a size with a unit; anything else counts as none."""
+    template = Template(key="a", name="a", kind=Kind.APP, arguments=(Argument(name=name, value=value),))
+
+    assert needs_of(template).memory == memory
+
+
+def test_memory_counts_as_an_argument_of_the_application_too() -> None:
+    """Editors make new fields of an application its arguments; a port of that name declares nothing."""
+    field = Argument(name="memory", value="2 GiB", parameter_type="ApplicationArgument")
+
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(field,))).memory == 2 * 1024**3
+    port = templates_replace(field, usage="InputPort")
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(port,))).memory == 0
+
+
+@pytest.mark.parametrize(("cpus", "needed"), [(1, 1), (4, 4), (0, 1), (-2, 1)])
+def test_an_application_needs_at_least_one_processor(cpus: int, needed: int) -> None:
+    """Fewer than one processor counts as one."""
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, cpus=cpus)).cpus == needed
+
+
+def test_data_needs_one_processor() -> None:
+    """Initial contents are written by one processor, whatever fields the data has."""
+    template = Template(key="a", name="a", kind=Kind.DATA, cpus=3, arguments=(Argument(name="memory", value="1 GB"),))
+
+    assert needs_of(template) == ResourceNeeds()
+
+
+def _changed(graph: PhysicalGraph, row: int, **values: Any) -> PhysicalGraph:
+    templates = list(graph.templates)
+    templates[row] = msgspec.structs.replace(templates[row], **values)
+    return dataclasses.replace(graph, templates=tuple(templates))
+
+
+def _with_value(graph: PhysicalGraph, value: object) -> PhysicalGraph:
+    return _changed(graph, 1, arguments=(Argument(name="level", value=value),))
+
+
+def test_a_graph_does_not_differ_from_itself_elsewhere() -> None:
+    """Partition, places, ids, notes and estimates of planning are no differences."""
+    graph = fan(40)
+    other = dataclasses.replace(
+        graph, prefix="y", name="other", part=graph.part + 1, places=("n1", "n2"), meta={"planning": "{}"}
+    )
+
+    assert graph_differences(graph, other) == ()
+
+
+def test_more_copies_are_a_difference() -> None:
+    """Nodes differ in their number of drops, which has a ratio, and in their index space."""
+    found = graph_differences(fan(40), fan(60))
+
+    space = ("index space", "scatter fan of 20", "scatter fan of 30")
+    assert [(one.subject, one.what, one.left, one.right) for one in found] == [
+        ("app", "drops", 20, 30),
+        ("app", *space),
+        ("data", "drops", 20, 30),
+        ("data", *space),
+    ]
+    assert [one.ratio for one in found] == [1.5, None, 1.5, None]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((1, 2), ("1", "2")),
+        ((1, "x"), ("1", "x")),
+        ((None, ""), ("null", "")),
+        (({"b": 1, "a": 2}, {"a": 2, "b": 3}), ('{"a":2,"b":1}', '{"a":2,"b":3}')),
+    ],
+)
+def test_values_that_differ_are_shown(values: tuple[object, object], shown: tuple[str, str]) -> None:
+    """Both are text; JSON has its keys in order."""
+    found = graph_differences(*(_with_value(fan(4), value) for value in values))
+
+    assert found == (Difference(subject="app", what="level", left=shown[0], right=shown[1]),)
+
+
+def test_the_order_of_keys_is_no_difference() -> None:
+    """Two JSON objects with the same members are one value."""
+    assert graph_differences(*(_with_value(fan(4), value) for value in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))) == ()
+
+
+def test_long_values_are_shown_where_they_differ() -> None:
+    """The first letter that differs is in what is shown, which is short."""
+    code = "x = 1\n" * 5_000
+    (found,) = graph_differences(_with_value(fan(4), f"{code}y = 1"), _with_value(fan(4), f"{code}y = 2 # new"))
+
+    assert isinstance(found.left, str)
+    assert found.left.endswith("y = 1")
+    assert str(found.right).endswith("y = 2 # new")
+    assert len(found.left) < 500
+
+
+def test_parameters_are_added_and_removed() -> None:
+    """A parameter of one graph only has no value in the other."""
+    found = graph_differences(_with_value(fan(4), 1), _changed(fan(4), 1, arguments=(Argument(name="depth", value=2),)))
+
+    assert [(one.what, one.left, one.right) for one in found] == [("level", "1", None), ("depth", None, "2")]
+
+
+def test_nodes_and_links_are_added_and_removed() -> None:
+    """A node with another key and name is another node, and its links are others."""
+    graph = fan(4)
+    other = _changed(graph, 2, key="z", name="image")
+    found = graph_differences(graph, other)
+
+    assert [(one.subject, one.what, one.left, one.right) for one in found] == [
+        ("data", "drops", 2, None),
+        ("image", "drops", None, 2),
+        ("app -> data", "link", "yes", None),
+        ("app -> image", "link", None, "yes"),
+    ]
+
+
+def test_nodes_with_other_keys_match_by_name() -> None:
+    """A graph that was drawn again has other ids; nodes with the same kind, category and name are the same."""
+    graph = fan(4)
+    other = dataclasses.replace(
+        graph, templates=tuple(msgspec.structs.replace(one, key=f"n{one.key}") for one in graph.templates)
+    )
+
+    assert graph_differences(graph, other) == ()
+
+
+def test_a_key_of_another_kind_is_another_node() -> None:
+    """An application never matches data, even with the same key."""
+    graph = fan(4)
+    templates: tuple[Template, ...] = (graph.templates[0], graph.templates[2], graph.templates[1])
+    renamed = tuple(
+        msgspec.structs.replace(one, key=old.key) for one, old in zip(templates, graph.templates, strict=True)
+    )
+    links = (Link(source=0, target=2), Link(source=2, target=1))
+    swapped = dataclasses.replace(graph, templates=renamed, links=links, template=graph.template.copy())
+
+    assert [one for one in graph_differences(graph, swapped) if one.what == "drops"] == []
+
+
+@given(graphs())
+def test_every_drop_is_found_by_its_name(graph: PhysicalGraph) -> None:
+    """Names are unique, and each is found as the row of its drop."""
+    spelled = [names.oid(graph, drop) for drop in range(graph.drops)]
+
+    assert len(set(spelled)) == graph.drops
+    assert [names.drop_of(graph, oid) for oid in spelled] == list(range(graph.drops))
+
+
+@given(graphs(), st.data())
+def test_oids_and_oid_give_the_same_names(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """`oids` gives the same names as `oid`, in the same order, for any mix of drops."""
+    drops = data.draw(st.lists(st.integers(0, graph.drops - 1), max_size=80))
+
+    assert names.oids(graph, drops) == [names.oid(graph, drop) for drop in drops]
+
+
+def test_names_of_alternating_templates_are_right() -> None:
+    """Drops of alternating templates get the right names too."""
+    graph = chain(400)
+    drops = [(drop * 7) % 400 for drop in range(400)]
+
+    assert names.oids(graph, drops) == [names.oid(graph, drop) for drop in drops]
+
+
+def test_an_iid_is_a_zero_followed_by_the_index_tuple() -> None:
+    """Instances count through the innermost axis first, and every iid starts with the root level."""
+    template = msgspec.structs.replace(scatter(1).templates[0], axes=(Axis("a", "", "x", 2), Axis("b", "", "x", 5)))
+
+    assert names.instance_iid(template, 8) == "0-1-3"
+    assert names.iid(scatter(3), 5) == "0-2"
+    assert names.iid(scatter(3), 9) == "0"
+    assert names.index_of(scatter(3), 5) == (2,)
+    assert names.oid(scatter(3), 5) == "s_work_0-2"
+
+
+def test_a_slice_names_its_drops_as_the_whole_graph_does() -> None:
+    """The instance column is global, so a node with one slice gives drops the same names."""
+    graph = chain(10)
+    second_half = (np.arange(10) >= 5).astype(np.int32)
+    halves = slice_by_place(replace(graph, part=second_half, places=("x", "y")))
+
+    assert [names.oid(half.graph, 0) for half in halves.values()] == ["c_d_0-0", "c_d_0-2"]
+
+
+@pytest.mark.parametrize(
+    ("oid", "hint"),
+    [
+        ("s_wrok_0-1", "did you mean s_work_0-0"),
+        ("s_work_0-3", "its last instance is s_work_0-2"),
+        ("s_work_0-01", "its last instance"),
+        ("s_work_0--1", "its last instance"),
+        ("s_work_1-1", "its last instance"),
+        ("", "graph scatter has 10 drops"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_a_hint(oid: str, hint: str) -> None:
+    """A name that no drop has is refused, also if it differs from one only in the spelling of the index."""
+    with pytest.raises(UsageError, match=f"no drop '{oid}'") as caught:
+        names.drop_of(scatter(3), oid)
+
+    assert hint in caught.value.hint
+
+
+def test_ids_that_drops_came_with_are_searched_too() -> None:
+    """Graphs with their own ids are searched by these, and typing errors get a suggestion."""
+    graph = replace(scatter(1), oids=("first", "second", "third", "fourth"))
+
+    assert names.drop_of(graph, "third") == 2
+    assert names.oids(graph, [3, 0]) == ["fourth", "first"]
+    with pytest.raises(UsageError, match="no drop 'secnd'") as caught:
+        names.drop_of(graph, "secnd")
+    assert caught.value.hint == "did you mean second?"
+
+
+@pytest.mark.parametrize(
+    ("oid", "short"),
+    [
+        ("A", "A"),
+        ("2022-02-11T08:05:47_-1_0", "-1_0"),
+        ("2024-10-30T12:01:57_0140555b-77_0", "0140_0"),
+        ("1_508ddedf-2b01_0/1", "508d_0/1"),
+    ],
+)
+def test_a_human_key_is_short(oid: str, short: str) -> None:
+    """The prefix is removed, and the id of the node is cut to four characters."""
+    assert names.human_key(oid) == short
+
+
+def test_a_name_with_indices_names_one_drop() -> None:
+    """As pages write it, as ids end, and with or without the root level, in any case."""
+    graph = fan(12)
+    drop = next(row for row in range(graph.drops) if oid(graph, row) == "fan_a_0-3")
+    name = graph.templates[graph.template[drop]].name
+
+    for text in (f"{name} 3", f"{name.upper()} 3", f"{name}_3", f"{name}_0-3", f"{name} 0-3"):
+        assert drops_named(graph, text).tolist() == [drop], text
+        assert find_drop(graph, text) == drop
+
+
+def test_the_name_of_a_logical_node_names_all_its_drops() -> None:
+    """With a single drop that is the one; of several, the error names some of them."""
+    graph = fan(12)
+    name = graph.templates[graph.template[1]].name
+
+    assert drops_named(graph, name).tolist() == np.flatnonzero(graph.template == graph.template[1]).tolist()
+    with pytest.raises(AmbiguousError, match=f"{len(drops_named(graph, name))} drops are named '{name}'"):
+        find_drop(graph, name)
+
+
+def test_other_texts_name_no_drop() -> None:
+    """Nor do indices that the node does not have."""
+    graph = fan(12)
+    name = graph.templates[graph.template[1]].name
+
+    assert drops_named(graph, "").tolist() == drops_named(graph, "_").tolist() == []
+    with pytest.raises(NotFoundError, match="there is no drop"):
+        find_drop(graph, f"{name} 77")

@@ -21,8 +21,7 @@ from dropflow.graph.slices import (
     with_placement,
 )
 from dropflow.graph.text_ids import oids
-from tests.graph.constrained import exclusive_and_mpi
-from tests.graph.shapes import edges_of, graphs, scatter
+from tests.graph.shapes import edges_of, exclusive_and_mpi, graphs, scatter
 from translator.options import PartitionOptions
 from translator.plan.registry import ALGORITHMS, check_partition, partition
 

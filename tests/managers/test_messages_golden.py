@@ -6,6 +6,7 @@ fields at the end with a default, or raise `PROTOCOL`.
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -16,10 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.api import Handle
-from dropflow.errors import ProtocolError
+from dropflow.errors import BadFileError, ProtocolError
 from dropflow.failure import Failure
+from dropflow.graph.codec import dump
 from dropflow.states import DropState
+from dropflow.testing.drawing import fan
 from managers import messages
+from managers.deployment import Deployment, Place, pack, unpack
 from managers.messages import (
     PROTOCOL,
     Events,
@@ -32,7 +36,6 @@ from managers.messages import (
 
 _GOLDEN: dict[str, str] = json.loads((Path(__file__).parent / "golden" / "messages.json").read_text(encoding="utf-8"))
 _FAILURE = Failure(code="DF201", kind="OSError", text="disk full", hint="make room", retryable=True, detail="...")
-
 EXAMPLES: list[Packet | Message] = [
     messages.Handshake(PROTOCOL, "node-1", 1_790_000_000_000_000, "node-2", 3, "tcp://10.0.0.1:7000"),
     messages.HandshakeReply(PROTOCOL, "node-2", 1_790_000_000_000_001, 12, 11),
@@ -179,3 +182,65 @@ def test_columns_are_made_of_lists_and_arrays(causes: list[int]) -> None:
     arrays = [np.array(column, np.int64) for column in (ones, causes)]
 
     assert given_lists == Events.of("s", 1, 1, drops=arrays[0], states=ones, attempts=arrays[0], causes=arrays[1])
+
+
+# The bytes of a deployment.
+
+
+_DEPLOYMENT = Deployment(
+    session="s",
+    epoch=7,
+    graph="fan",
+    drops=21,
+    created=1.0,
+    places=(Place("n1", "tcp://h:1", 3),),
+    nodes=("n1",),
+    notes=("moved",),
+    check=True,
+    dfg=b"".join(dump(replace(fan(20), places=("n1",)))),
+)
+
+
+def test_a_deployment_round_trips_through_bytes() -> None:
+    """All fields are unchanged; the graph is a view of what was received, and not a copy."""
+    packed = pack(_DEPLOYMENT)
+    back = unpack(packed)
+
+    assert back == _DEPLOYMENT
+    assert back.dfg.obj is packed
+
+
+def test_a_deployment_without_a_graph_has_all_other_fields() -> None:
+    """The record that a node keeps has everything but the bytes of the graph."""
+    assert _DEPLOYMENT.without_graph() == msgspec.structs.replace(_DEPLOYMENT, dfg=b"")
+
+
+def test_a_deployment_of_another_version_is_refused() -> None:
+    """Deployments of the first version, which has no number, and of later ones name the version as the problem."""
+    magic, later = pack(_DEPLOYMENT)[:8], bytearray(pack(_DEPLOYMENT))
+    header = msgspec.msgpack.encode({"deployment": {"session": "s"}, "sizes": {"n1": 3}})
+    later[8] += 1
+
+    for packed in (magic + len(header).to_bytes(4, "little") + header + b"abc", bytes(later)):
+        with pytest.raises(BadFileError, match="another version of dropflow; this one reads version 3") as refusal:
+            unpack(packed)
+        assert "same version" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda packed: packed[:-1], "the deployment is incomplete"),
+        (lambda packed: packed + b"x", "the deployment is incomplete"),
+        (lambda packed: packed[:30], "the header of the deployment cannot be read"),
+        (lambda packed: packed[:12], "not a deployment"),
+        (lambda _: b"{}", "not a deployment"),
+        (lambda _: b"", "not a deployment"),
+    ],
+    ids=["shorter", "longer", "cut in its header", "cut before its header", "another file", "empty"],
+)
+def test_bytes_that_are_no_whole_deployment_are_refused(harm: object, says: str) -> None:
+    """What is missing or too much is an error, and never a deployment of another graph."""
+    assert callable(harm)
+    with pytest.raises(BadFileError, match=says):
+        unpack(harm(pack(_DEPLOYMENT)))

@@ -2,8 +2,11 @@
 
 import http.client
 import json
+import os
 import socket
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -11,8 +14,9 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
 from dropflow.api.openapi import Limits
-from dropflow.errors import ConflictError, HttpError, UsageError
+from dropflow.errors import BadFileError, ConflictError, HttpError, StorageError, UsageError
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
+from managers.keys import ClusterKey, create, load
 from managers.service import Service, make_access_rules, url_of
 
 TOKEN = "a-token-of-this-test"  # noqa: S105 - a token of the tests
@@ -165,3 +169,98 @@ def test_closing_frees_the_port_and_may_be_repeated(manager: FakeManager) -> Non
 def test_url_of_host_and_port(host: str, url: str) -> None:
     """An IPv6 address is in brackets."""
     assert url_of(host, 1) == url
+
+
+# The cluster key on disk.
+
+
+@pytest.fixture
+def keys_path(tmp_path: Path) -> Path:
+    """Where a key may be created: in a directory that does not exist."""
+    return tmp_path / "config" / "cluster.key"
+
+
+def test_a_stored_key_is_loaded(keys_path: Path) -> None:
+    """`load` returns the key that `create` made."""
+    key = create(keys_path)
+
+    assert load(keys_path) == key
+
+
+def test_only_the_owner_can_read_a_key(keys_path: Path) -> None:
+    """Other users cannot read the file or the directory, with any umask."""
+    before = os.umask(0)
+    try:
+        create(keys_path)
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(keys_path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(keys_path.parent.stat().st_mode) == 0o700
+
+
+def test_a_key_is_never_overwritten(keys_path: Path) -> None:
+    """A second `create` refuses and leaves the first key alone."""
+    key = create(keys_path)
+    with pytest.raises(ConflictError, match="there is a cluster key already"):
+        create(keys_path)
+
+    assert load(keys_path) == key
+
+
+def test_a_key_is_never_written_through_a_link(keys_path: Path, tmp_path: Path) -> None:
+    """A symbolic link in the way is refused, not followed."""
+    keys_path.parent.mkdir()
+    keys_path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConflictError, match="cluster key"):
+        create(keys_path)
+
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o777])
+def test_a_key_that_others_can_read_is_refused(keys_path: Path, mode: int) -> None:
+    """Loading a key with open permissions fails and says what to do."""
+    create(keys_path)
+    keys_path.chmod(mode)
+
+    with pytest.raises(BadFileError, match="others can read the cluster key") as caught:
+        load(keys_path)
+    assert "chmod 600" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "not a cluster key"),
+        (b"public abc\nsecret def\n", "not a cluster key"),
+        (b"\xff" * 5000, "not a cluster key"),
+        (b"public " + b"0" * 40 + b"\nsecret " + b"1" * 40 + b"\n", "do not match"),
+        (b"public " + b"0" * 40 + b"\nsecret " + b"\xff" * 40 + b"\n", "the secret is not a CURVE key"),
+    ],
+)
+def test_files_that_are_not_keys_are_refused(keys_path: Path, content: bytes, problem: str) -> None:
+    """The error names the problem."""
+    keys_path.parent.mkdir()
+    keys_path.write_bytes(content)
+    keys_path.chmod(0o600)
+
+    with pytest.raises(BadFileError, match=problem):
+        load(keys_path)
+
+
+def test_a_missing_key_has_a_hint(keys_path: Path) -> None:
+    """The hint names the command that makes a key."""
+    with pytest.raises(StorageError, match="cannot be read") as caught:
+        load(keys_path)
+
+    assert "dropflow keys create" in caught.value.hint
+
+
+def test_the_secret_is_not_shown(keys_path: Path) -> None:
+    """Neither `repr` nor the fingerprint contains the secret, and different keys have different fingerprints."""
+    key, other = create(keys_path), create(keys_path.with_name("other.key"))
+
+    assert key.secret.decode() not in repr(key) + str(key) + key.fingerprint
+    assert key.fingerprint != other.fingerprint
+    assert key.fingerprint == ClusterKey(key.public, b"").fingerprint

@@ -2,8 +2,12 @@
 
 import gzip
 import io
+import pickle
+import sys
 import zlib
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import astropy.io.fits as astropy
 import numpy as np
@@ -12,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError
+from dropflow.preview.difference import differences
 from dropflow.preview.look import picture, preview
-from dropflow.preview.source import BytesSource, Preview, PreviewQuery
+from dropflow.preview.source import BytesSource, DirectorySource, Preview, PreviewQuery
 from tests.preview.made_files import extension, fits, npy, tiled
 
 _EMPTY = np.zeros(0, np.uint8)
@@ -158,3 +163,139 @@ def test_what_gzip_did_not_write_has_a_reason() -> None:
     with pytest.raises(BadFileError, match="compressed twice"):
         picture(BytesSource(gzip.compress(packed)))
     assert "more than 64 MB" in _seen(large).trouble
+
+
+# The summary of measurement sets.
+
+
+_TABLES = ("", "ANTENNA", "SPECTRAL_WINDOW")
+
+
+@pytest.fixture
+def observed(tmp_path: Path) -> Path:
+    """A measurement set of three antennas and four times, with two columns of visibilities."""
+    tables = pytest.importorskip("casacore.tables", reason="python-casacore is not installed: it has 115 MB")
+    path = str(tmp_path / "a.ms")
+    columns = [
+        tables.makearrcoldesc("DATA", 0j, ndim=2, valuetype="complex"),
+        tables.makearrcoldesc("MODEL_DATA", 0j, ndim=2, valuetype="complex"),
+    ]
+    made = tables.default_ms(path, tables.maketabdesc(columns))
+    made.addrows(12)
+    for row in range(12):
+        made.putcell("TIME", row, 5_000_000_000.0 + 10 * (row // 3))
+        made.putcell("DATA", row, np.full((2, 4), 3 + 4j) * (row + 1))
+        made.putcell("MODEL_DATA", row, np.full((2, 4), 1j))
+        made.putcell("FLAG", row, np.full((2, 4), row == 11))
+    made.close()
+
+    def fill(name: str, rows: int, **values: Any) -> None:
+        with tables.table(f"{path}/{name}", readonly=False, ack=False) as table:
+            table.addrows(rows)
+            for column, value in values.items():
+                for row in range(rows):
+                    table.putcell(column, row, value[row])
+
+    fill("ANTENNA", 3, NAME=["A0", "A1", "A2"])
+    fill("FIELD", 1, NAME=["M 31"])
+    fill("OBSERVATION", 1, TELESCOPE_NAME=["WSRT"])
+    fill("SPECTRAL_WINDOW", 1, CHAN_FREQ=[np.array([1.4e9, 1.5e9])])
+    fill("POLARIZATION", 1, CORR_TYPE=[np.array([9, 10, 11, 12])])
+    return Path(path)
+
+
+def test_it_says_what_was_observed(observed: Path) -> None:
+    """Telescope, fields, antennas, times, channels, correlations and flags, and the amplitudes of a column."""
+    found = preview(DirectorySource(observed))
+    facts = dict(found.facts)
+
+    assert (found.format, found.parts, found.trouble) == ("Measurement set", ("DATA", "MODEL_DATA"), "")
+    assert (facts["Rows"], facts["Times"]) == ("12", "4")
+    assert (facts["Begin"], facts["End"]) == ("2017-04-27 08:53:20 UTC", "2017-04-27 08:53:50 UTC")
+    assert (facts["Telescope"], facts["Fields"], facts["Antennas"]) == ("WSRT", "M 31", "3: A0, A1, A2")
+    assert facts["Spectral window 0"] == "2 channels, 1,400 to 1,500 MHz"
+    assert facts["Correlations"] == "XX, XY, YX, YY"
+    assert facts["Flagged"] == "8.33 %"
+    assert found.line is not None
+    assert found.line.highs == (*(5.0 * (row + 1) for row in range(11)), None)
+    assert preview(DirectorySource(observed), PreviewQuery(part=1)).line != found.line
+
+
+def test_a_damaged_one_has_its_problem(observed: Path) -> None:
+    """A file that is cut off, and a link out of it, which is not followed."""
+    with observed.joinpath("table.dat").open("r+b") as file:
+        file.truncate(100)
+    assert "the measurement set cannot be read" in preview(DirectorySource(observed)).trouble
+    observed.joinpath("more").symlink_to("/etc")
+    assert "symbolic links" in preview(DirectorySource(observed)).trouble
+
+
+def test_without_casacore_its_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page names the extra that has it."""
+    for name in ("casacore", "casacore.tables"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in _TABLES:
+        tmp_path.joinpath(name).mkdir(exist_ok=True)
+        tmp_path.joinpath(name, "table.dat").write_bytes(b"x")
+    found = preview(DirectorySource(tmp_path))
+
+    assert "measurement sets need the package casacore" in found.trouble
+    assert "radio" in found.trouble
+    assert len(found.rows) == 3
+
+
+# How two contents differ, as ``dropflow diff`` shows it.
+
+
+def _found(directory: Path, left: bytes, right: bytes, ending: str = "") -> list[str]:
+    """Return how two contents differ."""
+    paths = directory / f"left{ending}", directory / f"right{ending}"
+    for path, content in zip(paths, (left, right), strict=True):
+        path.write_bytes(content)
+    return [*differences(*paths)]
+
+
+def test_text_and_tables_differ_in_lines_and_fields(tmp_path: Path) -> None:
+    """Of tables, the row and the column; of text, the line; nothing for the same contents."""
+    table = b"name,flux\na,1.0\nb,2.0\n"
+
+    assert _found(tmp_path, table, table.replace(b"2.0", b"2.5"), ".csv") == [
+        "row 2, flux: 2.0 / 2.5",
+        "1 line differs; 3 / 3 lines",
+    ]
+    assert _found(tmp_path, b"one\ntwo\n", b"one\n")[0] == "line 2: 'two' / none"
+    assert _found(tmp_path, table, table, ".csv") == []
+
+
+def test_bytes_differ_at_a_place_and_are_not_unpickled(tmp_path: Path) -> None:
+    """Of pickles, the first byte that differs."""
+    one, two = pickle.dumps((1, 2, b"\xff")), pickle.dumps((1, 3, b"\xff"))
+    at = next(at for at, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
+
+    assert _found(tmp_path, one, two) == [f"the first byte that differs is number {at}"]
+
+
+def test_fits_files_differ_in_cards_and_pixels(tmp_path: Path) -> None:
+    """The largest and the largest relative difference, with their places; NaN on both sides is the same."""
+    fits = pytest.importorskip("astropy.io.fits")
+    pixels = np.array([[1.0, 2.0], [100.0, np.nan]], np.float32)
+    other = np.array([[1.0, 3.0], [110.0, np.nan]], np.float32)
+    for name, values, cards in (("a.fits", pixels, {"BUNIT": "Jy"}), ("b.fits", other, {"BUNIT": "K", "MORE": 1})):
+        fits.PrimaryHDU(values, fits.Header(cards)).writeto(tmp_path / name)
+
+    assert [*differences(tmp_path / "a.fits", tmp_path / "b.fits")] == [
+        "BUNIT = Jy / K",
+        "MORE is on the right only",
+        "2 numbers of 4 differ (0.5 of all)",
+        "largest difference 10 at [1, 0]: 100.0 / 110.0",
+        "largest relative difference 0.333333 at [0, 1]: 2.0 / 3.0",
+    ]
+
+
+def test_arrays_of_other_shapes_or_types_differ_in_these(tmp_path: Path) -> None:
+    """Large integers are compared exactly."""
+    for name, values in (("a", np.array([2**60, 1])), ("b", np.array([2**60 + 1, 1])), ("c", np.zeros((3, 2)))):
+        np.save(tmp_path / name, values)
+
+    assert next(differences(tmp_path / "a.npy", tmp_path / "b.npy")) == "1 number of 2 differs (0.5 of all)"
+    assert [*differences(tmp_path / "a.npy", tmp_path / "c.npy")] == ["shape (2,) / (3, 2)"]

@@ -7,15 +7,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from dropflow.api.records import PageQuery
+from dropflow.api.requests import ResultList
 from dropflow.errors import NotFoundError
 from dropflow.graph.differences import Difference
-from dropflow.graph.notes import note_planning
+from dropflow.graph.notes import SOFTWARE as META
+from dropflow.graph.notes import note_planning, note_software
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.testing.drawing import fan
+from dropflow.testing.drawing import chain, fan
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.web.comparison import Comparison, comparison_of
-from dropflow.web.report import session_report
+from dropflow.web.origin import origin_of
+from dropflow.web.report import SessionReport, session_report
+from dropflow.web.signature import signature
 from tests.times.made_times import records_of, sections_of
 
 
@@ -149,3 +154,117 @@ def test_a_session_that_is_unknown_is_refused() -> None:
     manager = FakeManager()
     with pytest.raises(NotFoundError, match="none"):
         session_report(manager, "none")
+
+
+# Signatures of sessions, the comparison of their results, and the origin of drops.
+
+
+def _report(graph: PhysicalGraph, contents: dict[int, bytes], *, nodes: tuple[str, ...] = ("n0",)) -> SessionReport:
+    manager = FakeManager(nodes=nodes)
+    manager.add(graph, "s")
+    rows = [{"drop": 2, "attempt": -1, "ready": 1e6, "ran": 1.0}, {"drop": 2, "attempt": 2, "ready": 1e6, "ran": 3.0}]
+    manager.set_times("s", [msgspec.structs.replace(sections_of([[]])[0], records=records_of(rows))])
+    manager.complete("s")
+    for drop, content in contents.items():
+        manager.write("s", drop, content)
+    return session_report(manager, "s", has_results=True)
+
+
+def _signature_compared(*graphs: PhysicalGraph, contents: tuple[bytes, bytes] = (b"x", b"x")) -> Comparison:
+    one, two = (_report(graph, {5: content}) for graph, content in zip(graphs, contents, strict=True))
+    return comparison_of(one, two)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "contents", "levels"),
+    [
+        ((fan(8), fan(8)), (b"x", b"x"), ("same", "same", "unknown", "same")),
+        ((note_software(fan(8)), note_software(fan(8))), (b"x", b"y"), ("same", "same", "same", "different")),
+        ((_with_level(fan(8), 1), _with_level(fan(8), 2)), (b"x", b"x"), ("same", "different", "unknown", "same")),
+        (
+            (note_software(fan(8)), replace(fan(8), meta={META: '{"dropflow": "0.0.1"}'})),
+            (b"x", b"x"),
+            ("same", "same", "different", "same"),
+        ),
+        ((fan(8), fan(12)), (b"x", b"x"), ("different", "different", "unknown", "different")),
+    ],
+)
+def test_levels_at_which_two_sessions_are_the_same(
+    graphs: tuple[PhysicalGraph, PhysicalGraph], contents: tuple[bytes, bytes], levels: tuple[str, ...]
+) -> None:
+    """Graph, parameters, software and contents, each by itself; what was not recorded is unknown."""
+    assert msgspec.structs.astuple(_signature_compared(*graphs, contents=contents).levels) == levels
+
+
+def test_results_that_differ_are_listed() -> None:
+    """A result with another checksum is named with both, and one that only one session has with one."""
+    found = _signature_compared(fan(8), fan(8), contents=(b"x", b"y")).results.rows
+
+    assert [(one.subject, one.left != one.right) for one in found] == [("data 0", True)]
+    one, two = _report(fan(8), {5: b"x", 6: b"z"}), _report(fan(8), {5: b"x"})
+    only = comparison_of(one, two).results.rows
+    assert [(row.subject, row.right) for row in only] == [("data 1", None)]
+
+
+def test_contents_without_a_checksum_are_not_guessed() -> None:
+    """There is no digest of the contents, and the names of those that are not known; sizes that differ still differ."""
+    report = _report(fan(8), {5: b"x", 6: b"y"})
+    unknown = tuple(msgspec.structs.replace(one, checksum=None) for one in report.results.results[:1])
+    partly = msgspec.structs.replace(report, results=ResultList(results=(*unknown, *report.results.results[1:])))
+    found = signature(partly.graph, partly.results)
+
+    assert (found.contents, found.contents_note) == ("", "1 of 2 results have no checksum: data 0")
+    assert comparison_of(partly, report).levels.contents == "unknown"
+    longer = tuple(msgspec.structs.replace(one, size=99) for one in unknown)
+    other = msgspec.structs.replace(report, results=ResultList(results=(*longer, *report.results.results[1:])))
+    assert comparison_of(partly, other).levels.contents == "different"
+
+
+def test_results_of_a_silent_node_are_not_missed() -> None:
+    """What the node may have is not reported as a difference; contents are unknown, and a note names the node."""
+    report = _report(fan(8), {5: b"x", 6: b"y"})
+    silent = msgspec.structs.replace(report, results=ResultList(results=report.results.results[:1], missing=("n7",)))
+    found = comparison_of(report, silent)
+
+    assert (found.levels.contents, found.results.total) == ("unknown", 0)
+    assert "Node n7 of s did not answer: its results are missing." in found.warnings
+    assert "n7" in found.second.signature.contents_note
+
+
+def test_a_signature_does_not_depend_on_nodes() -> None:
+    """The same graph on other nodes, with the same contents, has the same signature."""
+    one, two = (_report(fan(8), {5: b"x"}, nodes=nodes) for nodes in (("n0",), ("m1", "m2", "m3")))
+
+    assert signature(one.graph, one.results) == signature(two.graph, two.results)
+
+
+def test_the_origin_of_a_result() -> None:
+    """Logical nodes with parameters and attempts, the nearest first, and the drops with their attempts and digests."""
+    report = _report(note_software(_with_level(fan(8), 2.5)), {6: b"image"})
+    found = origin_of(report, "data 1")
+
+    assert (found.name, found.total, found.roots, found.size) == ("data 1", 3, 1, 5)
+    assert [(one.name, one.away, one.drops, one.all_drops) for one in found.nodes.rows] == [
+        ("data", 0, 1, 4),
+        ("app", 1, 1, 4),
+        ("root", 2, 1, 1),
+    ]
+    app = found.nodes.rows[1]
+    assert (app.attempts, app.failed, app.seconds, app.nodes) == (2, 1, 4.0, ("n0",))
+    assert app.parameters == (("level", "2.5"),)
+    assert [(one.drop, one.away) for one in found.drops] == [(6, 0), (2, 1), (0, 2)]
+    assert [(one.attempt, one.failed, one.ran) for one in found.drops[1].attempts] == [(1, True, 1.0), (2, False, 3.0)]
+    assert found.parameters == found.drops[0].digest
+    assert found.software["dropflow"]
+
+
+def test_an_origin_is_paged() -> None:
+    """Pages have all drops once, in order, and each is bounded; the logical nodes are on each page."""
+    report = _report(chain(500), {})
+    pages = [origin_of(report, "chain_d_0-249", PageQuery(offset=offset, limit=200)) for offset in (0, 200, 400, 600)]
+
+    assert [len(page.drops) for page in pages] == [200, 200, 100, 0]
+    assert [one.away for page in pages for one in page.drops] == list(range(500))
+    assert {page.nodes.total for page in pages} == {2}
+    with pytest.raises(NotFoundError, match="no drop 'none'"):
+        origin_of(report, "none")

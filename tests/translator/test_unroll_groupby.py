@@ -2,8 +2,7 @@ import pytest
 
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids
-from tests.translator.drawing import Drawing
-from tests.translator.unrolled import codes, counts, edges, errors, planned, ports
+from tests.translator.drawing import Drawing, codes, counts, edges, errors, planned, ports
 from translator.logical import Field
 from translator.unroll import unroll
 

@@ -13,8 +13,7 @@ import pytest
 
 from dropflow.errors import InternalError
 from dropflow.graph.templates import Kind, Template
-from tests.translator.drawing import Drawing
-from tests.translator.unrolled import codes, edges, errors, planned
+from tests.translator.drawing import Drawing, codes, edges, errors, planned
 from translator.logical import Field
 from translator.unroll import unroll
 

@@ -3,8 +3,7 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
-from tests.translator.drawing import Drawing
-from tests.translator.unrolled import codes, counts, edges, errors, planned, ports
+from tests.translator.drawing import Drawing, codes, counts, edges, errors, planned, ports
 from translator.logical import Field
 
 

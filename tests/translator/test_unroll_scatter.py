@@ -2,8 +2,7 @@ import msgspec
 import pytest
 
 from dropflow.graph.text_ids import oids
-from tests.translator.drawing import Drawing
-from tests.translator.unrolled import codes, counts, edges, errors, planned
+from tests.translator.drawing import Drawing, codes, counts, edges, errors, planned
 from translator.unroll import unroll
 
 

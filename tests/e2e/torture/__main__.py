@@ -30,9 +30,8 @@ from dropflow.clock import SystemClock
 from tests.e2e.network import missing
 from tests.e2e.torture.clusters import TorturedCluster
 from tests.e2e.torture.daemons import TorturedDaemon
-from tests.e2e.torture.figures import Figures
 from tests.e2e.torture.networks import TorturedNetwork
-from tests.e2e.torture.runs import torture_run
+from tests.e2e.torture.sessions import Figures, torture_run
 
 _TRIAL_SECONDS = 600
 _SAY_SECONDS = 60.0

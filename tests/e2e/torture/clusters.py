@@ -16,8 +16,7 @@ from dropflow.errors import DropflowError
 from dropflow.graph.codec import save
 from tests.e2e.cluster import LOST_AFTER, Cluster, finished, port_of, scattered, submit, until
 from tests.e2e.recorded_node import History, recorded
-from tests.e2e.torture.figures import Figures
-from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Session
+from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Figures, Session
 from tests.processes import Running, environment
 
 __all__ = ["TorturedCluster"]

@@ -15,8 +15,7 @@ from dropflow.cli.manager_records import ManagerRecord
 from dropflow.errors import DropflowError
 from tests.e2e.cluster import until
 from tests.e2e.recorded_node import History
-from tests.e2e.torture.figures import Figures
-from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Session
+from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Figures, Session
 from tests.processes import Running, gone
 
 __all__ = ["TorturedDaemon"]

@@ -10,11 +10,9 @@ from typing import TypeVar
 from dropflow.api.client import Client
 from dropflow.errors import DropflowError
 from tests.e2e.cluster import LOST_AFTER, TIMES, scattered, submit, until
-from tests.e2e.hosts import Hosts
-from tests.e2e.network import Network
+from tests.e2e.network import Hosts, Network
 from tests.e2e.recorded_node import History, recorded
-from tests.e2e.torture.figures import Figures
-from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Session
+from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Figures, Session
 
 __all__ = ["TorturedNetwork"]
 

@@ -1,9 +1,11 @@
 """Sessions that are disturbed, and what they must end as."""
 
+import random
+import shutil
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -16,10 +18,82 @@ from dropflow.sessions import local_run
 from managers.simulation.history import Acknowledged, Found, content_bytes
 from tests.e2e.cluster import content, finished, until
 from tests.e2e.recorded_node import Decided, History, Line
-from tests.e2e.torture.figures import Figures
+from tests.e2e.test_resume import Run, check_repeated, undisturbed
 from tests.recovery_graphs import GRAPHS
 
-__all__ = ["CLUSTER_GRAPHS", "Session", "expected_end"]
+__all__ = ["CLUSTER_GRAPHS", "Figures", "Session", "expected_end", "torture_run"]
+
+# What a torture has done so far.
+
+
+@dataclass
+class Figures:
+    """What was killed or cut, and how much was repeated.
+
+    Attributes
+    ----------
+    kills : Counter of str
+        Signals to processes, by what the process was.
+    cuts : Counter of str
+        Network failures.
+    sessions : int
+        Sessions that ended as they had to.
+    repeated : int
+        Attempts beyond the number of tries.
+    records : int
+        Records of histories that were checked.
+    """
+
+    kills: Counter[str] = field(default_factory=Counter)
+    cuts: Counter[str] = field(default_factory=Counter)
+    sessions: int = 0
+    repeated: int = 0
+    records: int = 0
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {what}" for what, count in sorted(self.kills.items()))
+        cuts = ", ".join(f"{count} {what}" for what, count in sorted(self.cuts.items()))
+        return (
+            f"{self.sessions} sessions, {self.kills.total()} kills ({kinds}), {self.cuts.total()} network failures "
+            f"({cuts}), {self.repeated} attempts repeated, {self.records} records of histories"
+        )
+
+
+# Kills ``dropflow run`` and ``dropflow resume`` at random moments.
+
+
+def torture_run(seed: int, home: Path, figures: Figures) -> None:
+    """Kill one run up to six times, and continue it to its end."""
+    chance = random.Random(seed)  # noqa: S311 - to be the same each time
+    kind = chance.choice(sorted(GRAPHS))
+    expected = undisturbed(kind, home)
+    directory = home / f"run-{seed}"
+    run = Run(kind, directory)
+    with_workers, before, wanted = True, run.begun(), run.to_run()
+    for _ in range(chance.choice((1, 2, 3, 4, 6))):
+        before, wanted = run.begun(), run.to_run()
+        with_workers = chance.random() < 0.7
+        seconds = chance.uniform(0.1, 0.8 + 1.2 * expected.seconds)
+        is_killed = run.kill("run" if wanted is None else "resume", seconds, with_workers=with_workers)
+        figures.kills["run"] += is_killed
+        if with_workers:
+            check_repeated(run, before, wanted)
+        if chance.random() < 0.2 and run.to_run():
+            run.lose_content(chance)
+    before, wanted = run.begun(), run.to_run()
+    end = run.finish("run" if wanted is None else "resume")
+    if with_workers:
+        check_repeated(run, before, wanted)
+    assert (end.status, end.states, end.causes) == (expected.status, expected.states, expected.causes)
+    paths = end.files.keys() | expected.files.keys()
+    wrong = {path for path in paths if end.files.get(path) != expected.files.get(path)}
+    assert not wrong, f"{kind} in {directory}: other files, or others in them: {wrong}"
+    left = [name for name in ("tmp", "lock") if (run.directory / name).exists()]
+    assert not left, f"left: {left}"
+    figures.sessions += 1
+    figures.repeated += sum(max(0, count - 1) for count in run.begun().values())
+    shutil.rmtree(directory)
+
 
 _SESSION_SECONDS = 150.0
 _STEP_SECONDS = 0.15

@@ -17,7 +17,7 @@ from dropflow.sessions import local_run
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of
 from tests.e2e.cluster import until
-from tests.engine.external.lost_worker import LostWorker, let_go, with_held_step
+from tests.engine.external.elsewhere import LostWorker, let_go, with_held_step
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow

@@ -14,24 +14,25 @@ import numpy as np
 import psutil
 import pytest
 
+from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.session import Session
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.runners.external import ExternalRunner
 from dropflow.states import SessionState
+from dropflow.testing.conformance import RunnerConformance
 from tests.e2e.cluster import until
-from tests.engine.external.test_conformance import EXAMPLES, run_graph
+from tests.engine.external.elsewhere import LostWorker
+from tests.engine.external.test_conformance import EXAMPLES, NAMES, run, run_graph
 from tests.engine.external.test_content_relay import Drawing
-from tests.engine.external.test_other_hosts import needs_namespaces, without
+from tests.engine.external.test_dask_workers import needs_namespaces, without
 
 pytestmark = [
-    pytest.mark.exhaustive,
-    pytest.mark.timeout(600),
-    # Of Ray itself.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
 
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
 NODE = (
     r"""p=$$; while [ $p -gt 1 ]; do tr '\0' '\n' < /proc/$p/cmdline | grep -e '^--node-name=' | cut -d= -f2; """
     r"""p=$(awk '{print $4}' /proc/$p/stat); done | head -1"""
@@ -156,6 +157,8 @@ def assert_plan_is_kept(nodes: Nodes, base: Path, contents: str = "") -> None:
     assert last == "right"
 
 
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
 def test_places_are_ray_nodes_and_one_that_is_lost_is_replaced(nodes: Nodes, tmp_path: Path) -> None:
     """Attempts run on the node that the plan names. What runs there when it is killed is a fault, and is repeated."""
     nodes.start("left")
@@ -163,6 +166,8 @@ def test_places_are_ray_nodes_and_one_that_is_lost_is_replaced(nodes: Nodes, tmp
     assert_plan_is_kept(nodes, tmp_path)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
 @needs_namespaces
 @pytest.mark.parametrize("contents", ["", ",contents=file://{}/store"])
 def test_contents_go_to_a_ray_node_without_the_directory(contents: str, nodes: Nodes, tmp_path: Path) -> None:
@@ -171,3 +176,47 @@ def test_contents_go_to_a_ray_node_without_the_directory(contents: str, nodes: N
     nodes.start("right")
     assert_plan_is_kept(nodes, tmp_path, contents.format(tmp_path))
     assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+
+
+# The runner of Ray keeps the promises of all runners. Skipped where Ray is not installed: it is large.
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster() -> Iterator[None]:
+    """A Ray cluster of two processors on this machine, to which this process is connected."""
+    before = signal.getsignal(signal.SIGTERM)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    signal.signal(signal.SIGTERM, before)
+    yield
+    ray.shutdown()
+
+
+class TestRay(RunnerConformance):
+    """Actors of Ray."""
+
+    def make(self, spec: ExecutorSpec, factory: str) -> Runner:
+        """Return a new one."""
+        from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - needs Ray
+
+        return ExternalRunner(RayEngine("auto", 2), spec, factory=factory)
+
+
+def _is_actor(process: psutil.Process) -> bool:
+    return any("HostActor" in word for word in process.cmdline())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+def test_all_examples_give_the_same_on_ray(name: str, tmp_path: Path) -> None:
+    """States, root causes and contents are those of a run in one process, although an actor is killed.
+
+    The attempt that runs there ends with all that it has started, counts as one fault, and is repeated elsewhere.
+    """
+    lost = LostWorker(tmp_path / "ray", lambda found: next(one for one in found if _is_actor(one)))
+    found = run(name, tmp_path / "ray", "ray", lost)
+
+    assert found.infrastructure_faults == 1
+    assert found.without_faults() == run(name, tmp_path / "inline", "inline")
+    assert until(lambda: not any(psutil.pid_exists(step) for step in lost.steps))

@@ -1,8 +1,11 @@
 """Which attempts run at a time, and in which order they begin, in every runner."""
 
+import math
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,21 +15,23 @@ from hypothesis import strategies as st
 from dropflow import Graph
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import AttemptResult, PriorityQueue, Runner, StreamOpened, Task
+from dropflow.engine.api import LONG_SECONDS, AttemptResult, PriorityQueue, Runner, StreamOpened, Task
 from dropflow.engine.host_memory import MemoryLimit, Pressure
 from dropflow.errors import BadGraphError
 from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement
 from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
+from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
 from dropflow.runners.capacity import GPU_VARIABLE, Capacity, host_gpus, restrict_gpus, unusual_needs
 from dropflow.runners.choice import LimitedRunner, make_runner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
-from tests.engine.runners.test_runners import FACTORY, session_of, spec_of
+from tests.e2e.cluster import until
+from tests.engine.runners.test_runners import FACTORY, make, session_of, spec_of
 from translator.options import PartitionOptions
 from translator.plan.registry import partition
 
@@ -301,3 +306,127 @@ def test_notes_name_unusual_needs() -> None:
         "Large asks for 3.0 GB",
         "Vague: 'plenty' is not a size",
     ]
+
+
+# How long attempts are expected to take, and how many a worker is given ahead.
+
+
+TEMPLATES = tuple(
+    Template(key=name, name=name, kind=kind)
+    for name, kind in (("a", Kind.DATA), ("A", Kind.APP), ("b", Kind.DATA), ("B", Kind.APP))
+)
+
+
+def test_nothing_is_expected_at_first() -> None:
+    """An attempt may take any time before one has ended."""
+    assert [ExpectedSeconds(TEMPLATES).of(row) for row in range(4)] == [math.inf] * 4
+
+
+def test_a_new_template_takes_as_long_as_others_of_its_kind() -> None:
+    """Data without producers say nothing about applications, nor applications about data."""
+    expected = ExpectedSeconds(TEMPLATES)
+    expected.note(0, 0.001)
+
+    assert [expected.of(row) for row in range(4)] == [0.001, math.inf, 0.001, math.inf]
+    expected.note(1, 2.0)
+    assert [expected.of(row) for row in range(4)] == [0.001, 2.0, 0.001, 2.0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.0, 10.0)), min_size=1))
+def test_a_mean_is_between_the_times_of_its_template(times: list[tuple[int, float]]) -> None:
+    """Each template has a mean of its own, nearer to its last times than to its first."""
+    expected = ExpectedSeconds(TEMPLATES)
+    for template, seconds in times:
+        expected.note(template, seconds)
+
+    for template in {template for template, _ in times}:
+        own = [seconds for row, seconds in times if row == template]
+        mean = own[0]
+        for seconds in own[1:]:
+            mean = 0.7 * mean + 0.3 * seconds
+        assert math.isclose(expected.of(template), mean, abs_tol=1e-12)
+
+
+def test_a_worker_is_given_few_attempts_ahead_that_write_much() -> None:
+    """Attempts of no time that write 256 KB each: 16 fill a worker. What they write is held until others read it."""
+    expected, backlog = ExpectedSeconds(TEMPLATES), Backlog()
+    for written in (1 << 18, 1 << 18, 1 << 18):
+        expected.note(1, 0.0, written)
+
+    for number in range(16):
+        assert backlog.room.seconds > 0.0
+        backlog.add(number, expected.cost(1))
+
+    assert backlog.room == NO_ROOM
+    assert expected.of(1) == 0.0
+
+
+@given(st.lists(st.floats(0.0, 0.1) | st.just(math.inf), max_size=30), st.randoms(use_true_random=False))
+def test_nothing_waits_behind_a_long_attempt(times: list[float], random: Random) -> None:
+    """A worker has room as long as its attempts are short together; one may always wait, but not behind a long one."""
+    backlog = Backlog()
+    there: dict[int, float] = {}
+    for number, seconds in enumerate(times):
+        if there and random.random() < 0.4:
+            gone = random.choice(sorted(there))
+            del there[gone]
+            backlog.remove(gone)
+        room = backlog.room
+        if any(one >= LONG_SECONDS for one in there.values()):
+            assert room == NO_ROOM
+        elif (spare := 0.02 - sum(there.values())) > 1e-9:
+            assert room.seconds == pytest.approx(spare)
+            assert room.attempts == 512 - len(there)
+        elif spare < -1e-9:
+            assert room == (Room(0.0, 1) if len(there) == 1 else NO_ROOM)
+        assert backlog.has_long == any(one >= LONG_SECONDS for one in there.values())
+        there[number] = seconds
+        backlog.add(number, seconds)
+
+
+# Attempts that wait with a runner are taken back when the session is frozen, so that another node may run them.
+
+
+_COUNT = 40
+_WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(_COUNT))
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("threads", 3), ("processes", 2)])
+def test_what_has_not_begun_is_taken_back_and_what_runs_goes_on(kind: str, workers: int, tmp_path: Path) -> None:
+    """Drops whose attempts were taken back have not begun; no answer of their attempts comes, and none is missed."""
+    graph = draw(_WIDE, **{f"B{number}": {"component": "hang"} for number in range(_COUNT)})
+    session = session_of(graph, make(kind, graph, tmp_path), tmp_path)
+    thread = threading.Thread(target=session.advance)
+    thread.start()
+    assert until(lambda: len(session.runner.running) == workers)
+    given = session.attempts()
+    session.freeze()
+    thread.join()
+    session.handover.take_back()
+    now = session.attempts()
+    states = np.frombuffer(session.handover.states(), dtype=np.uint8)
+    writing = np.flatnonzero(states == DropState.WRITING).tolist()
+    session.handover.take_back()
+
+    assert given.queued > 0
+    assert {*session.runner.running} <= {*writing}
+    assert len(writing) == now.running + now.queued
+    assert (now.running + now.queued, now.ready) == (len(writing), _COUNT - len(writing))
+    assert now.queued == 0 or kind == "processes", "a worker may have been given some ahead"
+    assert session.attempts() == now
+
+    session.is_frozen = False
+    session.cancel()
+    session.run()
+    assert session.core.status is SessionState.CANCELLED
+
+
+def test_a_runner_without_waiting_attempts_gives_back_none(tmp_path: Path) -> None:
+    """One that runs what it gets at once has none, and neither has one that was not started or is closed."""
+    graph = draw("A -> b")
+    runner = InlineRunner(ScriptedExecutor(spec_of(graph, tmp_path)))
+    pooled = make("processes", graph, tmp_path)
+    before = (*runner.give_back(), *pooled.give_back())
+    session_of(graph, pooled, tmp_path).run()
+
+    assert (before, tuple(pooled.give_back())) == ((), ())

@@ -18,19 +18,25 @@ import psutil
 import pytest
 
 from dropflow import Graph
+from dropflow.clock import SystemClock
 from dropflow.engine.host_memory import counter_files
 from dropflow.engine.journal import read, replay
+from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.graph.templates import Argument, ResourceNeeds, with_more_memory
 from dropflow.runners.descendants import WORKER_VARIABLE
 from dropflow.sessions import local_run
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
+from dropflow.stopping import kill_after, stopped_after
+from dropflow.testing.drawing import row
+from dropflow.times.octets import TIMES_FILE, read_times
 from tests.nightly import nightly
 
 pytestmark = pytest.mark.slow
+
 
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
@@ -347,3 +353,201 @@ def test_a_command_that_the_oom_killer_ends_is_repeated_with_more_memory(small_g
 
     assert (failure["code"], failure["attempts"], answer["infrastructure_faults"]) == ("DF207", 2, 1)
     assert "the command was ended by the kernel's OOM killer" in failure["text"]
+
+
+# Cancelling a run: Python functions, programs and compiled code in real worker processes and threads.
+
+
+_CANCEL_FUNCTION = """
+def f():
+    import ctypes, os, time
+    try:
+        with open("{files}/began", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("{files}/began", "{files}/has-begun")
+        {body}
+    finally:
+        open("{files}/cleaned", "w").close()
+"""
+_PATIENCE = 60.0
+
+
+def _cancel_function(body: str, directory: Path) -> PhysicalGraph:
+    builder = GraphBuilder("long")
+    code = _CANCEL_FUNCTION.format(body=body, files=directory / "files")
+    arguments = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    builder.app("long", component="dlg.apps.pyfunc.PyFuncApp", category="PyFuncApp", arguments=arguments)
+    builder.data("out", component="dlg.data.drops.memory.InMemoryDROP", category="Memory")
+    builder.connect("long", "out")
+    return builder.build()
+
+
+def _program(command: str) -> PhysicalGraph:
+    builder = GraphBuilder("long")
+    arguments = (Argument(name="command", value=command, parameter_type="ComponentParameter"),)
+    builder.app("long", component="dlg.apps.bash_shell_app.BashShellApp", category="BashShellApp", arguments=arguments)
+    builder.data("out", component="dlg.data.drops.memory.InMemoryDROP", category="Memory")
+    builder.connect("long", "out")
+    return builder.build()
+
+
+def _cancelled(graph: PhysicalGraph, directory: Path, grace: float, runner: str = "processes") -> SessionResult:
+    """Run a graph, and cancel it once its application has begun."""
+    asked: list[float] = []
+    clock, pause = SystemClock(), threading.Event()
+
+    def cancel(session: Session) -> None:
+        deadline = clock.monotonic() + _PATIENCE
+        while not (directory / "files" / "has-begun").exists() and clock.monotonic() < deadline:
+            pause.wait(0.01)
+        asked.append(clock.monotonic())
+        session.cancel("enough", grace)
+
+    def watch(session: Session) -> None:
+        threading.Thread(target=cancel, args=[session], daemon=True).start()
+
+    result = local_run.run(graph, directory=directory, runner=runner, workers=1, on_session=watch)
+    assert clock.monotonic() - asked[0] < _PATIENCE, "the run ended by its own time"
+    assert result.status is SessionState.CANCELLED
+    assert result.states["CANCELLED"] == 2
+    return result
+
+
+@pytest.mark.parametrize("body", ["while True: pass", "time.sleep(98765)"], ids=["computes", "sleeps"])
+def test_a_python_function_is_interrupted(body: str, tmp_path: Path) -> None:
+    """Its `finally` runs, long before the grace period is over."""
+    _cancelled(_cancel_function(body, tmp_path), tmp_path, grace=10_000.0)
+
+    assert (tmp_path / "files" / "cleaned").exists()
+
+
+@pytest.mark.parametrize("runner", ["threads", "inline"])
+def test_a_python_function_in_this_process_is_interrupted(runner: str, tmp_path: Path) -> None:
+    """Threads of this process get the exception too."""
+    _cancelled(_cancel_function("while True: pass", tmp_path), tmp_path, grace=10_000.0, runner=runner)
+
+    assert (tmp_path / "files" / "cleaned").exists()
+
+
+@pytest.mark.parametrize("call", ["PyDLL(None).sleep(98765)", "CDLL(None).sem_wait(ctypes.create_string_buffer(64))"])
+def test_compiled_code_is_killed_after_the_grace_period(call: str, tmp_path: Path) -> None:
+    """Whether it holds the interpreter or not, it sees no exception, so its worker process is killed."""
+    loop = f"while True: ctypes.{call}" if call.startswith("Py") else f"ctypes.{call}"
+    _cancelled(_cancel_function(loop, tmp_path), tmp_path, grace=0.5)
+
+    assert not psutil.pid_exists(int((tmp_path / "files" / "has-begun").read_text()))
+
+
+def test_code_that_catches_the_exception_is_killed_after_the_grace_period(tmp_path: Path) -> None:
+    """A function that swallows everything does not keep its session from ending."""
+    body = """
+        while True:
+            try:
+                while True: pass
+            except BaseException:
+                pass
+"""
+    _cancelled(_cancel_function(body, tmp_path), tmp_path, grace=0.2)
+
+    assert not (tmp_path / "files" / "cleaned").exists()
+    assert kill_after(0.2) < stopped_after(0.2)
+
+
+def test_programs_that_ignore_sigterm_are_killed_with_their_group(tmp_path: Path) -> None:
+    """SIGTERM reaches all processes of a shell tree, and after the grace period SIGKILL does."""
+    trap = "trap 'echo TERM >> terms' TERM"
+    deaf = f"{trap}; echo $BASHPID >> pids; [ -e go ] && mv go has-begun; while :; do sleep 0.05; done"
+    _cancelled(_program(f"touch go; ( ( {deaf} ) & {deaf} ) & {deaf}"), tmp_path, grace=1.0)
+    pids = [int(line) for line in (tmp_path / "files" / "pids").read_text().split()]
+
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert "TERM" in (tmp_path / "files" / "terms").read_text()
+
+
+def test_programs_clean_up_at_sigterm(tmp_path: Path) -> None:
+    """A program that ends by itself is not killed, and the shell around it neither."""
+    command = "trap 'echo done > cleaned; exit' TERM; touch has-begun; while :; do sleep 0.05; done"
+    _cancelled(_program(command), tmp_path, grace=10_000.0)
+
+    assert (tmp_path / "files" / "cleaned").read_text() == "done\n"
+
+
+def test_a_stopped_worker_is_killed(tmp_path: Path) -> None:
+    """A worker process that was stopped by SIGSTOP cannot react; it is killed after the grace period."""
+
+    def stop() -> None:
+        begun = tmp_path / "files" / "has-begun"
+        while not begun.exists():
+            threading.Event().wait(0.005)
+        os.kill(int(begun.read_text()), signal.SIGSTOP)
+
+    threading.Thread(target=stop, daemon=True).start()
+    _cancelled(_cancel_function("time.sleep(98765)", tmp_path), tmp_path, grace=0.3)
+
+
+# Chains of applications in real worker processes: one worker, faults of the right application, limits of each.
+
+
+_STEP = "import os, time, signal\ndef f(x=b''):\n    {}\n    return bytes(x) + b'%d ' % os.getpid()"
+_DIE_ONCE = "if not os.path.exists('died'): open('died', 'w').close(); os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def drawn(**fields: tuple[str, float]) -> PhysicalGraph:
+    """Return chains of four functions that append their process to what they get.
+
+    Parameters
+    ----------
+    **fields : tuple of str and float
+        By the name of an application: what it does first, and how long an attempt may take.
+    """
+    builder = GraphBuilder("drawing")
+    for chain in ("A", "B", "C"):
+        for number in range(4):
+            name, (first, limit) = f"{chain}{number}", fields.get(f"{chain}{number}", ("pass", 0.0))
+            arguments = (
+                Argument(name="func_name", value="f"),
+                Argument(name="func_code", value=_STEP.format(first)),
+                Argument(name="timeout", value=limit),
+                Argument(name="x", usage="InputPort", encoding="binary"),
+                Argument(name="y", usage="OutputPort", encoding="binary"),
+            )
+            builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", category="PyFuncApp", arguments=arguments)
+            builder.data(f"d{name}", component=_MEMORY, category="Memory")
+            builder.connect(name, f"d{name}", source_port="y")
+            if number:
+                builder.connect(f"d{chain}{number - 1}", name, target_port="x")
+    return builder.build()
+
+
+def test_chains_in_worker_processes(tmp_path: Path) -> None:
+    """A chain stays in one worker; each drop has its time and state; faults and limits are those of one application.
+
+    The worker of the second chain dies in its third application, which then runs alone; so the two before it, whose
+    results were not sent, run again. In the third chain an application takes longer than it may.
+    """
+    graph = drawn(B2=(_DIE_ONCE, 0.0), C1=("time.sleep(60)", 0.5))
+    result = local_run.run(graph, directory=tmp_path / "fused", workers=2, check=True)
+    processes = {name.split("_")[1]: body.split() for name, body in contents(tmp_path / "fused").items()}
+    drops = replay(graph, tmp_path / "fused" / "journal.dfj").core.drops
+    times = read_times(tmp_path / "fused" / TIMES_FILE)
+
+    assert result.status is SessionState.FAILED
+    assert [(one.drop, one.code) for one in result.failures] == [("drawing_C1_0", "DF110")]
+    assert len(set(processes["dA3"])) == 1
+    assert len(processes["dB3"]) == 4
+    assert result.infrastructure_faults == 1
+    assert drops.faults == {row(graph, "B2"): 1}
+    states = [drops.state(row(graph, f"C{number}")) for number in range(4)]
+    assert states == [DropState.COMPLETED, *[DropState.ERROR] * 3]
+    done = times[times["attempt"] > 0]
+    assert {row(graph, f"A{number}") for number in range(4)} <= set(done["drop"].tolist())
+    assert (times["queued"] >= 0).all()
+
+
+def test_the_same_without_chains(tmp_path: Path) -> None:
+    """A graph with the note against chains has the same results."""
+    graph = drawn(B2=(_DIE_ONCE, 0.0))
+    result = local_run.run(without_fusion(graph), directory=tmp_path / "apart", workers=2, check=True)
+
+    assert result.status is SessionState.FINISHED
+    assert [len(body.split()) for body in contents(tmp_path / "apart").values()] == [4, 4, 4]

@@ -1,8 +1,12 @@
 """Islands and masters over managers in memory: their children, and sessions that are the sum of their parts."""
 
+import threading
+from math import inf
+from typing import Literal
+
 import pytest
 
-from dropflow.api.records import SubmitQuery
+from dropflow.api.records import SessionDetail, SubmitQuery
 from dropflow.errors import (
     ConflictError,
     InternalError,
@@ -11,9 +15,12 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.testing.drawing import fan
+from managers.composite.children import ChildView, MachineTime
+from managers.composite.session_cache import SessionCache
+from managers.composite.sessions import LongPoll, SessionWatch
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
-from tests.managers.composite.world import SUBMIT, World, parts, until
+from tests.managers.composite.world import SUBMIT, World, lose, parts, until
 
 
 def test_an_island_describes_itself_and_its_nodes(world: World) -> None:
@@ -178,3 +185,208 @@ def test_closing_an_island_does_not_end_its_sessions(world: World) -> None:
 
     assert one.session("s").status == "RUNNING"
     assert not one.closed
+
+
+# The cache of what children reported about sessions.
+
+
+def _child(name: str, state: Literal["alive", "suspect", "lost"] = "alive", text: str = "") -> ChildView:
+    return ChildView(
+        url=f"http://{name}",
+        name=name,
+        role="node",
+        state=state,
+        text=text,
+        is_asked=state == "alive",
+        is_unfit=False,
+        nodes=(),
+    )
+
+
+def _report(node: str, *, version: int = 1, settled: int = 0) -> SessionDetail:
+    return SessionDetail(
+        session="s",
+        graph="g",
+        status="RUNNING",
+        epoch=1,
+        version=version,
+        drops=10,
+        settled=settled,
+        nodes=(node,),
+        whole=20,
+    )
+
+
+def _cache() -> SessionCache:
+    time = MachineTime(offset=0.0, period=1.0)
+    time.read(5.0)
+    cache = SessionCache(time)
+    for name in ("a", "b"):
+        cache.note(_child(name), _report(name), since=cache.answers)
+    return cache
+
+
+def test_sessions_without_news_are_not_merged_again() -> None:
+    """A composite with many sessions that are over merges only the others each second."""
+    cache, children = _cache(), {child.url: child for child in (_child("a"), _child("b"))}
+    first = cache.merged("s", children)
+    cache.note(_child("a"), _report("a"), since=cache.answers)
+    assert cache.merged("s", children) is first
+
+    cache.note(_child("a"), _report("a", version=2, settled=3), since=cache.answers)
+    second = cache.merged("s", children)
+    assert first is not None
+    assert second is not None
+    assert (second.settled, second.version) == (3, first.version + 1)
+
+
+def test_a_silent_child_makes_another_version_and_longer_silence_does_not() -> None:
+    """The version grows when a child is silent; the text, which has the time, changes without it."""
+    cache, a, b = _cache(), _child("a"), _child("b")
+    first = cache.merged("s", {a.url: a, b.url: b})
+    silent = _child("b", "lost", "does not answer (for 15 s)")
+    second = cache.merged("s", {a.url: a, b.url: silent})
+    third = cache.merged("s", {a.url: a, b.url: _child("b", "lost", "does not answer (for 16 s)")})
+
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert second.version == third.version == first.version + 1
+    assert "for 15 s" in second.notes[0]
+    assert "for 16 s" in third.notes[0]
+
+
+def test_open_drops_are_those_of_all_parts() -> None:
+    """Sessions that are too small to be changed are told apart without merging them."""
+    cache = _cache()
+    assert cache.open_drops("s") == 20
+    cache.note(_child("a"), _report("a", version=2, settled=10), since=cache.answers)
+    assert (cache.open_drops("s"), cache.open_drops("other")) == (10, 0)
+
+
+# Which sessions an island asks its children about.
+
+
+def test_a_session_that_is_over_is_watched_no_more() -> None:
+    """However many sessions were watched before, only those that are not over are looked at."""
+    watch = SessionWatch(_time())
+    for session in ("over", "running"):
+        watch.enter(session)
+    polls = watch.begin([("over", "http://n1"), ("running", "http://n1")])
+    watch.end(polls[0], is_answered=True)
+
+    watch.leave("over", is_over=True)
+    watch.leave("running")
+
+    assert watch.sessions() == ["running"]
+    assert watch.deadline() == inf
+
+
+def test_an_answer_about_a_session_that_is_over_sets_no_time() -> None:
+    """The answer to a long poll that comes after the end of the session leaves nothing behind."""
+    watch = SessionWatch(_time())
+    watch.enter("s")
+    (poll,) = watch.begin([("s", "http://n1")])
+    watch.leave("s", is_over=True)
+
+    watch.end(poll, is_answered=True)
+
+    assert poll == LongPoll("s", "http://n1")
+    assert (watch.sessions(), watch.deadline()) == ([], inf)
+
+
+def test_a_session_is_watched_as_long_as_one_request_does() -> None:
+    """Of two requests that watch a session, the first that ends does not end the watch."""
+    watch = SessionWatch(_time())
+    watch.enter("s")
+    watch.enter("s")
+
+    watch.leave("s", is_over=True)
+    assert watch.sessions() == ["s"]
+    watch.leave("s", is_over=True)
+    assert watch.sessions() == []
+
+
+def _time() -> MachineTime:
+    time = MachineTime(offset=0.0, period=1.0)
+    time.read(10.0)
+    return time
+
+
+# Watching sessions through islands.
+
+
+def test_watching_returns_with_a_change_on_any_node(world: World) -> None:
+    """`watch` returns a newer version when a node reports a change, and without waiting when the session is over."""
+    one, two = world.node("n1"), world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    version = island.session("s").version
+    timer = threading.Timer(0.1, lambda: one.complete("s"))
+    timer.start()
+
+    news = island.watch("s", version=version, seconds=60)
+
+    assert news.version > version
+    assert news.settled > 0
+    two.complete("s")
+    until(lambda: island.session("s").status == "FINISHED")
+    assert island.watch("s", version=10**15, seconds=60).status == "FINISHED"
+    timer.join()
+
+
+def test_watching_returns_the_same_version_after_its_time(world: World) -> None:
+    """Without a change, the same version is returned after the given time."""
+    world.node("n1")
+    island = world.composite("n1")
+    island.submit(fan(4), SUBMIT)
+    version = island.session("s").version
+
+    assert island.watch("s", version=version, seconds=0.05).version == version
+
+
+def test_watching_returns_when_a_node_is_lost(world: World) -> None:
+    """`watch` returns when a node is lost, and does not wait forever."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    world.managers["http://n1:8000"].complete("s")
+    found: list[str] = []
+    version = island.session("s").version
+
+    def watch() -> None:
+        seen = version
+        while True:
+            detail = island.watch("s", version=seen, seconds=60)
+            seen = detail.version
+            if detail.status == "UNKNOWN":
+                found.append(detail.text)
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    two.refuse("watch", LinkError("gone"))
+    lose(world, island, "n2")
+    thread.join(60)
+
+    assert "n2 is unavailable (nothing listens there" in found[0]
+
+
+def test_watching_returns_the_details_of_the_end(world: World) -> None:
+    """Logical nodes have their final counts, even if the list of sessions reported the end first."""
+    one = world.hanging("n1")
+    one.hang("watch")
+    island = world.composite("n1")
+    island.submit(parts(1), SUBMIT)
+    found: list[SessionDetail] = []
+    version = island.session("s").version
+
+    thread = threading.Thread(target=lambda: found.append(island.watch("s", version=version, seconds=60)))
+    thread.start()
+    until(lambda: "watch" in one.calls)
+    one.complete("s")
+    thread.join(60)
+
+    assert (found[0].status, found[0].states) == ("FINISHED", {"COMPLETED": 41})
+    assert {state for node in found[0].logical for state in node.states} == {"COMPLETED"}

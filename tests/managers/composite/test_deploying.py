@@ -28,7 +28,7 @@ from dropflow.testing.strategies import graphs
 from managers.composite.deployments import merge_errors
 from managers.deployment import Deployment
 from managers.planning import plan_deployment
-from tests.managers.composite.world import World, until
+from tests.managers.composite.world import SUBMIT, World, lose, parts, until
 
 _SUBMIT = SubmitQuery(session="s")
 _NODES = tuple(NodeInfo(name=f"n{number}", links=f"tcp://h:{number}", incarnation=number) for number in range(1, 4))
@@ -354,3 +354,42 @@ def test_a_session_that_is_being_deployed_is_cancelled(world: World) -> None:
     assert [error.args[0] for error in errors] == ["session 's' was cancelled: enough while it was deployed"]
     assert other.prepared == slow.manager.prepared == {}
     assert island.sessions() == ()
+
+
+# Deleting sessions, also on nodes that do not answer.
+
+
+def test_a_session_is_deleted_on_nodes_that_answer_again(world: World) -> None:
+    """A session is deleted although a node is lost; on that node when it is back. It is hidden until then."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    lose(world, island, "n2")
+
+    island.delete("s")
+
+    with pytest.raises(NotFoundError, match="'s' was deleted"):
+        island.session("s")
+    assert [info.session for info in two.sessions()] == ["s"]
+    two.allow("info")
+    until(lambda: not two.sessions())
+    assert not island.sessions()
+
+
+def test_deleting_names_the_node_that_did_not_answer(world: World) -> None:
+    """A node that did not answer is named; the session is deleted there when it answers."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    two.refuse("delete", LinkError("it does not answer in time"))
+    two.refuse("info", LinkError("it does not answer in time"))
+
+    with pytest.raises(LinkError, match="'s' is deleted, but n2 did not answer"):
+        island.delete("s")
+
+    assert not world.managers["http://n1:8000"].sessions()
+    two.allow("delete")
+    two.allow("info")
+    until(lambda: not two.sessions())

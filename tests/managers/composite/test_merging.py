@@ -3,22 +3,35 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
+from dropflow.api.requests import FailureList, FailureQuery
+from dropflow.engine.events import Begin, Lost
+from dropflow.engine.failure_table import FailureTable
+from dropflow.engine.statistics import snapshot
+from dropflow.failure import Failure
 from dropflow.graph.drop_counts import DropCounts
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.sessions import shown
 from dropflow.states import DropState, SessionState
+from dropflow.testing.strategies import graphs
+from managers.composite.log_merging import KnownCauses
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
+from tests.engine.test_core_slices import BOOM, Cluster, Node, _chance
 
 _KEYS = ("a", "b", "c")
 _NODES = ("n1", "n2", "n3")
 Row = tuple[str, str, str, str]
 """Of one drop: node, key of its logical node, state, and the root cause if it failed."""
-
 _rows = st.lists(
     st.tuples(
         st.sampled_from(_NODES),
@@ -376,3 +389,155 @@ def test_row_ranges_select_a_slice_of_all_rows(totals: list[int], offset: int, l
     ]
 
     assert asked == rows[offset : offset + limit]
+
+
+# Figures of a session agree, on each node and merged: every drop in ERROR is counted for exactly one cause.
+
+
+_GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
+
+
+def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> Cluster:
+    """Return a cluster after `steps` events, or at its end."""
+    if steps is not None:
+        return begin(graph, seed, nodes, steps)
+    cluster = _cluster(graph, seed, nodes)
+    cluster.run()
+    return cluster
+
+
+def _cluster(graph: PhysicalGraph, seed: int, nodes: int) -> Cluster:
+    chance = _chance(seed)
+    part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
+    placed = replace(graph, part=part, places=tuple(f"n{at}" for at in range(nodes)))
+    fails = {drop: chance.randrange(4) for drop in range(graph.drops) if chance.random() < 0.4}
+    return Cluster(placed, chance, fails=fails)
+
+
+def begin(graph: PhysicalGraph, seed: int, nodes: int, steps: int) -> Cluster:
+    """Return a cluster, some of whose drops fail, after `steps` events."""
+    cluster = _cluster(graph, seed, nodes)
+    chance = _chance(seed)
+    for node in cluster.nodes.values():
+        cluster.step(node, Begin())
+    for _ in range(steps):
+        busy = [node for node in cluster.nodes.values() if node.waiting]
+        if busy:
+            node = chance.choice(busy)
+            cluster.step(node, cluster.next(node))
+    return cluster
+
+
+def report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
+    """Return the report of a node manager about its part."""
+    piece = node.piece
+    exchange: Any = SimpleNamespace(rows=piece.drop, on_node=lambda _: piece.ghosts.tolist())
+    known = {drop: BOOM for drop in node.core.drops.error_causes().values() if drop >= 0 and piece.is_own[drop]}
+    failures = FailureTable(piece.graph, node.core, str(Path()), exchange)
+    failures.lost += lost
+    for drop, failure in known.items():
+        failures.add(drop, failure)
+    reports = failures.reports()
+    statistics = snapshot(node.core, 1.0)
+    running = [0] * len(statistics.nodes)
+    return SessionDetail(
+        session="s",
+        graph="g",
+        status=node.core.status.name,
+        drops=statistics.drops,
+        settled=statistics.settled,
+        counts=shown.counts_of(statistics, running),
+        states=statistics.states,
+        logical=shown.logical_nodes(statistics, running),
+        nodes=(name,),
+        failures=tuple(shown.failure_info(report, name) for report in reports),
+    )
+
+
+def _drops_of(failures: tuple[FailureInfo, ...]) -> tuple[int, int]:
+    """Return the numbers of drops that failed because of causes, and of losses."""
+    causes = sum(failure.count for failure in failures if failure.drop)
+    return causes, sum(failure.count for failure in failures if not failure.drop)
+
+
+@given(graphs(), st.integers(0, 2**32), st.integers(1, 4), st.none() | st.integers(0, 30))
+def test_causes_add_up_to_the_drops_in_error(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> None:
+    """At any moment, on each node and merged, the counts of all causes add up to the drops in ERROR."""
+    cluster = _run(graph, seed, nodes, steps)
+    parts = [report(name, node, []) for name, node in cluster.nodes.items()]
+    merged = merge([SessionPart(name, part) for name, part in zip(cluster.nodes, parts, strict=True)], version=1)
+
+    for detail in (*parts, merged):
+        assert _drops_of(detail.failures) == (detail.states.get("ERROR", 0), 0)
+    assert len({failure.row for failure in merged.failures}) == len(merged.failures)
+
+
+@given(graphs(), st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 30))
+def test_losses_add_up_to_the_drops_that_were_given_up(graph: PhysicalGraph, seed: int, nodes: int, steps: int) -> None:
+    """The count of a loss is the number of drops that were not settled, on the lost node and on the others."""
+    cluster = _run(graph, seed, nodes, steps)
+    parts = []
+    for name, node in cluster.nodes.items():
+        lost = []
+        if name != "n0" and not node.core.status.is_terminal:
+            lost.append(Lost("n0", _GONE))
+            node.core.handle(lost)
+        freshness = Freshness.LOST if name == "n0" else Freshness.CURRENT
+        parts.append(SessionPart(name, report(name, node, lost), freshness))
+    merged = merge(parts, version=1)
+    states = Counter(merged.states)
+
+    assert _drops_of(merged.failures) == (
+        states["ERROR"],
+        states["CANCELLED"] + states["INITIALIZED"] + states["WRITING"],
+    )
+
+
+# Root causes of several children, merged by columns of numbers.
+
+
+def _failure(row: int, count: int, along: int) -> FailureInfo:
+    drop, name = (f"d_{row}", "d") if row >= 0 else ("", "n")
+    return FailureInfo(
+        drop=drop, name=name, node="n", code="", kind="", text="t", count=count, took_along=along, row=row
+    )
+
+
+_FAILURES = st.builds(_failure, st.integers(-1, 12), st.integers(0, 4), st.integers(0, 3))
+_CHILDREN = st.lists(st.lists(_FAILURES, max_size=10, unique_by=lambda one: one.row), max_size=4)
+
+
+@given(children=_CHILDREN, silent=_CHILDREN, offset=st.integers(0, 14), limit=st.integers(1, 6))
+def test_a_page_is_that_of_all_records(
+    children: list[list[FailureInfo]], silent: list[list[FailureInfo]], offset: int, limit: int
+) -> None:
+    """Each page has what it has if all records of all children are merged; only its records are asked for."""
+    answers = [FailureList.of(merge_failures(one), FailureQuery(columns=True)) for one in children]
+    remembered = [failure for one in silent for failure in one]
+    every = merge_failures([*(failure for one in children for failure in one), *remembered])
+    asked: list[int] = []
+
+    def records(rows: Sequence[int]) -> list[FailureInfo]:
+        asked.extend(rows)
+        query = FailureQuery(rows=",".join(map(str, rows)))
+        return [found for one in children for found in FailureList.of(one, query).failures] if rows else []
+
+    known = KnownCauses(answers, remembered)
+    page = known.page(FailureQuery(offset=offset, limit=limit), records)
+
+    assert known.total == len(every)
+    assert page == every[offset : offset + limit]
+    assert len(asked) <= limit
+
+
+@given(children=_CHILDREN)
+def test_managers_above_merge_columns_of_managers_below(children: list[list[FailureInfo]]) -> None:
+    """Columns that were merged in two steps are those that were merged in one."""
+    answers = [FailureList.of(merge_failures(one), FailureQuery(columns=True)) for one in children]
+    once = KnownCauses(answers, ())
+    below = [KnownCauses(part, ()) for part in (answers[:2], answers[2:])]
+    lists = [FailureList(failures=one.lost, total=one.total, columns=one.columns) for one in below]
+    twice = KnownCauses(lists, ())
+
+    assert msgspec.json.encode(twice.columns) == msgspec.json.encode(once.columns)
+    assert twice.lost == once.lost

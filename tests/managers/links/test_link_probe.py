@@ -12,7 +12,7 @@ from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.links import inbound as inbound_module
 from managers.links.inbound import ANY_PEER, Inbound
-from managers.links.probes import LinkProbe, probe_links
+from managers.links.probes import LinkProbe, probe_links, refused_ports
 from managers.links.send_window import LinkSettings
 from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, StopSession, decode_packet, encode
 
@@ -161,3 +161,27 @@ def test_probes_of_other_protocol_versions_are_answered(monkeypatch: pytest.Monk
     assert decode_packet(reply.frames[0]) == HandshakeReply(7, "b", 5)  # type: ignore[union-attr]
     assert decode_packet(refused.frames[0]).code == "protocol"  # type: ignore[union-attr]
     assert inbound.last_seen() == {}
+
+
+# Whether hosts refuse connections.
+
+
+def test_only_ports_without_a_process_are_refused() -> None:
+    """A port with a listener is not refused, also if the listener accepts nothing; nor is a host that is unknown."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
+        open_port, closed_port = (each.getsockname()[1] for each in (listener, other))
+        other.close()
+        found = refused_ports(
+            {
+                "alive": f"tcp://127.0.0.1:{open_port}",
+                "gone": f"tcp://127.0.0.1:{closed_port}",
+                "unknown": "tcp://no-such-host.invalid:1",
+            }
+        )
+
+    assert found == {"alive": False, "gone": True, "unknown": False}
+
+
+def test_nothing_to_try_takes_no_time() -> None:
+    """Without addresses there is no answer to wait for."""
+    assert refused_ports({}) == {}

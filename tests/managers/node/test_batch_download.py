@@ -1,8 +1,10 @@
 """Contents of many drops in one answer: directories that continue where a transfer broke off."""
 
 import os
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -15,13 +17,19 @@ from dropflow.api.contents import (
     ContentPiece,
     ContentRecord,
     ContentRequest,
+    DataQuery,
+    PartOfContent,
     read_records,
     write_records,
 )
 from dropflow.cli.incoming_files import ResultDirectory
 from dropflow.data.storage_errors import fingerprint
 from dropflow.engine.api import Handle
-from managers.node.downloads import batch
+from dropflow.errors import GoneError, LinkError, RangeError
+from managers.links import Sink, TransferResult, WantedContent
+from managers.node.contents import SharedFile, stamp_of, still_there
+from managers.node.downloads import batch, content_download
+from managers.node.fetch_pool import FetchJob, FetchPool, PendingFetch
 
 _FILE = 700_000
 
@@ -113,3 +121,237 @@ def test_a_long_beginning_that_is_not_sent_shows_that_it_goes_on(source: Path) -
 
     assert len(chunks) > len(data) // (1 << 18)
     assert sum(len(chunk) for chunk in chunks) < 1000
+
+
+# Contents as downloads: whole, in parts, and damaged.
+
+
+_LARGE = bytes(range(251)) * 10_000
+
+
+def _handle(kind: str, path: Path, content: bytes) -> Handle:
+    if kind == "bytes":
+        return Handle(body=content, size=len(content))
+    path.write_bytes(content)
+    checksum = zlib.crc32(content) if kind == "file" else 0
+    return Handle(kind="file", location=str(path), size=len(content), checksum=checksum)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "file", "input"])
+def test_parts_of_a_content_make_the_whole(kind: str, tmp_path: Path) -> None:
+    """A download that was interrupted continues where it stopped, if the ETag is still the same."""
+    handle = _handle(kind, tmp_path / "content", _LARGE)
+    whole = content_download(handle, "x")
+    rest = content_download(handle, "x", DataQuery(range="bytes=1000001-", if_range=whole.etag))
+
+    assert b"".join(whole.chunks) == _LARGE
+    assert b"".join(rest.chunks) == _LARGE[1_000_001:]
+    assert rest.part == PartOfContent(1_000_001, len(_LARGE) - 1, len(_LARGE))
+    assert (rest.size, rest.etag) == (len(_LARGE) - 1_000_001, whole.etag)
+    with pytest.raises(RangeError, match="begins at byte 9,999,999"):
+        content_download(handle, "x", DataQuery(range="bytes=9999999-"))
+
+
+def test_a_content_that_was_changed_has_another_etag(tmp_path: Path) -> None:
+    """Also one of the same size: the rest of it does not follow a part of the earlier one."""
+    handle = _handle("input", tmp_path / "content", b"first")
+    before = content_download(handle, "x")
+    assert b"".join(before.chunks) == b"first"
+    (tmp_path / "content").write_bytes(b"other")
+    os.utime(tmp_path / "content", ns=(0, 1))
+
+    after = content_download(handle, "x", DataQuery(range="bytes=2-", if_range=before.etag))
+
+    assert after.etag != before.etag
+    assert b"".join(after.chunks) == b"other"
+
+
+def test_the_whole_of_a_damaged_content_is_never_sent(tmp_path: Path) -> None:
+    """Not as one range either: the last block is missing."""
+    handle = _handle("file", tmp_path / "content", _LARGE)
+    (tmp_path / "content").write_bytes(_LARGE[:-1] + b"?")
+
+    for query in (DataQuery(), DataQuery(range="bytes=0-")):
+        download = content_download(handle, "x", query)
+        with pytest.raises(GoneError, match="CRC-32"):
+            list(download.chunks)
+
+
+# Files of other nodes are believed to be there only if they are as they were committed.
+
+
+def _file(path: Path) -> SharedFile:
+    path.write_bytes(b"content")
+    return SharedFile(Handle(kind="file", location=str(path), size=7), stamp_of(str(path)))
+
+
+def _directory(path: Path) -> SharedFile:
+    (path / "sub").mkdir(parents=True)
+    (path / "sub" / "x").write_bytes(b"content")
+    return SharedFile(Handle(kind="directory", location=str(path), size=7), stamp_of(str(path)))
+
+
+@pytest.mark.parametrize("make", [_file, _directory])
+def test_what_is_as_it_was_is_there(make: Callable[[Path], SharedFile], tmp_path: Path) -> None:
+    """A file, and a directory with the size of its files."""
+    assert still_there({5: make(tmp_path / "a"), 3: make(tmp_path / "b")}) == [5, 3]
+
+
+def _shrink(path: Path) -> None:
+    (path / "sub" / "x").write_bytes(b"")
+
+
+def _replace(path: Path) -> None:
+    before = path.stat()
+    path.rename(path.with_name("before"))
+    path.write_bytes(b"content")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (_file, Path.unlink),
+        (_file, lambda path: path.write_bytes(b"c0ntent")),
+        (_file, _replace),
+        (_directory, _shrink),
+        (_directory, lambda path: path.rename(path.with_name("moved"))),
+    ],
+    ids=["removed", "written again", "another file", "smaller directory", "moved directory"],
+)
+def test_what_is_another_one_is_not_there(
+    make: Callable[[Path], SharedFile], change: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """Also if path, size and time are the same, but not the inode."""
+    kept = _file(tmp_path / "kept")
+    file = make(tmp_path / "file")
+    os.utime(tmp_path / "file", ns=(0, 1_000_000_000))
+    file = SharedFile(file.handle, stamp_of(str(tmp_path / "file")))
+    change(tmp_path / "file")
+
+    assert still_there({1: file, 2: kept}) == [2]
+
+
+def test_a_content_that_was_never_seen_is_not_there(tmp_path: Path) -> None:
+    """A file without a stamp could not be read by its owner."""
+    assert still_there({1: SharedFile(_file(tmp_path / "x").handle, ())}) == []
+    assert still_there({}) == []
+
+
+def test_a_file_system_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that cannot be looked at in time count as lost."""
+    gate = threading.Event()
+    found = {1: _file(tmp_path / "quick"), 2: _file(tmp_path / "hangs")}
+    stat = os.stat
+
+    def slow(path: str) -> os.stat_result:
+        if str(path).endswith("hangs"):
+            gate.wait(60)
+        return stat(path)
+
+    monkeypatch.setattr("managers.node.contents.os.stat", slow)
+    seen = still_there(found, seconds=0.2)
+    gate.set()
+
+    assert seen == [1]
+
+
+# The pool of threads that fetch contents: no peer delays the fetches from others.
+
+
+class Echo:
+    """Returns the number of a drop as its content; drop 0 cannot be fetched."""
+
+    def fetch(
+        self, peer: str, wanted: WantedContent, sink: Sink, /, *, timeout: float | None, give_up: Callable[[], bool]
+    ) -> TransferResult:
+        """Write one byte to `sink`."""
+        del timeout, give_up
+        if not wanted.drop:
+            raise LinkError(f"node {peer!r} does not send")
+        sink(0, memoryview(bytes([wanted.drop])))
+        return TransferResult(1, wanted.drop)
+
+
+@pytest.fixture
+def fetch_pool() -> Iterator[FetchPool]:
+    """Return a pool of four threads, at most two for each peer."""
+    with closing(FetchPool(Echo(), 4, 2)) as made:
+        yield made
+
+
+def test_a_peer_that_does_not_answer_does_not_delay_others(fetch_pool: FetchPool) -> None:
+    """However many fetches wait for it, fetches from other peers are carried out."""
+    stuck, come = threading.Event(), threading.Semaphore(0)
+    for _ in range(100):
+        fetch_pool.run("stuck", lambda: bool(stuck.wait(30)) and None)
+    for _ in range(100):
+        fetch_pool.run("quick", come.release)
+    arrived = [come.acquire(timeout=10) for _ in range(100)]
+    stuck.set()
+
+    assert all(arrived)
+
+
+def test_every_call_is_carried_out_once(fetch_pool: FetchPool) -> None:
+    """Calls that had to wait are carried out in the order of each peer; the pool keeps no record of them."""
+    got: list[int] = []
+    done, alone = threading.Semaphore(0), FetchPool(Echo(), 4, 1)
+    with closing(alone):
+        for number in range(50):
+            alone.run("a", lambda number=number: (got.append(number), done.release())[0])  # type: ignore[misc]
+        for number in range(50):
+            fetch_pool.run(f"peer-{number % 5}", done.release)
+        arrived = [done.acquire(timeout=10) for _ in range(100)]
+
+    assert all(arrived)
+    assert got == list(range(50))
+    pause = threading.Event()
+    assert any(not (fetch_pool._busy or fetch_pool._waiting) or pause.wait(0.01) for _ in range(1000))
+
+
+def test_a_call_that_raises_occupies_no_thread(fetch_pool: FetchPool) -> None:
+    """The next calls for that peer are carried out."""
+    done = threading.Event()
+    for _ in range(5):
+        fetch_pool.run("a", lambda: int("x") and None)
+    fetch_pool.run("a", done.set)
+
+    assert done.wait(10)
+
+
+def test_a_closed_pool_starts_no_calls(fetch_pool: FetchPool) -> None:
+    """Calls that are submitted late, or still wait, are not carried out."""
+    begun, go, late = threading.Event(), threading.Event(), threading.Event()
+    for _ in range(2):
+        fetch_pool.run("a", lambda: (begun.set(), go.wait(30))[0])
+    fetch_pool.run("a", late.set)
+    assert begun.wait(10)
+    fetch_pool.close()
+    fetch_pool.run("b", late.set)
+    go.set()
+    fetch_pool._pool.shutdown(wait=True)
+
+    assert not late.is_set()
+
+
+def test_a_job_continues_with_the_result_or_the_error_of_each_fetch(fetch_pool: FetchPool) -> None:
+    """Contents arrive one after the other; an error is raised in the job where it waits."""
+    got: list[object] = []
+    done = threading.Event()
+
+    def job() -> FetchJob:
+        for drop in (7, 0, 8):
+            wanted = WantedContent(session="s", drop=drop)
+            try:
+                result = yield PendingFetch(wanted, lambda _, data: got.append(bytes(data)), 1.0, lambda: False)
+            except LinkError as error:
+                got.append(error.text)
+            else:
+                got.append(result.checksum)
+        done.set()
+
+    fetch_pool.submit("a", job())
+
+    assert done.wait(10)
+    assert got == [b"\x07", 7, "node 'a' does not send", b"\x08", 8]

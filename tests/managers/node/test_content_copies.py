@@ -1,16 +1,31 @@
 """The members of a session that hold copies for each other, with messages in any order and losses at any time."""
 
+import errno
+import os
 import random
+import shutil
+import zlib
 from collections import deque
+from pathlib import Path
 
+import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.api.records import ResultInfo
+from dropflow.data.storage_errors import tree_of
+from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
+from dropflow.errors import StorageError
+from managers.composite.content_queries import without_needless_copies
 from managers.deployment import Place
+from managers.links import TransferResult
 from managers.messages import Content, CopyContents, CopyMessage
-from managers.node.copies import ContentCopies
+from managers.node.contents import ContentExchange, stamp_of
+from managers.node.copies import ContentCopies, HeldCopy
+from managers.node.copy_effects import CopyRecords, Version
 from managers.node.events import (
     CopyAction,
     CopyWritten,
@@ -195,3 +210,226 @@ def test_copies_are_where_they_are_wanted_in_the_end(data: st.DataObject) -> Non
         pass
 
     session.check_end()
+
+
+# The records of copies on the disk: which of them a later process finds, and in which view they count.
+
+
+def _copy(directory: Path, row: int, view: int = 0, body: bytes = b"x") -> HeldCopy:
+    """Make the copy of a content that is the file of a session."""
+    path = directory / "copies" / f"{row}-tag-{view}.part" / "x.fits"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
+    handle = Handle(kind="file", location=str(path), final=f"{directory}/files/x.fits", size=len(body), checksum=1)
+    return HeldCopy(handle, "a", 0)
+
+
+def test_copies_are_found_by_a_later_process_although_the_directory_was_moved(tmp_path: Path) -> None:
+    """Their paths are relative to the session directory; those of small contents are in the record."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    records, large, small = CopyRecords(before), _copy(before, 3), HeldCopy(Handle(body=b"ab", size=2), "b", 0)
+    records.write((7, 0), 3, large)
+    records.write((7, 0), 4, small)
+    before.rename(after)
+    found = CopyRecords(after).read((7, 0))
+
+    assert found == {3: _copy(after, 3), 4: small}
+    assert CopyRecords(tmp_path / "none").read((7, 0)) == {}
+
+
+def test_what_is_damaged_or_gone_is_no_copy(tmp_path: Path) -> None:
+    """A record that is damaged, a copy with another size or that was removed, and a changed file of the owner."""
+    records, shared = CopyRecords(tmp_path), tmp_path / "shared"
+    shared.write_bytes(b"x")
+    for row in range(4):
+        records.write((1, 0), row, _copy(tmp_path, row))
+    handle = Handle(kind="file", location=str(shared), size=1)
+    records.write((1, 0), 4, HeldCopy(handle, "a", 0, stamp_of(str(shared))))
+    records.write((1, 0), 5, HeldCopy(handle, "a", 0, (0, 0, 0)))
+    (tmp_path / "copies" / "0.msgpack").write_bytes(b"?")
+    Path(_copy(tmp_path, 1).handle.location).write_bytes(b"xy")
+    path = Path(_copy(tmp_path, 2).handle.location)
+    path.unlink()
+    records.forget(str(path))
+    records.forget("/elsewhere")
+
+    assert set(records.read((1, 0))) == {3, 4}
+    assert not (tmp_path / "copies" / "2.msgpack").exists()
+
+
+def test_a_copy_that_became_a_content_is_found_there(tmp_path: Path) -> None:
+    """So it is not lost if the continuation of its session is undone."""
+    records, copy = CopyRecords(tmp_path), _copy(tmp_path, 3)
+    records.write((1, 0), 3, copy)
+    (tmp_path / "files").mkdir()
+    final = Path(copy.handle.location).rename(copy.handle.final)
+    records.moved(3, msgspec.structs.replace(copy.handle, location=str(final), final=""))
+    found = records.read((1, 0))[3].handle
+
+    assert (found.location, found.final) == (str(final), str(final))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["copy", "view", "lose", "die"])), max_size=12))
+def test_only_copies_that_were_there_in_every_view_count(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
+) -> None:
+    """Whatever is copied and lost between views, and although processes end between a view and its record."""
+    directory = tmp_path_factory.mktemp("session")
+    records, version, held = CopyRecords(directory), (1, 0), dict[int, Version]()
+    for row, step in steps:
+        match step:
+            case "copy":
+                records.write(version, row, _copy(directory, row, version[1]))
+                held[row] = version
+            case "lose":  # its drop runs again in the next view; the process ends before the copy is removed
+                held.pop(row, None)
+                version = version[0], version[1] + 1
+                records.begin_view(version, held)
+            case "view":
+                version = version[0], version[1] + 1
+                records.begin_view(version, held)
+            case _:  # a view that has no record here
+                version, held = (version[0] + 1, 0), {}
+
+        assert set(CopyRecords(directory).read(version)) == set(held)
+
+
+def test_of_each_drop_one_result_is_listed() -> None:
+    """Its own content if its node answers, or else a copy of it."""
+
+    def result(drop: int, node: str, owner: str = "") -> ResultInfo:
+        return ResultInfo(drop=drop, oid=f"d{drop}", name="d", node=node, path="x", size=1, owner=owner)
+
+    own = [result(2, "a"), result(1, "b")]
+    copies = [result(1, "a", "b"), result(3, "b", "c"), result(3, "a", "c")]
+
+    assert without_needless_copies([*copies, *own]) == (own[1], own[0], copies[2])
+    assert without_needless_copies([]) == ()
+
+
+# Contents that were fetched are kept for the next view of a session, as long as they are needed.
+
+
+BODY = b"content" * 1000
+
+
+def _fetched(contents: ContentExchange, content: Content) -> Handle:
+    """Fetch a content whose bytes arrive at once."""
+    job = contents.fetch(content, lambda: False)
+    pending = next(job)
+    pending.sink(0, memoryview(BODY))
+    with pytest.raises(StopIteration, match="Handle") as ended:
+        job.send(TransferResult(len(BODY), zlib.crc32(BODY)))
+    handle: Handle = ended.value.value
+    return handle
+
+
+@pytest.mark.parametrize("kind", ["bytes", "file"])
+def test_a_fetched_content_is_not_fetched_again_in_the_next_view(kind: str, tmp_path: Path) -> None:
+    """Neither one in memory nor a file; not after its release, and not if its drop is not complete in the next view."""
+    workspace = Workspace(str(tmp_path), "s")
+    workspace.prepare()
+    contents = ContentExchange("s", workspace)
+    handle = Handle(kind=kind, size=len(BODY), checksum=zlib.crc32(BODY), location="" if kind == "bytes" else "x.txt")
+    found = {drop: _fetched(contents, Content(drop, handle)) for drop in (1, 2, 3)}
+    contents.next_view([], {1, 3})
+    contents.remove_copy(3)
+
+    assert contents.copy(Content(1, handle)) == found[1]
+    assert found[1].body == (BODY if kind == "bytes" else b"")
+    assert contents.copy(Content(2, handle)) is None
+    assert contents.copy(Content(3, handle)) is None
+    assert contents.copy(Content(1, handle, producer=4)) is None
+
+
+def _answered(contents: ContentExchange, content: Content, bodies: list[bytes]) -> Handle:
+    """Fetch a content whose bytes arrive at once, and other ones each time that it is fetched again."""
+    job = contents.fetch(content, lambda: False)
+    pending = next(job)
+    for body in bodies:
+        pending.sink(0, memoryview(body))
+        try:
+            pending = job.send(TransferResult(len(body), zlib.crc32(body)))
+        except StopIteration as ended:
+            handle: Handle = ended.value
+            return handle
+    raise AssertionError("it is fetched once more")
+
+
+def test_a_directory_that_came_wrong_is_fetched_again(tmp_path: Path) -> None:
+    """Its tree is compared with that which was committed; after a second wrong one nothing is left."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    folder = tmp_path / "a" / "s" / "files" / "x.ms"
+    folder.mkdir()
+    (folder / "table.dat").write_bytes(BODY)
+    size, checksum = tree_of(str(folder))
+    handle = Handle(kind="directory", size=size, checksum=checksum, location=str(folder))
+    owner.offer(1, handle)
+    content = Content(1, handle)  # as of a node whose files are not seen here
+    right = bytes(owner.source(1, -1).read(0, 1 << 20))
+    wrong = right.replace(BODY, BODY[:-1] + b"?")
+
+    with pytest.raises(StorageError, match="CRC-32"):
+        _answered(reader, content, [wrong, wrong])
+    assert list((tmp_path / "b").rglob("table.dat")) == []
+    assert tree_of(_answered(reader, content, [wrong, right]).location) == (size, checksum)
+
+
+def _in_place(contents: ContentExchange, content: Content) -> Handle:
+    """Return a content that is seen from here, so that nothing is transferred."""
+    with pytest.raises(StopIteration, match="Handle") as ended:
+        next(contents.fetch(content, lambda: False))
+    handle: Handle = ended.value.value
+    return handle
+
+
+def _exchange(directory: Path) -> ContentExchange:
+    workspace = Workspace(str(directory), "s")
+    workspace.prepare()
+    return ContentExchange("s", workspace)
+
+
+@pytest.mark.parametrize("folder", ["tmp", "files"])
+def test_a_content_in_place_outlives_the_directory_of_its_node(folder: str, tmp_path: Path) -> None:
+    """A node that is started again removes it, while an attempt on another node reads it (torture, seed 126)."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    path = tmp_path / "a" / "s" / folder / "x.txt"
+    path.write_bytes(BODY)
+    content = owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path)))
+    found = _in_place(reader, content)
+    shutil.rmtree(tmp_path / "a")
+
+    assert Path(found.location).read_bytes() == BODY
+    assert found.location.endswith("x.txt")
+    assert reader.copy(content) == found
+    reader.remove_copy(1)
+    assert not Path(found.location).exists()
+
+
+def test_a_file_outside_of_the_session_is_read_by_its_own_name(tmp_path: Path) -> None:
+    """Its node never removes it, and programs see the name that the user gave it."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    path = tmp_path / "outside.fits"
+    path.write_bytes(BODY)
+    found = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
+    reader.remove_copy(1)
+
+    assert found.location == str(path)
+    assert path.read_bytes() == BODY
+
+
+def test_a_content_that_cannot_be_linked_is_read_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one on another file system."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    path = tmp_path / "a" / "s" / "files" / "x.txt"
+    path.write_bytes(BODY)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    found = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
+    reader.remove_copy(1)
+
+    assert found.location == str(path)
+    assert path.read_bytes() == BODY

@@ -1,8 +1,11 @@
 """One thing at a time works in a session, and ends it: the machine of a node, with a model of a session's thread."""
 
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -10,11 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from dropflow.api.requests import CancelRequest
 from dropflow.errors import BadFileError
 from dropflow.states import SessionState
+from dropflow.testing.fake_manager import VirtualClock
 from managers.deployment import Deployment, Place
+from managers.links import ReceivedMessage
 from managers.machine_calls import Call
 from managers.messages import (
     AcceptView,
     AdoptView,
+    Events,
     PartDone,
     PrepareView,
     PromiseView,
@@ -45,8 +51,10 @@ from managers.node.events import (
     RemoveSession,
     StartSession,
 )
+from managers.node.host import SessionHost
+from managers.node.hosted_session import HostedSession
 from managers.node.machine import NodeMachine
-from managers.node.sessions import Phase
+from managers.node.sessions import Phase, SessionTable
 from managers.recovery.records import MemberReport, View, ViewDecision
 from managers.recovery.vote import SendToPeer
 
@@ -393,3 +401,21 @@ OneEnding.TestCase.settings = settings(
     max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestOneEnding = OneEnding.TestCase
+
+# What a node passes on of the messages of others.
+
+
+@pytest.mark.parametrize(("epoch", "is_passed"), [(1, False), (2, True), (3, False)])
+def test_events_of_another_deployment_are_not_passed_on(tmp_path: Path, epoch: int, *, is_passed: bool) -> None:
+    """A session takes in the events of its own deployment only: rows and states of another one mean something else."""
+    passed: list[Any] = []
+    hosted = object.__new__(HostedSession)
+    hosted.epoch = 2
+    hosted.events = cast(Any, SimpleNamespace(receive=lambda peer, message: passed.append((peer, message))))
+    table = SessionTable({})
+    table.visible = {"s": hosted}
+    host = SessionHost("a", table, directory=tmp_path, clock=VirtualClock())
+    message = Events.of("s", epoch, 1, drops=[1], states=[2], attempts=[1], causes=[-1])
+    host.on_message(cast(ReceivedMessage, SimpleNamespace(message=message, peer="b")))
+
+    assert passed == ([("b", message)] if is_passed else [])

@@ -1,8 +1,11 @@
 """The paths of dropflow's own API, on a fake manager."""
 
 import gzip
+import json
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,13 +14,16 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from dropflow.api import operations
+from dropflow.api.auth import AccessRules, cookie_value
 from dropflow.api.client import Client
 from dropflow.api.content_disposition import attachment, file_name
 from dropflow.api.error_body import ServerSentEvent, format_event, heartbeat, read_events
+from dropflow.api.http_server import ConnectionLimits
 from dropflow.api.openapi import Limits, StreamSlots, openapi_document
-from dropflow.api.records import FailureInfo, LogicalNodeInfo, SessionDetail, apply_change, change_between
+from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, apply_change, change_between
 from dropflow.api.requests import WatchQuery
 from dropflow.api.rest_server import RestServer
 from dropflow.errors import HttpError, LinkError
@@ -25,10 +31,14 @@ from dropflow.states import DropState
 from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
 from dropflow.testing.faults import ReceivedResponse, ask, serve
+from dropflow.web.sign_in import login_routes
 from managers.deployment import Deployment, pack
 from managers.probing import Prober
+from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
+from managers.routes.metrics import metrics_routes
 from managers.routes.streams import session_events
+from managers.service import manager_routes
 
 _NAMES = sorted(DropState.__members__)
 
@@ -185,8 +195,6 @@ def test_the_graph_is_downloaded_in_two_formats(server: RestServer) -> None:
     assert 'filename="running.dfg"' in ours.headers["Content-Disposition"]
     assert len([drop for drop in theirs.json if "oid" in drop]) == 41
 
-
-# Server-sent events.
 
 _STATES = st.dictionaries(st.sampled_from(_NAMES), st.integers(0, 9), max_size=3)
 
@@ -373,3 +381,179 @@ def test_a_deployment_goes_to_its_own_session_only(server: RestServer) -> None:
         deployment = Deployment(session="s", epoch=1, graph="g", drops=drops, created=0.0, places=())
         target = f"/api/v1/sessions/{name}/deployment"
         assert ask(server.url, "PUT", target, body=pack(deployment)).status == status
+
+
+# The metrics for Prometheus.
+
+
+_DASHBOARD = Path(__file__).resolve().parents[3] / "examples" / "grafana.json"
+
+
+def _samples(manager: FakeManager) -> dict[tuple[str, str], float]:
+    """Return the value of each sample, by its name and the values of its labels."""
+    with serve(metrics_routes(manager)) as server:
+        text = ask(server.url, "GET", "/metrics").body.decode()
+    families = text_string_to_metric_families(text)
+    return {
+        (sample.name, ",".join(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_sessions_drops_and_nodes_are_counted() -> None:
+    """They are counted by status and state. States without members are 0, so that the series are always the same."""
+    found = _samples(manager_with_sessions(nodes=("n1", "n2")))
+
+    assert found["dropflow_sessions", "running"] == found["dropflow_sessions", "failed"] == 1
+    assert found["dropflow_sessions", "deploying"] == 0
+    assert found["dropflow_drops", "error"] == 4
+    assert found["dropflow_attempts_running", ""] == 2
+    assert (found["dropflow_nodes", "alive"], found["dropflow_nodes", "lost"]) == (2, 0)
+    assert found["dropflow_node_processor_ratio", "n1"] == 0.375
+    # Two nodes on one host share its processors.
+    assert [value for (name, _), value in found.items() if name == "dropflow_host_cores"] == [2]
+
+
+def test_a_scrape_shows_the_present_state() -> None:
+    """Nothing is kept between scrapes or shared between managers."""
+    manager = manager_with_sessions()
+    before = _samples(manager)["dropflow_drops", "completed"]
+    manager.advance("running", {8: "COMPLETED"})
+
+    assert _samples(manager)["dropflow_drops", "completed"] == before + 1
+    assert _samples(FakeManager())["dropflow_drops", "completed"] == 0
+
+
+def test_names_are_escaped() -> None:
+    """The name of a node cannot add lines."""
+    found = _samples(FakeManager(nodes=('n"\n1',)))
+
+    assert ("dropflow_node_cores", 'n"\n1') in found
+
+
+def test_metrics_need_the_token() -> None:
+    """They contain the names of nodes."""
+    with serve(metrics_routes(manager_with_sessions()), access=AccessRules(token="t")) as server:  # noqa: S106 - a token of the tests
+        assert ask(server.url, "GET", "/metrics").status == 401
+        assert ask(server.url, "GET", "/metrics", headers={"Authorization": "Bearer t"}).status == 200
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    """Each expression of the Grafana dashboard names metrics, labels and values of labels that `/metrics` has."""
+    with serve(metrics_routes(manager_with_sessions(nodes=("n1",)))) as server:
+        text = ask(server.url, "GET", "/metrics").body.decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    labels = {sample.name: {*sample.labels} for sample in samples}
+    values = {(sample.name, *pair) for sample in samples for pair in sample.labels.items()}
+    panels = json.loads(_DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    selectors = [found for expression in asked for found in re.findall(r"(dropflow_\w+)\{([^}]*)\}", expression)]
+
+    assert {name for name, _ in selectors} <= set(labels)
+    for name, rules in selectors:
+        for label, wanted in re.findall(r'(\w+)=~?"([^"$]+)"', rules):
+            assert {(name, label, value) for value in wanted.split("|")} <= values
+    for expression in asked:
+        for label in re.findall(r"by \((\w+)\)", expression):
+            assert all(label in labels[name] for name in re.findall(r"dropflow_\w+", expression))
+
+
+# GET changes nothing, with any path, query and headers.
+
+
+_TOKEN = "a-token"  # noqa: S105 - a token of the tests
+_CHANGES = (
+    "submit",
+    "prepare",
+    "start",
+    "undo",
+    "cancel",
+    "pause",
+    "unpause",
+    "cancel_drop",
+    "delete",
+    "add_child",
+    "remove_child",
+)
+_QUERY = "?sessionId=failed&session=x&anew=true&url=http://127.0.0.1:1&_method=DELETE&action=delete&dlg_mgr_deploy=1"
+
+
+class _RecordingManager:
+    """A manager that records which of its methods are called."""
+
+    def __init__(self, manager: FakeManager) -> None:
+        self._manager = manager
+        self.called: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.called.add(name)
+        return getattr(self._manager, name)
+
+
+@pytest.mark.parametrize("query", ["", _QUERY])
+def test_nothing_is_changed_by_get(query: str) -> None:
+    """Every route that GET reaches is called with the token and with the cookie, and changes nothing."""
+    recording, stopped, streams, access = (
+        _RecordingManager(manager_with_sessions()),
+        [],
+        StreamSlots(4),
+        AccessRules(token=_TOKEN),
+    )
+    manager: Any = recording
+    routes = manager_routes(manager, streams, access, stop=lambda: stopped.append(True), limits=Limits(streams=4))
+    paths = [route.path for route in routes if route.method == "GET" and not route.path.endswith("/events")]
+    drop = manager_with_sessions().drops("failed", DropQuery(limit=1)).drops[0].oid
+    with serve(routes, access=access, streams=streams) as server:
+        for path in paths:
+            target = re.sub(r"\{(\w+)\}", lambda name: {"session": "failed", "drop": drop}.get(name[1], "x"), path)
+            for headers in ({"Authorization": f"Bearer {_TOKEN}"}, {"Cookie": f"dropflow={cookie_value(_TOKEN)}"}):
+                status = ask(server.url, "GET", target + query, headers=headers | {"Accept": "text/html"}).status
+                assert status not in ({401, 500} if path == "/hop" else {401, 403, 500}), path  # to no known server
+
+    assert len(paths) > 50
+    assert recording.called.isdisjoint(_CHANGES)
+    assert stopped == []
+
+
+# The page of the REST interface is complete.
+
+
+_PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
+_ROW = re.compile(r"^\| ([A-Z, ]+) \| `(/[^`]*)`", re.MULTILINE)
+
+
+def test_every_path_is_documented_and_every_documented_path_is_served() -> None:
+    """The tables of the page and the routes have the same paths, and for our own paths the same methods."""
+    manager = FakeManager()
+    ours = [*api_v1_routes(manager, StreamSlots(1)), *metrics_routes(manager), *login_routes(AccessRules(token=None))]
+    theirs = daliuge_routes(manager)
+    rows = {(method, path) for methods, path in _ROW.findall(_PAGE) for method in methods.split(", ")}
+    served = {(route.method, route.path) for route in (*ours, *theirs)}
+
+    assert rows <= served
+    assert {(route.method, route.path) for route in ours if not route.path.startswith("/login.")} <= rows
+    assert [route.path for route in theirs if f"`{route.path}`" not in _PAGE] == []
+
+
+def test_the_limits_are_those_of_the_page() -> None:
+    """The page states the limits that a server has."""
+    limits = Limits()
+
+    assert f"{limits.body // 2**20} MB" in _PAGE
+    assert f"{limits.graph // 2**20} MB" in _PAGE
+    assert f"{limits.depth} levels" in _PAGE
+    assert f"{limits.drops // 10**6} million drops" in _PAGE
+    assert f"{limits.streams} event streams" in _PAGE
+    assert f"{limits.together // 2**20} MB of memory together" in _PAGE
+
+
+def test_the_connection_limits_are_those_of_the_page() -> None:
+    """The page states the number of connections and their time limits."""
+    limits, page = ConnectionLimits(), " ".join(_PAGE.split())
+
+    assert f"{limits.most} connections, {limits.per_address} of them from one address" in page
+    assert f"the head of a request takes {limits.head:g} seconds" in page
+    assert f"transferred for {limits.still:g} seconds" in page
+    assert f"without a credential takes {limits.body:g} seconds" in page
+    assert f"{limits.kept:g} seconds after the last answer" in page

@@ -1,21 +1,35 @@
 """Archives of results and logs of sessions, over HTTP."""
 
+import http.client
 import io
 import tarfile
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
+from threading import Event as Signal
+from threading import Thread
+from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from dropflow.api import openapi
 from dropflow.api.client import Client
+from dropflow.api.error_body import read_events
 from dropflow.api.logs import LogLine, LogPage, LogQuery, LogTextQuery
 from dropflow.api.openapi import StreamSlots
 from dropflow.api.requests import ArchiveQuery, ResultList
+from dropflow.api.rest_server import RestServer
+from dropflow.api.state_records import RUNNING
 from dropflow.errors import GoneError, LinkError, NotFoundError
+from dropflow.states import DropState
 from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
-from dropflow.testing.faults import serve
+from dropflow.testing.faults import ask, serve
+from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
+from managers.routes.streams import state_events
+from managers.state_hub import StateHub
 
 
 @pytest.fixture
@@ -124,3 +138,165 @@ def test_a_request_waits_no_longer_than_it_asks_for(
     client.session_log("running", LogQuery(after="node-1:5", seconds=2.0))
 
     assert len(calls) == 3
+
+
+# Contents of drops over HTTP, whole and in parts.
+
+
+_CONTENT = bytes(range(250)) * 1000
+
+
+@pytest.fixture
+def server() -> Iterator[RestServer]:
+    """An island with a session that has a result."""
+    manager, streams = manager_with_sessions(role="island", nodes=("n1", "n2")), StreamSlots(4)
+    manager.write("finished", 1, _CONTENT)
+    with serve([*api_v1_routes(manager, streams), *daliuge_routes(manager)], streams=streams) as found:
+        yield found
+
+
+@pytest.fixture
+def paths(server: RestServer) -> tuple[str, str]:
+    """The two paths of the content."""
+    with Client(server.url) as client:
+        oid = next(drop.oid for drop in client.drops("finished").drops if drop.drop == 1)
+    return f"/api/v1/sessions/finished/drops/{oid}/data", f"/sessions/finished/graph/drop/data/{oid}"
+
+
+def test_a_download_continues_where_it_stopped(server: RestServer, paths: tuple[str, str]) -> None:
+    """As browsers and curl ask: with its ETag the rest of a content comes, with the ETag of another one all of it."""
+    for path in paths:
+        whole = ask(server.url, "GET", path)
+        etag = whole.headers["Etag"]
+        rest = ask(server.url, "GET", path, headers={"Range": "bytes=1000-", "If-Range": etag})
+        other = ask(server.url, "GET", path, headers={"Range": "bytes=1000-", "If-Range": '"other"'})
+        last = ask(server.url, "GET", path, headers={"Range": "bytes=-3"})
+
+        assert (whole.status, whole.body, whole.headers["Accept-Ranges"]) == (200, _CONTENT, "bytes")
+        assert (rest.status, rest.body, rest.headers["Etag"]) == (206, _CONTENT[1000:], etag)
+        assert rest.headers["Content-Range"] == f"bytes 1000-{len(_CONTENT) - 1}/{len(_CONTENT)}"
+        assert rest.headers["Content-Length"] == str(len(rest.body))
+        assert (other.status, other.body) == (200, _CONTENT)
+        assert (last.status, last.body) == (206, _CONTENT[-3:])
+
+
+def test_a_range_after_the_end_has_a_status_of_its_own(server: RestServer, paths: tuple[str, str]) -> None:
+    """The answer has the size, so that a client knows whether it has all of it."""
+    refused, daliuge = (ask(server.url, "GET", path, headers={"Range": "bytes=250000-"}) for path in paths)
+
+    assert (refused.status, daliuge.status) == (416, 416)
+    assert refused.headers["Content-Range"] == "bytes */250000"
+    assert refused.json["error"]["text"] == "the content has 250,000 bytes, and the range begins at byte 250,000"
+
+
+def test_head_tells_the_size_and_sends_nothing(server: RestServer, paths: tuple[str, str]) -> None:
+    """The connection can be used again after it."""
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+    for path in paths:
+        for method, body in (("HEAD", b""), ("GET", _CONTENT)):
+            connection.request(method, path)
+            answer = connection.getresponse()
+
+            assert (answer.status, answer.read(), answer.getheader("Content-Length")) == (200, body, str(len(_CONTENT)))
+            assert answer.getheader("ETag")
+    connection.close()
+
+
+# The states of drops as server-sent events.
+
+
+def events_of(hub: StateHub, session: str, last: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield name, id and data of the events of a session."""
+    for event in read_events(state_events(hub, session, Signal(), last=last) or iter(())):
+        yield event.name, event.id, msgspec.json.decode(event.data)
+
+
+def changes(data: dict[str, Any]) -> dict[int, int]:
+    """Return the states in a change, by drop."""
+    drops = np.frombuffer(b64decode(data["drops"]), dtype="<u4").tolist()
+    return dict(zip(drops, b64decode(data["states"]), strict=True))
+
+
+def test_all_states_come_first_then_changes_then_the_end() -> None:
+    """A change has only the drops that have changed."""
+    manager = manager_with_sessions()
+    events = events_of(StateHub(manager), "running")
+    name, _, data = next(events)
+    assert name == "whole"
+    states = b64decode(data["states"])
+    assert len(states) == 41
+    assert (states[0], states[6], states[40]) == (DropState.COMPLETED, RUNNING, DropState.INITIALIZED)
+
+    manager.advance("running", {6: "COMPLETED"})
+    name, _, data = next(events)
+    assert (name, changes(data)) == ("change", {6: DropState.COMPLETED})
+    manager.complete("running")
+    assert next(events)[0] == "change"
+    assert [name for name, _, _ in events] == ["end"]
+
+
+def test_a_client_that_reconnects_gets_what_it_has_missed() -> None:
+    """With the id of its last event; with an unknown one it gets all states. After the end there is nothing."""
+    manager = manager_with_sessions()
+    hub = StateHub(manager)
+    events = events_of(hub, "running")
+    _, first, _ = next(events)
+    manager.advance("running", {6: "COMPLETED"})
+    next(events)
+    manager.advance("running", {7: "COMPLETED"})
+    next(events)
+
+    again = events_of(hub, "running", last=first)
+    assert [changes(data) for _, _, data in (next(again), next(again))] == [{6: 2}, {7: 2}]
+    assert next(events_of(hub, "running", last="other.3"))[0] == "whole"
+    ended = list(events_of(hub, "finished"))
+    assert state_events(hub, "finished", Signal(), last=ended[-1][1]) is None
+
+
+def test_all_watchers_together_ask_the_manager_once() -> None:
+    """Ten clients get the same octets from one request for each change."""
+
+    class CountingManager(FakeManager):
+        asked = 0
+
+        def states(self, session: str, *, since: str = "") -> Any:
+            self.asked += 1
+            return super().states(session, since=since)
+
+    manager = manager_with_sessions()
+    manager.__class__ = CountingManager
+    hub, closing = StateHub(manager), Signal()
+    found: list[list[bytes]] = [[] for _ in range(10)]
+
+    def watch(into: list[bytes]) -> None:
+        into += state_events(hub, "running", closing) or ()
+
+    threads = [Thread(target=watch, args=(into,)) for into in found]
+    for thread in threads:
+        thread.start()
+    manager.complete("running")
+    for thread in threads:
+        thread.join(timeout=20)
+
+    assert {into[-1] for into in found} == {found[0][-1]}
+    assert manager.asked <= 2
+
+
+def test_trouble_is_an_event_and_a_deleted_session_ends_the_stream() -> None:
+    """Events go on after an error; a deletion is the last event."""
+    manager = manager_with_sessions()
+    events = events_of(StateHub(manager), "running")
+    next(events)
+    manager.refuse("watch", LinkError("nothing listens there"))
+    name, _, data = next(events)
+    assert (name, data["text"]) == ("trouble", "nothing listens there")
+
+    manager.allow("watch")
+    manager.delete("running")
+    assert [name for name, _, _ in events] == ["gone"]
+
+
+def test_an_unknown_session_is_refused() -> None:
+    """Before the stream begins."""
+    with pytest.raises(NotFoundError, match="there is no session 'other'"):
+        state_events(StateHub(manager_with_sessions()), "other", Signal())

@@ -21,7 +21,7 @@ from managers.simulation.history import Committed
 from managers.simulation.random_losses import draw_graph, draw_workload
 from managers.simulation.simulated_node import Workload
 from managers.simulation.trial_checks import kept_contents, states_of
-from tests.managers.simulation.test_moves import rows
+from tests.managers.simulation.test_losses import rows
 from tests.nightly import nightly
 
 

@@ -2,10 +2,14 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dropflow.data import shm_directory
 from managers.composite import merging
@@ -19,7 +23,18 @@ from managers.simulation.faults import (
     SessionRequest,
     Stop,
 )
-from managers.simulation.loss_sweep import sweep
+from managers.simulation.history import (
+    Acknowledged,
+    Committed,
+    Found,
+    Gone,
+    Promised,
+    Read,
+    Record,
+    Revoked,
+    check_history,
+)
+from managers.simulation.loss_sweep import shrink, sweep
 from managers.simulation.random_losses import LossTrial
 from managers.simulation.trial_checks import Expected
 
@@ -150,3 +165,89 @@ def test_sessions_survive_losses() -> None:
     figures = sweep(range(1, 31))
     assert figures.failing is None, str(figures)
     assert figures.survived
+
+
+# The fewest faults with which a trial still fails.
+
+
+@given(st.integers(0, 30), st.sets(st.integers(0, 29)))
+def test_only_the_needed_items_are_left(count: int, needed: set[int]) -> None:
+    """If all needed items are there, only these are left, in their order."""
+    needed = {item for item in needed if item < count}
+
+    def fails(items: Sequence[int]) -> bool:
+        return needed <= set(items)
+
+    assert shrink(range(count), fails, most_runs=10_000) == tuple(sorted(needed))
+
+
+def test_it_ends_after_so_many_runs() -> None:
+    """With few runs, what is left still fails."""
+    kept = shrink(range(100), lambda items: 0 in items and 99 in items, most_runs=3)
+    assert {0, 99} <= set(kept)
+
+
+# The checker of histories finds each kind of violation, and nothing in histories without one.
+
+
+def _at(kind: type[Any], time: float, node: str = "n1", *, view: int = 0, digest: str = "1") -> Record:
+    record: Record = kind(time=time, node=node, session="s", view=view, drop="d", digest=digest)
+    return record
+
+
+_GOOD: dict[str, list[Record]] = {
+    "read after a commit": [_at(Committed, 1), _at(Read, 2, "n2")],
+    "committed again in the next view": [
+        _at(Committed, 1),
+        Promised(time=2, node="n1", session="s"),
+        _at(Committed, 3, view=1),
+        _at(Read, 4, view=1),
+    ],
+    "committed again after it was revoked": [_at(Committed, 1), _at(Revoked, 1), _at(Committed, 2)],
+    "results are there": [_at(Committed, 1), _at(Acknowledged, 2), _at(Found, 3)],
+    "the node of a result is lost": [_at(Committed, 1), _at(Acknowledged, 2), Gone(time=3, node="n1")],
+    "the session is deleted": [_at(Committed, 1), _at(Acknowledged, 2), Gone(time=3, node="", session="s")],
+}
+_BAD: dict[str, tuple[list[Record], str]] = {
+    "read before the commit": (
+        [_at(Read, 1, "n2"), _at(Committed, 2)],
+        "1.000 s: n2 reads a content of drop d that was not committed",
+    ),
+    "read of another content": (
+        [_at(Committed, 1), _at(Read, 2, digest="2")],
+        "2.000 s: n1 reads a content of drop d that was not committed",
+    ),
+    "two contents in one view": (
+        [_at(Committed, 1), _at(Read, 2), _at(Committed, 3, view=1, digest="2"), _at(Read, 4, "n2", digest="2")],
+        "4.000 s: n2 reads another content of drop d than n1 did in this view",
+    ),
+    "two commits in one view": (
+        [_at(Committed, 1), _at(Committed, 2, "n2")],
+        "2.000 s: n2 commits drop d in view 0, and n1 did before",
+    ),
+    "commit after a promise": (
+        [Promised(time=1, node="n1", session="s"), _at(Committed, 2)],
+        "2.000 s: n1 commits drop d in view 0, which it promised to end",
+    ),
+    "an acknowledged result is gone": (
+        [_at(Committed, 1), _at(Acknowledged, 2)],
+        "result d of session s on n1, acknowledged at 2.000 s, is gone",
+    ),
+    "an acknowledged result has changed": (
+        [_at(Committed, 1), _at(Acknowledged, 2), _at(Found, 3, digest="2")],
+        "result d of session s on n1, acknowledged at 2.000 s, is gone",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _GOOD)
+def test_nothing_is_wrong_with_good_histories(name: str) -> None:
+    """What a session may do is no violation."""
+    assert check_history(_GOOD[name]) == []
+
+
+@pytest.mark.parametrize("name", _BAD)
+def test_violations_are_found(name: str) -> None:
+    """Each violation is found once, with its time and its node."""
+    history, expected = _BAD[name]
+    assert check_history(history) == [expected]

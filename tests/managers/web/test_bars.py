@@ -1,6 +1,7 @@
 """Bars of states, drawn by the server and in the browser."""
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import Any
 
@@ -9,13 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.records import FailureInfo
+from dropflow.api.contents import Download
+from dropflow.api.records import FailureInfo, Load, LoadSample, NodeHistory
+from dropflow.errors import LinkError
 from dropflow.formatting import format_count, format_duration, format_rate
 from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.states import DropState, SessionState
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.web.cause_groups import causes
 from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word
+from managers.web.logs import read_start, tail_of
+from managers.web.session_pages import CompareView, OriginView
+from managers.web.views import plots_of
 from tests.browser import needs_chromium
+from tests.managers.web.reading import Page, ask, read
+from tests.managers.web.test_pages import HOSTILE, hostile_graph
+from tests.times.made_times import executed, sections_of
 
 STATES = [state.name for state in DropState]
 
@@ -112,3 +123,173 @@ def test_a_drop_is_active_unless_it_is_known_to_run_or_to_be_queued() -> None:
         "running",
         "queued",
     ]
+
+
+# The page of a node, with plots of its load.
+
+
+def test_a_plot_goes_from_zero_to_what_the_host_has() -> None:
+    """The upper edge is all memory or all workers, or the greatest value; network is a rate."""
+    samples = tuple(
+        LoadSample(time, processor, 1 << 30, 0, received, 0, 1, 2)
+        for time, processor, received in ((0.0, 0.0, 0), (5.0, 100.0, 5_000))
+    )
+    found = {plot.title: plot for plot in plots_of(NodeHistory(node="n", every=5.0, samples=samples), _LOAD)}
+
+    assert found["Processor"].line == "0.0,48.0 300.0,1.0"
+    assert found["Network"].now == "1.0 kB/s"
+    assert (found["Attempts that run"].now, found["Attempts that run"].most) == ("2", "4")
+    assert plots_of(NodeHistory(node="n", every=5.0, samples=samples[:1]), _LOAD) == ()
+
+
+_LOAD = Load(workers=4, memory=4 << 30, disk=1 << 40)
+
+
+def test_a_node_has_a_page(serve: Any) -> None:
+    """It has all plots; one that does not exist is not found."""
+    url = serve(FakeManager(role="island", nodes=("n0",)))
+    text = ask(url, "/nodes/n0").text
+
+    for title in ("Processor", "Memory", "Disk", "Network", "Sessions", "Attempts that run"):
+        assert f"<span>{title}</span>" in text
+    assert ask(url, "/nodes/none").status == 404
+
+
+# The end of a log and the beginning of a download.
+
+
+class Source:
+    """Content in chunks that records how much of it was read and whether it was closed."""
+
+    def __init__(self, content: bytes, chunk: int = 1000) -> None:
+        self.taken = 0
+        self.closed = False
+        self.download = Download(name="x", content_type="x", size=len(content), chunks=self._chunks(content, chunk))
+
+    def _chunks(self, content: bytes, chunk: int) -> Iterator[bytes]:
+        try:
+            for start in range(0, len(content), chunk):
+                self.taken += len(content[start : start + chunk])
+                yield content[start : start + chunk]
+        finally:
+            self.closed = True
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40), max_size=20), st.integers(1, 99))
+def test_a_short_log_is_shown_whole(lines: list[str], chunk: int) -> None:
+    """A log within the limit is shown unchanged."""
+    text = "\n".join(lines)
+    found = tail_of(Source(text.encode(), chunk).download)
+
+    assert (found.text, found.is_cut, found.is_open) == (text, False, False)
+
+
+def test_of_a_long_log_the_last_lines_are_shown() -> None:
+    """The shown part begins with a line."""
+    lines = [f"line {number}" for number in range(50_000)]
+    found = tail_of(Source("\n".join(lines).encode()).download)
+    shown = found.text.split("\n")
+
+    assert found.is_cut
+    assert shown == lines[-len(shown) :]
+    assert 60_000 < len(found.text) <= 65_536
+
+
+def test_only_a_part_of_a_huge_log_is_read() -> None:
+    """Reading stops after 16 MiB, and the preview records that."""
+    source = Source(b"x" * (20 * 1024 * 1024), 1024 * 1024)
+
+    assert tail_of(source.download).is_open
+    assert source.taken <= 17 * 1024 * 1024
+    assert source.closed
+
+
+@given(st.binary(max_size=500), st.integers(0, 600), st.integers(1, 100))
+def test_the_start_is_exact(content: bytes, limit: int, chunk: int) -> None:
+    """The start has as many bytes as the limit or the content, whichever is smaller."""
+    assert read_start(Source(content, chunk).download, limit) == content[:limit]
+
+
+# The page that compares two sessions.
+
+
+def _links(page: Page) -> set[str]:
+    return {found.get("href", "") for tag, found in read(page)[0] if tag == "a"}
+
+
+def test_two_sessions_are_compared(serve: Any) -> None:
+    """The page has drops, totals, times and causes of both, and its record as JSON is the same; no states are read."""
+    manager = manager_with_sessions()
+    manager.refuse("states", LinkError("not asked for"))
+    for name in ("failed", "finished"):
+        manager.set_times(name, sections_of(executed(fan(40), 3)))
+    url = serve(manager)
+    page = ask(url, "/sessions/failed/compare?other=finished")
+    tags, text = read(page)
+    twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
+    view = msgspec.json.decode(ask(url, twin).body, type=CompareView)
+
+    assert page.status == 200
+    assert "Both ran the same graph with the same parameters." in text
+    for title in ("Totals", "Times by logical node", "Failures by root cause", "no value 1"):
+        assert title in text
+    assert view.comparison is not None
+    assert [one.session for one in (view.comparison.first, view.comparison.second)] == ["failed", "finished"]
+
+
+def test_a_session_to_compare_with_is_chosen(serve: Any) -> None:
+    """Sessions of graphs of the same name come first, a text finds others, and the pages of sessions lead there."""
+    manager = manager_with_sessions()
+    manager.add(hostile_graph(), "apart")
+    url = serve(manager)
+    tags, _ = read(ask(url, "/sessions/failed/compare"))
+    wanted = [found["href"] for tag, found in tags if tag == "a" and "?other=" in found.get("href", "")]
+
+    assert [link.partition("other=")[2] for link in wanted] == ["running", "finished", "cancelled", "apart"]
+    assert "?other=finished" not in ask(url, "/sessions/failed/compare?text=canc").text
+    for path in ("/sessions/failed", "/sessions"):
+        assert "/sessions/failed/compare" in _links(ask(url, path))
+    assert ask(url, "/sessions/failed/compare?other=none").status == 404
+    assert ask(url, "/sessions/none/compare").status == 404
+
+
+def test_a_session_alone_has_nothing_to_compare_with(serve: Any) -> None:
+    """The page says so, and how to get another session."""
+    manager = FakeManager()
+    manager.add(fan(4), "s")
+
+    assert "There is no other session yet." in ask(serve(manager), "/sessions/s/compare").text
+
+
+def test_names_and_values_are_text(serve: Any) -> None:
+    """Markup in names, values and causes is escaped."""
+    manager = manager_with_sessions()
+    manager.add(hostile_graph(), "apart")
+    manager.fail("apart", 0, HOSTILE)
+    page = ask(serve(manager), "/sessions/failed/compare?other=apart")
+
+    assert page.status == 200
+    assert "<script>alert" not in page.text
+
+
+def test_a_drop_has_an_origin(serve: Any) -> None:
+    """Its page, with a twin in JSON, has the logical nodes and drops that it was made from, by pages, with states."""
+    manager = manager_with_sessions()
+    manager.set_times("finished", sections_of(executed(fan(40), 3)))
+    url = serve(manager)
+    path = "/sessions/finished/drops/fan_d_0-0/origin"
+    page = ask(url, path)
+    tags, text = read(page)
+    twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
+    view = msgspec.json.decode(ask(url, twin).body, type=OriginView)
+
+    assert path in _links(ask(url, "/sessions/finished/drops/fan_d_0-0"))
+    assert "Upstream of it are 2 drops of 3 logical nodes, back to 1 root." in text
+    assert [one.oid for one in view.origin.drops] == ["fan_d_0-0", "fan_a_0-0", "fan_r_0"]
+    assert "CRC-32" in text
+    assert {one.state for one in view.origin.drops} == {"COMPLETED"}
+    failed = msgspec.json.decode(ask(url, "/sessions/failed/drops/fan_d_0-1/origin.json").body, type=OriginView)
+    assert [one.state for one in failed.origin.drops] == ["ERROR", "ERROR", "COMPLETED"]
+    assert ">in error<" in ask(url, "/sessions/failed/drops/fan_d_0-1/origin").text
+    assert ask(url, f"{path}?offset=2&limit=1").text.count("data-row=") == 1
+    assert ask(url, "/sessions/finished/drops/none/origin").status == 404

@@ -27,7 +27,7 @@ from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
-from tests.managers.composite.test_figures import begin, report
+from tests.managers.composite.test_merging import begin, report
 from tests.managers.web.reading import ask
 
 _GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")

@@ -5,24 +5,26 @@ import http.client
 import random
 import select
 import socket
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dropflow.api.auth import AccessRules, cookie_value
 from dropflow.api.budget import Budget
-from dropflow.api.http_server import ConnectionLimits, WaitressServer
+from dropflow.api.http_server import ConnectionLimits, ConnectionState, WaitressServer, is_overdue, surplus
 from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
 from dropflow.errors import HttpError
 from dropflow.testing.fake_manager import VirtualClock
 from dropflow.testing.faults import ask, serve
-
-pytestmark = pytest.mark.slow
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 BEARER = f"Authorization: Bearer {TOKEN}"
@@ -96,6 +98,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lines", "status"), REFUSED.values(), ids=REFUSED)
 def test_a_refusal_needs_only_the_head(server: RestServer, lines: list[str], status: int) -> None:
     """The server answers once, without "100 Continue" and without the body, and closes the connection."""
@@ -107,6 +110,7 @@ def test_a_refusal_needs_only_the_head(server: RestServer, lines: list[str], sta
     assert b"\nConnection: close\r\n" in answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "status"),
     [
@@ -128,6 +132,7 @@ def test_malformed_heads_are_refused(
     assert caplog.records == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [HUGE, CHUNKED])
 def test_a_body_without_a_token_is_not_read(server: RestServer, kind: str) -> None:
     """The server reads no more than the socket buffers hold, and the refusal arrives."""
@@ -147,6 +152,7 @@ def test_a_body_without_a_token_is_not_read(server: RestServer, kind: str) -> No
     assert answer.startswith(b"HTTP/1.1 401")
 
 
+@pytest.mark.slow
 def test_the_body_of_a_refused_request_is_not_parsed(server: RestServer) -> None:
     """A body that looks like a request is not answered."""
     inner = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n".encode()
@@ -155,6 +161,7 @@ def test_the_body_of_a_refused_request_is_not_parsed(server: RestServer) -> None
             assert _sent(server, *lines, body=body).count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.slow
 def test_requests_before_a_refused_one_are_answered(server: RestServer) -> None:
     """Pipelined requests are answered in order, up to the refused one."""
     first = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n"
@@ -166,6 +173,7 @@ def test_requests_before_a_refused_one_are_answered(server: RestServer) -> None:
     assert [part.split()[0] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"401"]
 
 
+@pytest.mark.slow
 def test_a_small_refused_body_keeps_the_connection(server: RestServer) -> None:
     """After a refused request with a small body the connection is used again."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
@@ -178,6 +186,7 @@ def test_a_small_refused_body_keeps_the_connection(server: RestServer) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 def test_expect_100_continue_is_answered(server: RestServer) -> None:
     """The server sends "100 Continue" for a request that it accepts, and then reads the body."""
     head = f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\nConnection: close\r\nExpect: 100-continue\r\n"
@@ -208,15 +217,13 @@ ENDED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "status"), ENDED.values(), ids=ENDED)
 def test_a_chunked_body_is_limited_while_it_arrives(server: RestServer, body: bytes, status: int) -> None:
     """Its data, chunk headers and trailer are limited."""
     answer = _sent(server, "POST /public HTTP/1.1", CHUNKED, "Connection: close", body=body)
 
     assert int(answer.split()[1]) == status
-
-
-# Memory.
 
 
 class _Held:
@@ -237,6 +244,7 @@ class _Held:
         ]
 
 
+@pytest.mark.slow
 def test_decompressed_bodies_share_a_budget() -> None:
     """Small requests that decompress to too much get 503; requests with the token have a reserve."""
     held = _Held()
@@ -271,6 +279,7 @@ def test_decompressed_bodies_share_a_budget() -> None:
     assert again.status == 200
 
 
+@pytest.mark.slow
 def test_a_body_may_not_unpack_to_many_times_its_size() -> None:
     """More than 200 times its size is refused; a small body may have any ratio."""
     packed = {"Content-Encoding": "gzip", "Authorization": f"Bearer {TOKEN}"}
@@ -284,6 +293,7 @@ def test_a_body_may_not_unpack_to_many_times_its_size() -> None:
     assert f"larger than {200 * len(dense)} bytes" in found[0].json["error"]["text"]
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_large_request_is_given_back_at_once() -> None:
     """What a handler leaves behind in a reference cycle does not wait for the garbage collector."""
 
@@ -305,6 +315,7 @@ def test_the_memory_of_a_large_request_is_given_back_at_once() -> None:
     assert [one() for one in left] == [None]
 
 
+@pytest.mark.slow
 def test_bodies_share_a_budget_while_they_are_received() -> None:
     """An upload that exceeds the budget is refused while others are unfinished."""
     limits = Limits(body=4 * MEGABYTE, together=8 * MEGABYTE, streams=4)
@@ -335,6 +346,7 @@ def _upload(server: RestServer, request: bytes) -> bytes:
     return b""
 
 
+@pytest.mark.slow
 def test_a_budget_is_return() -> None:
     """Requests without a token get half of it; what does not fit is refused as a whole."""
     budget = Budget(100)
@@ -349,9 +361,6 @@ def test_a_budget_is_return() -> None:
         known.take(20)
         assert budget.taken == 100
     assert budget.taken == 0
-
-
-# Connections.
 
 
 class _SteppedServer:
@@ -401,6 +410,7 @@ def stack() -> Iterator[ExitStack]:
         yield found
 
 
+@pytest.mark.slow
 def test_the_oldest_idle_connections_are_closed(stack: ExitStack) -> None:
     """A new connection is served, whatever the number of idle ones from its address."""
     server = _SteppedServer(stack, ConnectionLimits(most=100, per_address=8))
@@ -419,6 +429,7 @@ def test_the_oldest_idle_connections_are_closed(stack: ExitStack) -> None:
     assert idle[0].recv(1) == b""
 
 
+@pytest.mark.slow
 def test_a_head_has_a_time_limit(stack: ExitStack) -> None:
     """A head that arrives byte by byte has the same limit as none."""
     server = _SteppedServer(stack, ConnectionLimits(head=15))
@@ -435,6 +446,7 @@ def test_a_head_has_a_time_limit(stack: ExitStack) -> None:
     assert not server.is_open(slow)
 
 
+@pytest.mark.slow
 def test_a_running_request_has_no_time_limit(stack: ExitStack) -> None:
     """An answer may take any time; the connection is kept for a while after it."""
     begun, end = threading.Event(), threading.Event()
@@ -460,6 +472,7 @@ def test_a_running_request_has_no_time_limit(stack: ExitStack) -> None:
     assert not server.is_open(connection)
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_read_is_abandoned(stack: ExitStack) -> None:
     """The connection and the source of the answer are closed."""
     ended = threading.Event()
@@ -490,3 +503,109 @@ def _arrived(connection: socket.socket) -> bool:
         return False
     finally:
         connection.settimeout(20)
+
+
+# Which connections are closed because they are too slow or too many.
+
+
+LIMITS = ConnectionLimits(most=6, per_address=4, head=15, body=300, still=60, kept=120)
+TIMES = {
+    # what the connection does           seconds that are allowed
+    "waits with its first request": ({"stage": "first"}, 15),
+    "sends a head byte by byte": ({"stage": "head", "moved": 1e6}, 15),
+    "waits with its next request": ({"stage": "next"}, 120),
+    "sends no more of its body": ({"stage": "body"}, 60),
+    "sends a body byte by byte": ({"stage": "body", "moved": 1e6}, 300),
+    "sends a body with a credential": ({"stage": "body", "moved": 1e6, "is_known": True}, None),
+    "is answered": ({"is_running": True}, None),
+    "does not read its answer": ({"is_running": True, "has_output": True}, 60),
+    "reads its answer slowly": ({"is_running": True, "has_output": True, "moved": 1e6}, None),
+}
+
+
+@pytest.mark.parametrize(("fields", "seconds"), TIMES.values(), ids=TIMES)
+def test_each_stage_has_its_time_limit(fields: dict[str, object], seconds: float | None) -> None:
+    """A connection is closed after the time limit of its stage; computing an answer has no limit."""
+    connection = ConnectionState(address="a", **fields)  # type: ignore[arg-type]
+    ages = [age for age in (1, 14, 16, 59, 61, 119, 121, 299, 301, 10**6) if is_overdue(connection, age, LIMITS)]
+
+    assert ages == [age for age in (1, 14, 16, 59, 61, 119, 121, 299, 301, 10**6) if seconds and age > seconds]
+
+
+def test_the_oldest_idle_connection_is_closed() -> None:
+    """Among those of one address, those with a credential come last and those with a running request never."""
+    connections = [
+        ConnectionState(address="a", is_known=True, since=1),
+        ConnectionState(address="a", is_running=True, since=2),
+        ConnectionState(address="a", since=4),
+        ConnectionState(address="a", since=3),
+        ConnectionState(address="a", since=9),
+    ]
+
+    assert set(surplus(connections, LIMITS)) == {3}
+    assert set(surplus([*connections, ConnectionState(address="a", since=10)], LIMITS)) == {2, 3}
+    assert set(surplus([*connections[:2], *connections[:3]], LIMITS)) == {0}
+
+
+def test_a_busy_address_does_not_exclude_others() -> None:
+    """The newest connections of the busy address are closed; one of another address is kept."""
+    busy = [ConnectionState(address="a", is_running=True, since=number) for number in range(6)]
+
+    assert set(surplus(busy, LIMITS)) == {4, 5}
+    assert set(surplus([*busy, ConnectionState(address="b", since=9)], LIMITS)) == {4, 5}
+
+
+_CONNECTIONS = st.lists(
+    st.builds(
+        ConnectionState,
+        address=st.sampled_from("abc"),
+        is_known=st.booleans(),
+        is_running=st.booleans(),
+        since=st.integers(0, 9).map(float),
+    ),
+    max_size=12,
+)
+
+
+@given(_CONNECTIONS)
+def test_the_limits_hold_and_no_more_is_closed(connections: list[ConnectionState]) -> None:
+    """The limits in total and per address hold, and no more connections are closed than necessary."""
+    chosen = surplus(connections, LIMITS)
+    left = [connection for place, connection in enumerate(connections) if place not in chosen]
+    fit = {address: min(4, sum(connection.address == address for connection in connections)) for address in "abc"}
+
+    assert len(left) == min(6, sum(fit.values()))
+    assert all(sum(connection.address == address for connection in left) <= 4 for address in "abc")
+
+
+_RACE = """
+import sys, threading
+import msgspec
+from dropflow.api.rest_server import prepare_records
+
+sys.setswitchinterval(1e-5)
+records = []
+for _ in range(40):
+    inner = msgspec.defstruct("Inner", [(f"a{k}", int, 0) for k in range(20)])
+    record = msgspec.defstruct("Record", [(f"f{k}", list[inner] | None, None) for k in range(20)])
+    records.append((record, msgspec.msgpack.encode(record([inner()]))))
+prepare_records()
+for record, data in records:
+    ready = threading.Barrier(4)
+    def decode():
+        ready.wait()
+        msgspec.msgpack.decode(data, type=record)
+    threads = [threading.Thread(target=decode) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+@pytest.mark.slow
+def test_records_are_prepared_before_threads_decode_them() -> None:
+    """Without that, the process ends with a segmentation fault within the first ten records."""
+    done = subprocess.run([sys.executable, "-c", _RACE], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,18 +1,27 @@
 """Templates and comparisons of plans on the pages and over REST, as a browser without JavaScript sends forms."""
 
+import html
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+import msgspec
 import pytest
 
+from dropflow.api.submission_note import META, options_of
+from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import load
+from dropflow.graph.notes import LOGICAL, note_logical, note_planning
+from dropflow.sessions.options import SubmitOptions
+from dropflow.testing.drawing import fan
 from tests.translator.templates import template
-from tests.translator.web.served import Reply, Served
-
-pytestmark = pytest.mark.slow
+from tests.translator.web.served import EAGLE, EXAMPLES, Reply, Served
+from translator.web.forms import Form
+from translator.web.page_templates import findings_by_severity, option_fields, posted_submission
 
 
 def _source(**more: Any) -> bytes:
@@ -37,6 +46,7 @@ def _filled(served: Served, page_of: Reply, **values: str) -> str:
     return served.page(served.ask("POST", f"{page_of.headers['Location']}/again", sent))
 
 
+@pytest.mark.slow
 def test_a_template_of_eagle_answers_with_a_form(served: Served) -> None:
     """The form has types, ranges, descriptions, uses, and configurations by name."""
     page = served.page(served.eagle(_source(), "t.graph"))
@@ -50,6 +60,7 @@ def test_a_template_of_eagle_answers_with_a_form(served: Served) -> None:
     assert _fields(page) == {"configuration": "", "value-n": "", "value-who": "world"}
 
 
+@pytest.mark.slow
 def test_a_filled_form_translates(served: Served) -> None:
     """With n = 4 the scatter has 9 copies; the form of the new page has the value, and can be sent again."""
     page = _filled(served, served.eagle(_source(), "t.graph"), n="4")
@@ -60,6 +71,7 @@ def test_a_filled_form_translates(served: Served) -> None:
     assert "This graph is a template" not in page
 
 
+@pytest.mark.slow
 def test_a_configuration_is_chosen_by_its_name(served: Served) -> None:
     """Its value of n is 8: 17 copies. A value in the form has priority over it."""
     chosen = _filled(served, served.eagle(_source(), "t.graph"), configuration="big")
@@ -70,6 +82,7 @@ def test_a_configuration_is_chosen_by_its_name(served: Served) -> None:
     assert re.search(r"<dt>Drops</dt><dd>5", both)
 
 
+@pytest.mark.slow
 def test_values_that_cannot_be_used_come_back_in_the_form(served: Served) -> None:
     """A number out of its range is reported, and can be changed in the form that has it."""
     page = _filled(served, served.eagle(_source(), "t.graph"), n="65")
@@ -78,6 +91,7 @@ def test_values_that_cannot_be_used_come_back_in_the_form(served: Served) -> Non
     assert _fields(page)["value-n"] == "65"
 
 
+@pytest.mark.slow
 def test_options_and_expressions_in_the_form(served: Served) -> None:
     """A Select has its options, and a text in a number field is an ordinary field."""
     source = json.loads(_source())
@@ -91,6 +105,7 @@ def test_options_and_expressions_in_the_form(served: Served) -> None:
     assert '<input type="text" name="value-n" value="2 * 3"' in page
 
 
+@pytest.mark.slow
 def test_code_and_values_of_nodes_are_changed(served: Served, nested: Path) -> None:
     """The form has them without a parameter that is declared; what is as it was makes no other translation."""
     reply = served.eagle(nested)
@@ -108,6 +123,7 @@ def test_code_and_values_of_nodes_are_changed(served: Served, nested: Path) -> N
     assert ("return input**3" in shown, 'name="value-Rows.num_of_copies" value="4"' in shown) == (True, True)
 
 
+@pytest.mark.slow
 def test_a_template_over_rest(served: Served) -> None:
     """The report has the form, typed; values are sent as JSON, and the session's graph notes template and values."""
     info = served.translate(_source(), name="t.graph")
@@ -127,6 +143,7 @@ def test_a_template_over_rest(served: Served) -> None:
     assert wrong.status == 400
 
 
+@pytest.mark.slow
 def test_plans_are_compared_and_one_is_chosen(served: Served, nested: Path) -> None:
     """The table has a row for each algorithm; what is chosen is the plan of the next page, which keeps the table."""
     reply = served.eagle(nested, num_par="3")
@@ -146,6 +163,7 @@ def test_plans_are_compared_and_one_is_chosen(served: Served, nested: Path) -> N
     assert chosen.count(">chosen<") == 1
 
 
+@pytest.mark.slow
 def test_plans_over_rest(served: Served, nested: Path) -> None:
     """The figures are those of the judge: what auto found is at most what HEFT needs."""
     report = served.translate(nested, parts="3", compare="true")["report"]
@@ -154,3 +172,140 @@ def test_plans_over_rest(served: Served, nested: Path) -> None:
     assert times["auto"] <= times["heft"]
     assert report["measures"]["makespan"] == times["auto"]
     assert all(one["makespan"] >= one["lower_bound"] > 0 for one in report["plans"] if not one["problem"])
+
+
+# The options of a session in the form of deployment, and those of a session that is cloned.
+
+
+KNOWN = SubmitOptions(replicas=3, join=False, until=2e9)
+
+
+def _form(**fields: str) -> Form:
+    return Form({name: value.encode() for name, value in fields.items()})
+
+
+def test_a_posted_form_has_all_options() -> None:
+    """Boxes that are not checked are not posted; a form without options means those that are known."""
+    found: list[Problem] = []
+    form = _form(
+        options="yes", replicas="2", protect="1.5", until="2033-05-18T03:33", infrastructure_retries="0", fuse="yes"
+    )
+    posted = posted_submission(form, KNOWN, found)
+
+    assert posted == SubmitOptions(replicas=2, protect=1.5, until=1999999980.0, infrastructure_retries=0, join=False)
+    assert {field.name: field.value for field in option_fields(posted)} == {
+        "replicas": "2",
+        "protect": "1.5",
+        "until": "2033-05-18T03:33",
+        "infrastructure_retries": "0",
+        "retry_memory": "",
+        "join": "",
+        "fuse": "yes",
+        "check": "",
+        "reuse": "",
+        "verify_reuse": "",
+        "trust_times": "",
+    }
+    assert posted_submission(_form(session="s"), KNOWN, found) == KNOWN
+    assert found == []
+
+
+def test_all_fields_that_cannot_be_used_are_named() -> None:
+    """Each is a finding with the name of its field."""
+    found: list[Problem] = []
+    form = _form(options="yes", replicas="0", protect="-1", until="soon", infrastructure_retries="many")
+    posted_submission(form, KNOWN, found)
+
+    assert {(one.code, one.where) for one in found} == {
+        ("PT002", name) for name in ("replicas", "protect", "until", "infrastructure_retries")
+    }
+
+
+@pytest.mark.slow
+def test_the_form_of_a_session_has_its_values_and_options(served: Served) -> None:
+    """Of its logical graph, or of its drops if it has none; a walltime that has passed is left out."""
+    source = (EXAMPLES / "nested-scatter-gather.graph").read_bytes()
+    logical = note_logical(
+        source, configuration="", settings=["Rows.num_of_copies=2", "Square.func_code=def f():\n  0"]
+    )
+    options = msgspec.structs.replace(KNOWN, until=1.0)
+    meta = {META: msgspec.json.encode(options).decode(), LOGICAL: logical}
+    graph = note_planning(replace(fan(8), meta=meta), {"algorithm": "heft", "imbalance": 7, "seed": 3, "parts": 9})
+    served.manager.add(graph, "made")
+    served.manager.add(fan(8), "plain")
+    query = {"manager": served.manager_url, "session": "made"}
+    asked = f"/like?{urlencode(query)}"
+    made = served.ask("GET", asked, token=True)
+    page = html.unescape(served.page(made))
+    plain = served.ask("GET", asked.replace("made", "plain"), token=True)
+    info = served.service.get(made.headers["Location"].rpartition("/")[2].partition("?")[0])
+
+    assert info.submission == msgspec.structs.replace(options, until=0.0)
+    known = served.service.options(info.id)
+    assert (known.algorithm, known.imbalance, known.seed, known.parts) == ("heft", 7.0, 3, 1)
+    assert 'name="value-Rows.num_of_copies" value="2"' in page
+    assert "def f():\n  0</textarea>" in page
+    assert f"<dt>Drops</dt><dd>{fan(8).drops}" in served.page(plain)
+    assert served.ask("GET", asked).status == 401
+    assert served.ask("GET", "/like?manager=http://evil.example&session=made", token=True).status == 400
+
+
+@pytest.mark.slow
+def test_options_reach_the_session_and_stay_in_a_refused_form(served: Served) -> None:
+    """What was typed is in the form again, if it is refused; each field that is wrong is named."""
+    graph = (EXAMPLES / "nested-scatter-gather.graph").read_text()
+    answer = served.ask("POST", "/gen_pgt", {"json_data": graph, "lg_name": "a.graph", **EAGLE})
+    page = served.page(answer)
+    assert re.search(r'name="replicas" value="1" [^>]* min="1" max="100"', page)
+    path = answer.headers["Location"]
+    typed = {"options": "yes", "infrastructure_retries": "7", "manager": served.manager_url, "session": "day"}
+    refused = served.ask("POST", f"{path}/deploy", typed | {"replicas": "none", "until": "soon"}, token=True)
+    assert refused.status == 400
+    for words in ("replicas is &#039;none&#039;", "until is &#039;soon&#039;", 'value="7"', 'value="day"'):
+        assert words in refused.text
+    done = served.ask("POST", f"{path}/deploy", typed | {"replicas": "3", "check": "yes"}, token=True)
+
+    assert done.status == 303
+    expected = SubmitOptions(replicas=3, infrastructure_retries=7, check=True, join=False, fuse=False)
+    assert options_of(served.manager.graph("day")) == expected
+
+
+# Findings on pages: one mistake in many nodes is read once.
+
+
+def _problem(where: str, text: str, *, code: str = "DF104", hint: str = "", severity: str = "error") -> Problem:
+    return Problem(code=code, severity=Severity(severity), where=where, text=text, hint=hint)
+
+
+def test_the_same_finding_in_many_nodes_is_one_group() -> None:
+    """The text is shown once, with all places."""
+    ((heading, (group,)),) = findings_by_severity([_problem(name, "no num_cpus", hint="set it") for name in "abc"])
+
+    assert (heading, group.text, group.hint) == ("3 errors", "no num_cpus", "set it")
+    assert group.places == (("a", ""), ("b", ""), ("c", ""))
+
+
+def test_texts_that_differ_are_kept_with_their_places() -> None:
+    """Findings of one kind with different texts are one group, and a repeated one is in it once."""
+    found = [_problem("a", "no x"), _problem("b", "no y"), _problem("a", "no x")]
+    ((_, (group,)),) = findings_by_severity(found)
+
+    assert (group.text, group.places) == ("", (("a", "no x"), ("b", "no y")))
+
+
+def test_severities_codes_and_hints_are_apart() -> None:
+    """Errors come first; findings with other codes or hints are other groups."""
+    found = [
+        _problem("a", "old", severity="warning"),
+        _problem("a", "x"),
+        _problem("b", "x", hint="another"),
+        _problem("c", "x", code="DF103"),
+    ]
+    headings = [
+        (heading, [(group.code, group.hint) for group in groups]) for heading, groups in findings_by_severity(found)
+    ]
+
+    assert headings == [
+        ("3 errors", [("DF104", ""), ("DF104", "another"), ("DF103", "")]),
+        ("1 warning", [("DF104", "")]),
+    ]
