@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-__all__ = ["Window", "accessibility_findings", "chromium", "needs_chromium", "open_browser", "open_window"]
-
 _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["corpus_files", "daliuge_results", "daliuge_runs", "needs_corpus"]
-
 _PROJECT = Path(__file__).resolve().parent.parent
 _FOLDER = Path(os.environ.get("DROPFLOW_CORPUS") or _PROJECT.parent / "shared" / "graphs" / "corpus")
 

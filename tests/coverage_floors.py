@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FLOORS", "percentages"]
-
 # Percent of lines and branches.
 FLOORS: Mapping[str, int] = {
     "dropflow": 85,

@@ -8,8 +8,6 @@ from typing import Any
 
 from tests.translator.documents import document, field, link, node, port
 
-__all__ = ["app", "construct", "data", "draw", "function"]
-
 _CLASSES = {
     "Memory": "dlg.data.drops.memory.InMemoryDROP",
     "File": "dlg.data.drops.file.FileDROP",

@@ -5,8 +5,6 @@ from itertools import combinations
 from math import hypot
 from typing import Any
 
-__all__ = ["applications", "far_edges", "near_nodes", "wrong_edges", "wrong_nodes"]
-
 NEEDED = {
     "DALiuGEApp": {"dropclass"},
     "PyFuncApp": {"dropclass", "func_name"},

@@ -3,8 +3,6 @@
 import contextlib
 from pathlib import Path
 
-__all__ = ["fill"]
-
 
 def fill(path: Path) -> None:
     """Write to `path` until its file system is full."""

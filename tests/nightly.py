@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["nightly"]
-
 
 def nightly(*values: Any, **names: Any) -> list[Any]:
     """Return the values as cases of the exhaustive tests, those with a keyword under that name."""

@@ -11,8 +11,6 @@ from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
-__all__ = ["PathProxy", "path_proxy"]
-
 _PREFIX = "/user/ada/proxy/"
 _HOP = ("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade")
 """Headers that are about one connection."""

@@ -7,8 +7,6 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 
-__all__ = ["GRAPHS", "chain", "files", "replacing"]
-
 _FILE = "dlg.data.drops.file.FileDROP"
 
 

@@ -11,8 +11,6 @@ from dropflow.engine.parameters import Component
 from dropflow.errors import AppError
 from dropflow.graph.templates import Argument, Kind
 
-__all__ = ["Beginner", "Flood", "Mixer", "Reader", "Skipper", "fields"]
-
 _BLOCK = 1 << 20
 
 

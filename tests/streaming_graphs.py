@@ -17,22 +17,6 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 
-__all__ = [
-    "FILE",
-    "MEMORY",
-    "bash",
-    "content",
-    "crossing",
-    "fan",
-    "filters",
-    "line",
-    "random_graph",
-    "scattered",
-    "settled",
-    "unstreamed",
-    "written",
-]
-
 FILE = "dlg.data.drops.file.FileDROP"
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 

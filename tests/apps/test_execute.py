@@ -526,9 +526,6 @@ def test_commands_end_with_the_session(bench: Bench) -> None:
 # Inputs in directories of other nodes, which those may remove while an attempt reads them.
 
 
-__all__ = ["bench"]
-
-
 def _lose(place: Path) -> None:
     discard_directory(place)
 

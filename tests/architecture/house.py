@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["BUDGETS", "Size", "budgets", "sizes"]
-
 ROOT = Path(__file__).resolve().parents[2]
 BUDGETS = Path(__file__).with_name("budgets.toml")
 _TOPS = ("dropflow", "translator", "managers", "palettes", "tests")

@@ -4,8 +4,6 @@ import ast
 from functools import cache
 from pathlib import Path
 
-__all__ = ["PRODUCT", "ROOT", "TESTS", "files", "parsed"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("dropflow", "translator", "managers", "palettes")
 TESTS = ("tests",)

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from dropflow import Data, Graph, app
 
-__all__ = ["WrittenGraph", "written_graphs"]
-
 _DEPTH = 3
 _MOST = 12
 

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Answer", "Command"]
-
 Command = Callable[..., "Answer"]
 """Runs ``dropflow`` with arguments."""
 

@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-__all__ = ["document", "link", "node"]
-
 
 def node(name: str, category: str, *, parent: str = "", **fields: object) -> dict[str, Any]:
     """A node with an input-output port called io."""

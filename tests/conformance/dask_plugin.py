@@ -18,15 +18,6 @@ from dask.base import named_schedulers
 
 import dropflow.dask
 
-__all__ = [
-    "pytest_collection_modifyitems",
-    "pytest_collectreport",
-    "pytest_configure",
-    "pytest_runtest_call",
-    "pytest_runtest_logreport",
-    "pytest_sessionfinish",
-]
-
 _REPLACED = ("sync", "synchronous", "single-threaded", "threads", "threading")
 _MARKERS = ("slow", "network", "avoid_ci", "gpu", "array_expr", "normal_and_array_expr", "flaky", "mypy")
 _COMPUTED = "computations"

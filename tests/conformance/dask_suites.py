@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-__all__ = ["SUITES", "Suite", "fast"]
-
 
 @dataclass(frozen=True)
 class Suite:

@@ -33,8 +33,6 @@ if str(ROOT) not in sys.path:
 from dropflow.dask import RUNNERS  # noqa: E402
 from tests.conformance.dask_suites import SUITES, Suite, fast  # noqa: E402
 
-__all__ = ["EXCEPTIONS", "TIMEOUT", "Findings", "Outcomes", "compare", "main", "run"]
-
 SYNCHRONOUS = "dask"
 """The name of dask's synchronous scheduler here."""
 EXCEPTIONS = Path(__file__).with_name("dask_exceptions.json")

@@ -19,8 +19,6 @@ from tests.translator.drawing import Drawing
 from translator.logical import Field, NodeKind
 from translator.pipeline import translate
 
-__all__ = ["Worked", "run_here", "run_on_nodes", "unrolled"]
-
 _CODE = """
 def {name}(input=None):
     def flat(value):

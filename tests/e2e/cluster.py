@@ -20,23 +20,6 @@ from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from tests.processes import Running
 
-__all__ = [
-    "LOST_AFTER",
-    "PATIENT",
-    "TIMES",
-    "Cluster",
-    "content",
-    "expected_end",
-    "finished",
-    "pipeline",
-    "placed",
-    "port_of",
-    "scattered",
-    "submit",
-    "underway",
-    "until",
-]
-
 SUSPECT_AFTER, LOST_AFTER = 1.0, 3.0
 TIMES = ("--suspect-after", SUSPECT_AFTER, "--lost-after", LOST_AFTER)
 PATIENT = ("--suspect-after", 20.0, "--lost-after", 60.0)

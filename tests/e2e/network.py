@@ -19,9 +19,6 @@ import msgspec
 from dropflow.cli.doctor import DoctorReply
 from tests.processes import Running, run
 
-__all__ = ["Hosts", "Network", "missing"]
-
-
 _CLONE_NEWNET = 0x40000000
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 T = TypeVar("T")

@@ -8,8 +8,6 @@ import numpy as np
 
 from dropflow import Graph, app
 
-__all__ = ["observation"]
-
 
 @app
 def seeds(count: int) -> list[int]:

@@ -29,8 +29,6 @@ from managers.recovery.records import ViewDecision, unpack_column
 from managers.recovery.vote import SendToPeer
 from managers.simulation.history import Gone, Promised, Record, Recorder, check_history
 
-__all__ = ["Decided", "History", "Line", "recorded"]
-
 _ROOT = Path(__file__).resolve().parents[2]
 
 _SETTLED = (int(DropState.COMPLETED), int(DropState.ERROR), int(DropState.SKIPPED))

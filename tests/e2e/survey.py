@@ -7,8 +7,6 @@ import numpy as np
 
 from dropflow import Graph, app
 
-__all__ = ["DROPS_PER_FIELD", "survey"]
-
 DROPS_PER_FIELD = 5
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from tests.apps.test_mpi import COMMAND, job
 
 from dropflow.api.client import Client
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups
+from tests.apps.test_shell import COMMAND, job
 from tests.e2e.cluster import PATIENT, Cluster, content, finished, submit, until
 
 pytestmark = [pytest.mark.slow]

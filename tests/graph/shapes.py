@@ -16,8 +16,6 @@ from tests.translator.drawing import Drawing
 from translator.options import UnrollOptions
 from translator.unroll import plan, unroll
 
-__all__ = ["chain", "edges_of", "exclusive_and_mpi", "graphs", "scatter"]
-
 # Graphs whose drops must stay together.
 
 

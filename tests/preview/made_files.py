@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["extension", "fits", "npy", "png", "rice", "tiled", "zarr"]
-
 Array = npt.NDArray[Any]
 _BITS = {"uint8": 8, "int16": 16, "int32": 32, "int64": 64, "float32": -32, "float64": -64}
 _RICE_BITS = {1: (3, 6, 8), 2: (4, 14, 16), 4: (5, 25, 32)}

@@ -12,8 +12,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.times.octets import RECORD, TimesSection
 
-__all__ = ["executed", "records_of", "sections_of"]
-
 BEGIN = 1_000_000.0
 
 

@@ -15,8 +15,6 @@ from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP, is_on
 
-__all__ = ["Difference", "explain", "unique_edges"]
-
 
 class Difference(NamedTuple):
     """How DALiuGE's numbers of drops and unique edges differ from ours, by cause."""

@@ -8,21 +8,6 @@ from dropflow.failure import Severity
 from translator.formats import Reading, read_logical
 from translator.logical import LogicalGraph
 
-__all__ = [
-    "codes",
-    "document",
-    "errors",
-    "field",
-    "graph_of",
-    "link",
-    "node",
-    "port",
-    "read",
-    "scatter",
-    "small",
-    "wide",
-]
-
 
 def field(name: str, value: Any = "", **more: Any) -> dict[str, Any]:
     """A parameter of a node."""

@@ -14,9 +14,6 @@ from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, No
 from translator.options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 
-__all__ = ["Drawing", "codes", "counts", "edges", "errors", "ports"]
-
-
 _SIZES = {
     "Scatter": "num_of_copies",
     "Loop": "num_of_iter",

@@ -15,8 +15,6 @@ import msgspec
 
 from translator.logical import LogicalGraph, LogicalLink, NodeKind
 
-__all__ = ["Oracle"]
-
 Instance = tuple[tuple[str, int], ...]
 """Indices of one instance by level name, outermost first."""
 

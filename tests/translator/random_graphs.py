@@ -8,8 +8,6 @@ from tests.translator.drawing import Drawing
 from tests.translator.oracle import Oracle
 from translator.logical import Field, LogicalGraph, LogicalLink
 
-__all__ = ["logical_graphs"]
-
 _DEPTH = 5
 _MOST_INSTANCES = 8
 _GROUPED = ("scatter", "groupby")

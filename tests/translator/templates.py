@@ -4,8 +4,6 @@ from typing import Any
 
 from tests.translator.documents import document, field, link, node, port, scatter
 
-__all__ = ["template"]
-
 
 def template(copies: str = "{n} * 2 + 1", **limits: Any) -> dict[str, Any]:
     """Return Memory -> scatter with an expression of copies -> Memory, with the parameters n and who."""

@@ -19,8 +19,6 @@ from tests.e2e.recorded_node import History, recorded
 from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Figures, Session
 from tests.processes import Running, environment
 
-__all__ = ["TorturedCluster"]
-
 _NODES = "abcd"
 _UNDO_SECONDS = 240.0
 """How long a node keeps what a killed manager has prepared and never starts, and more."""

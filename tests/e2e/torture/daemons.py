@@ -18,8 +18,6 @@ from tests.e2e.recorded_node import History
 from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Figures, Session
 from tests.processes import Running, gone
 
-__all__ = ["TorturedDaemon"]
-
 _OVER = ("FINISHED", "FAILED", "CANCELLED")
 _COMPLETED = DropQuery(state="COMPLETED", limit=1000)
 

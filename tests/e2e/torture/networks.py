@@ -14,8 +14,6 @@ from tests.e2e.network import Hosts, Network
 from tests.e2e.recorded_node import History, recorded
 from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Figures, Session
 
-__all__ = ["TorturedNetwork"]
-
 _NODES = {1: "a", 2: "b", 3: "c"}
 _HOSTS = (0, *_NODES)
 

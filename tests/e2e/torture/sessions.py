@@ -21,8 +21,6 @@ from tests.e2e.recorded_node import Decided, History, Line
 from tests.e2e.test_resume import Run, check_repeated, undisturbed
 from tests.recovery_graphs import GRAPHS
 
-__all__ = ["CLUSTER_GRAPHS", "Figures", "Session", "expected_end", "torture_run"]
-
 # What a torture has done so far.
 
 

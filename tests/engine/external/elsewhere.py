@@ -41,8 +41,6 @@ from dropflow.runners.in_process import MixedRunner, ThreadRunner
 from dropflow.sessions.factory import make_session
 from tests.e2e.cluster import until
 
-__all__ = ["Elsewhere", "LostWorker", "let_go", "run_elsewhere", "session_elsewhere", "with_held_step"]
-
 # A worker of an engine is killed in the middle of any graph, so that exactly one infrastructure fault is counted.
 #
 # The graph gets one more application, which ends only when it is told. The worker that runs it is killed while the

@@ -13,8 +13,6 @@ from dropflow.api.records import ManagerStatus, SessionInfo
 from dropflow.errors import LinkError, NotFoundError
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 
-__all__ = ["STEPS", "CompositeModel", "DeploymentRecord", "Evidence", "Request", "SessionEvidence"]
-
 # A slow, obvious model of deployments: which steps a composite may take after which answers.
 
 

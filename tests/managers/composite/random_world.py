@@ -15,8 +15,6 @@ from managers.deployment import Deployment
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from tests.managers.composite.composite_model import STEPS, CompositeModel, DeploymentRecord
 
-__all__ = ["REQUESTS", "HeldSession", "RandomWorld", "RestartableChild"]
-
 # A child of a composite as a dictionary: a node that deploys, changes, loses and deletes sessions at once.
 
 

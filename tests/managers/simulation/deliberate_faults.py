@@ -25,8 +25,6 @@ from managers.recovery import replan
 from managers.recovery.records import MemberReport, View, pack_column
 from managers.recovery.vote import ViewChange
 
-__all__ = ["AIM_OF", "FAULTS"]
-
 Patch = pytest.MonkeyPatch
 
 

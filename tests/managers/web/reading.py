@@ -7,8 +7,6 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-__all__ = ["Page", "ask", "read"]
-
 _ADDRESSES = {"href", "src", "action"}
 
 

@@ -13,8 +13,6 @@ from dropflow.api.openapi import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from translator.web.service import TranslatorService
 
-__all__ = ["COOKIE", "EAGLE", "EXAMPLES", "LINKED", "TOKEN", "Reply", "Served"]
-
 TOKEN = "a token of the tests"  # noqa: S105 - no secret
 COOKIE = f"dropflow={cookie_value(TOKEN)}"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
