@@ -7,9 +7,12 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.browser import open_browser
 
 # A shell that starts the tests in the background makes them, and all processes that they start, ignore SIGINT; nohup
 # does the same with SIGHUP. Some tests send these signals.
@@ -48,6 +51,13 @@ def pytest_collection_finish() -> None:
     """Leave the thousands of collected tests out of garbage collections, which would take half a second each."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser for the tests of a module."""
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture

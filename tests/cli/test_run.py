@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -25,38 +24,11 @@ from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.fake_manager import VirtualClock
 from tests.cli.answers import Command
+from tests.drawn_graphs import data, draw, function
 
 FAILING = """def f():
     raise ValueError("the telescope is parked")
 """
-
-
-def one_function(code: str, name: str = "Work") -> dict[str, Any]:
-    """Return a graph of one Python function and a memory drop for its result."""
-
-    def field(key: str, value: object, usage: str = "NoPort") -> dict[str, Any]:
-        kind = "ApplicationArgument" if usage != "NoPort" else "ComponentParameter"
-        return {"id": f"{key}-id", "name": key, "value": value, "usage": usage, "parameterType": kind, "type": "String"}
-
-    app = [field("func_name", "f"), field("func_code", code), field("output", "", "OutputPort")]
-    return {
-        "modelData": {"fileType": "Graph", "schemaVersion": "OJS"},
-        "nodeDataArray": [
-            {
-                "id": "A",
-                "name": name,
-                "category": "PyFuncApp",
-                "fields": [field("dropclass", "dlg.apps.pyfunc.PyFuncApp"), *app],
-            },
-            {
-                "id": "D",
-                "name": "Result",
-                "category": "Memory",
-                "fields": [{"id": "io", "name": "io", "usage": "InputOutput", "type": "Object"}],
-            },
-        ],
-        "linkDataArray": [{"from": "A", "fromPort": "output-id", "to": "D", "toPort": "io"}],
-    }
 
 
 @pytest.fixture
@@ -64,9 +36,7 @@ def graph(tmp_path: Path) -> Callable[[str], Path]:
     """Write a graph with one function of the given code."""
 
     def write(code: str) -> Path:
-        path = tmp_path / "one.graph"
-        path.write_text(json.dumps(one_function(code)), encoding="utf-8")
-        return path
+        return draw(tmp_path / "one.graph", [function("Work", code, func_name="f"), data("result")], "Work > result")
 
     return write
 

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 
 from dropflow.api.client import Client
-from tests.browser import needs_chromium, open_browser
+from tests.browser import needs_chromium
 from tests.processes import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
@@ -31,13 +31,6 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A node with an island, a master and a translator."""
     with Running(tmp_path_factory.mktemp("up"), "up", "--nodes", 1, "--port", 0) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A browser."""
-    with open_browser() as browser:
-        yield browser
 
 
 class Attacker:

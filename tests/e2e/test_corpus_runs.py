@@ -21,7 +21,12 @@ from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from translator.pipeline import translate
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Of the engines.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 RUNS = [path for path in corpus_files() if path.name in daliuge_runs()]
@@ -205,9 +210,6 @@ def assert_same(path: Path, directory: Path, runner: str, note: Callable[[str, o
     note("kind", "random")
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @needs_corpus
 @pytest.mark.parametrize("path", RUNS[:: max(len(RUNS) // _FEW, 1)][:_FEW], ids=lambda path: path.stem)
 def test_some_graphs_give_the_same_on_dask(
@@ -217,27 +219,16 @@ def test_some_graphs_give_the_same_on_dask(
     assert_same(path, tmp_path, dask, record_property)
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @needs_corpus
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("engine", ["dask", "ray"])
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_all_graphs_give_the_same_on_dask(
-    path: Path, dask: str, tmp_path: Path, record_property: Callable[[str, object], None]
+def test_all_graphs_give_the_same_on_engines(
+    path: Path,
+    engine: str,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    request: pytest.FixtureRequest,
 ) -> None:
-    """As above, for each graph that DALiuGE can begin."""
-    assert_same(path, tmp_path, dask, record_property)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@needs_corpus
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_all_graphs_give_the_same_on_ray(
-    path: Path, ray: str, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    """As above, in the actors of Ray."""
-    assert_same(path, tmp_path, ray, record_property)
+    """As above, for each graph that DALiuGE can begin, also in the actors of Ray."""
+    assert_same(path, tmp_path, request.getfixturevalue(engine), record_property)

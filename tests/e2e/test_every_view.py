@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import Window, accessibility_findings, needs_chromium, open_browser, open_window
+from tests.browser import Window, accessibility_findings, needs_chromium, open_window
 from tests.e2e.survey import DROPS_PER_FIELD, survey
 from tests.processes import Running, run
 
@@ -106,13 +106,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             assert done.returncode == 0, done.stderr
         yield Cluster(up, home / "gate", graphs)
         (home / "gate").touch()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A browser."""
-    with open_browser() as browser:
-        yield browser
 
 
 def _use_graph(page: Any) -> None:

@@ -18,9 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from dropflow.cli.main import commands
-from tests.browser import accessibility_findings, needs_chromium, open_browser
+from tests.browser import accessibility_findings, needs_chromium
 from tests.e2e.observation import observation
 from tests.processes import Running, run
+from tests.translator.web.served import EAGLE
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=30_000)  # a busy machine is slow
@@ -29,18 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = ROOT / "examples" / "nested-scatter-gather.graph"
 EAGLE_SITE = ROOT.parent / "shared" / "eagle" / "site"
-EAGLE_FIELDS = {
-    "algo": "metis",
-    "lg_name": "posted.graph",
-    "test": "false",
-    "num_islands": "0",
-    "num_par": "1",
-    "par_label": "Partition",
-    "max_load_imb": "100",
-    "max_cpu": "8",
-    "num_parallel_task_streams": "1",
-    "rmode": "0",
-}
+EAGLE_FIELDS = {**EAGLE, "lg_name": "posted.graph"}
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +77,6 @@ def served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A browser."""
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

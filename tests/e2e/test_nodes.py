@@ -37,6 +37,7 @@ from managers.node.manager import NodeManager
 from managers.planning import plan_deployment
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from tests.e2e.cluster import pipeline, scattered
+from tests.managers.node.test_stream_peers import alone
 from tests.nightly import nightly
 from translator.pipeline import translate
 
@@ -334,18 +335,6 @@ def _proxy_wait(node: NodeManager, session: str) -> None:
         version = detail.version
 
 
-def _proxy_alone(graph: PhysicalGraph, directory: Path) -> Picture:
-    kept: list[Session] = []
-    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="threads", on_session=kept.append)
-    names = oids(graph, range(graph.drops))
-    states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
-    handles = {names[leaf]: kept[0].content(leaf) for leaf in leaves(graph).tolist()}
-    contents = {
-        name: zlib.crc32(b"".join(content_download(handle, "x").chunks)) for name, handle in handles.items() if handle
-    }
-    return states, contents
-
-
 def _cases() -> list[object]:
     return [
         pytest.param(
@@ -367,7 +356,7 @@ def test_network_faults_change_no_result(faulty: FaultyCluster, tmp_path: Path, 
         graph = scattered(pipeline(width=width, length=length, seconds=0.0, size=size), _NAMES, seed=at)
         together = faulty.run(graph, kind)
 
-        assert together == _proxy_alone(graph, tmp_path / f"alone-{kind}"), request.node.name
+        assert together == alone(graph, tmp_path / f"alone-{kind}"), request.node.name
         assert set(together[0].values()) == {"COMPLETED"}
     if "cuts" in request.node.name:
         assert sum(proxy.cuts for proxy in faulty.proxies.values()) > 0
@@ -385,7 +374,7 @@ def test_connections_that_are_cut_repeatedly_lose_nothing(faulty: FaultyCluster,
             proxy.cut()
         runner.join(0.15)
 
-    assert outcomes == [_proxy_alone(graph, tmp_path / "alone")]
+    assert outcomes == [alone(graph, tmp_path / "alone")]
     assert {
         drop.attempt for node in faulty.nodes.values() for drop in node.drops("s", DropQuery(limit=1000)).drops
     } == {1}

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
@@ -19,12 +18,13 @@ from dropflow.api.contents import DataQuery, PartOfContent
 from dropflow.api.error_body import is_loopback
 from dropflow.api.records import SubmitQuery
 from dropflow.errors import NotFoundError, RangeError
-from dropflow.graph.build import GraphBuilder, from_columns
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
+from dropflow.graph.templates import Argument
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource
 from dropflow.states import SessionState
+from tests.drawn_graphs import data, draw, function
 from tests.nightly import nightly
 from tests.processes import Running, environment, gone, listening, run
 from tests.streaming_graphs import bash
@@ -170,22 +170,8 @@ def test_a_session_is_watched_to_its_end(up: Running) -> None:
 
 def waiting_graph(directory: Path) -> Path:
     """Return a graph with one application that runs longer than any test."""
-    code = "def f():\n    import threading\n    threading.Event().wait(600)\n"
-
-    def field(key: str, value: str, usage: str = "NoPort") -> dict[str, str]:
-        kind = "ComponentParameter" if usage == "NoPort" else "ApplicationArgument"
-        return {"id": key, "name": key, "value": value, "usage": usage, "parameterType": kind, "type": "String"}
-
-    function = [field("dropclass", "dlg.apps.pyfunc.PyFuncApp"), field("func_name", "f"), field("func_code", code)]
-    nodes = [
-        {"id": "A", "name": "Wait", "category": "PyFuncApp", "fields": [*function, field("out", "", "OutputPort")]},
-        {"id": "D", "name": "Never", "category": "Memory", "fields": [field("io", "", "InputOutput")]},
-    ]
-    edge = {"from": "A", "fromPort": "out", "to": "D", "toPort": "io"}
-    about = {"fileType": "Graph", "schemaVersion": "OJS"}
-    path = directory / "waiting.graph"
-    path.write_text(json.dumps({"modelData": about, "nodeDataArray": nodes, "linkDataArray": [edge]}))
-    return path
+    code = "def Wait():\n    import threading\n    threading.Event().wait(600)\n"
+    return draw(directory / "waiting.graph", [function("Wait", code), data("never")], "Wait > never")
 
 
 def test_a_session_is_cancelled_and_deleted_on_all_nodes(up: Running, client: Client, tmp_path: Path) -> None:
@@ -372,67 +358,40 @@ _COPIES = 4
 
 def _graph() -> PhysicalGraph:
     """Python functions that print in all ways, and their results, on two nodes by turns."""
-    axes = (Axis("many", "many", "scatter", _COPIES),)
-    each = np.arange(_COPIES, dtype=np.int32)
-    arguments = tuple(
-        Argument(name=name, value=value, type="String")
-        for name, value in (("func_code", _CODE), ("func_name", "printing"), ("output_parser", "npy"))
-    )
-    return from_columns(
-        name="printing",
-        prefix="g",
-        templates=(
-            Template(
-                key="p",
-                name="print",
-                kind=Kind.APP,
-                component="dlg.apps.pyfunc.PyFuncApp",
-                axes=axes,
-                arguments=arguments,
-            ),
-            Template(key="r", name="result", kind=Kind.DATA, component="dlg.data.drops.memory.InMemoryDROP", axes=axes),
-        ),
-        links=(Link(source=0, target=1),),
-        template=np.repeat(np.arange(2, dtype=np.int32), _COPIES),
-        instance=np.tile(each, 2),
-        source=each,
-        target=_COPIES + each,
-        link=np.zeros(_COPIES, dtype=np.int32),
-        part=np.tile(each % 2, 2),
-    )
+    drawing = GraphBuilder("printing")
+    fields = {"func_code": _CODE, "func_name": "printing", "output_parser": "npy"}
+    arguments = tuple(Argument(name=name, value=value, type="String") for name, value in fields.items())
+    for number in range(_COPIES):
+        place = {"part": number % 2}
+        drawing.app(f"p{number}", component="dlg.apps.pyfunc.PyFuncApp", arguments=arguments, **place)
+        drawing.data(f"r{number}", **place).connect(f"p{number}", f"r{number}")
+    return drawing.build()
 
 
-@pytest.fixture(scope="module")
-def results_and_logs_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Two nodes with an island, a master and a translator."""
-    with Running(tmp_path_factory.mktemp("up"), "up", "--nodes", 2, "--port", 0) as running:
-        yield running
-
-
-def test_what_drops_print_and_make_comes_from_all_nodes(results_and_logs_up: Running, tmp_path: Path) -> None:
+def test_what_drops_print_and_make_comes_from_all_nodes(up: Running, tmp_path: Path) -> None:
     """Following the log ends with the session, and has each line once, of Python, of programs and of compiled code.
 
     The archive has the files of a fetch. Previews, pictures and parts through the managers are those of the contents.
     """
-    with Client(results_and_logs_up.ready["master"], token=results_and_logs_up.ready["token"]) as master:
+    with Client(up.ready["master"], token=up.ready["token"]) as master:
         master.submit(_graph(), SubmitQuery(session="printing", anew=True))
-    followed = run(results_and_logs_up.home, "log", "printing", "--follow", "--output", "json")
+    followed = run(up.home, "log", "printing", "--follow", "--output", "json")
     lines = [json.loads(line) for line in followed.stdout.splitlines()]
 
     assert followed.returncode == 0, followed.stderr
     assert sorted((line["drop"], line["text"]) for line in lines) == sorted(
-        (f"g_p_0-{number}", text) for number in range(_COPIES) for text in _PRINTED
+        (f"printing_p{number}_0", text) for number in range(_COPIES) for text in _PRINTED
     )
     assert len({line["node"] for line in lines}) == 2
     assert {line["level"] for line in lines if "careful" in line["text"]} == {"WARNING"}
 
     with (
-        Client(results_and_logs_up.ready["master"], token=results_and_logs_up.ready["token"]) as master,
-        Client(results_and_logs_up.ready["island"], token=results_and_logs_up.ready["token"]) as island,
+        Client(up.ready["master"], token=up.ready["token"]) as master,
+        Client(up.ready["island"], token=up.ready["token"]) as island,
     ):
         for manager in (master, island):
             for number in range(2):  # one on each node
-                oid = f"g_r_0-{number}"
+                oid = f"printing_r{number}_0"
                 whole = manager.data("printing", oid)
                 data = b"".join(whole.chunks)
                 content = BytesSource(data, oid)
@@ -445,8 +404,8 @@ def test_what_drops_print_and_make_comes_from_all_nodes(results_and_logs_up: Run
                 assert preview(content).width == 4
                 assert b"".join(manager.picture("printing", oid).chunks) == picture(content)
 
-    packed = run(results_and_logs_up.home, "fetch", "printing", "-o", tmp_path / "all.tar")
-    fetched = run(results_and_logs_up.home, "fetch", "printing", "-o", tmp_path / "all")
+    packed = run(up.home, "fetch", "printing", "-o", tmp_path / "all.tar")
+    fetched = run(up.home, "fetch", "printing", "-o", tmp_path / "all")
     assert (packed.returncode, fetched.returncode) == (0, 0), packed.stderr + fetched.stderr
     with tarfile.open(tmp_path / "all.tar") as tar:
         tar.extractall(tmp_path / "unpacked", filter="data")
@@ -458,25 +417,23 @@ def test_what_drops_print_and_make_comes_from_all_nodes(results_and_logs_up: Run
     assert len(files(tmp_path / "all")) == _COPIES
 
 
-def test_a_drop_of_a_session_is_replayed_with_inputs_from_its_node(
-    results_and_logs_up: Running, tmp_path: Path
-) -> None:
+def test_a_drop_of_a_session_is_replayed_with_inputs_from_its_node(up: Running, tmp_path: Path) -> None:
     """A file is fetched, contents that were released are made again here, and the failure is that of the session."""
     code = "def check(values):\n    raise ValueError(f'{len(values)} bytes')\n"
     fields = {"func_code": code, "func_name": "check", "input_parser": "raw"}
-    for data in ("file.FileDROP", "memory.InMemoryDROP"):
+    for kind in ("file.FileDROP", "memory.InMemoryDROP"):
         drawing = GraphBuilder("checks")
         drawing.app("MAKE", **bash("StreamingOutputBashApp", "echo seven!!"))  # type: ignore[arg-type]
-        drawing.data("values", component=f"dlg.data.drops.{data}", part=0)
+        drawing.data("values", component=f"dlg.data.drops.{kind}", part=0)
         arguments = tuple(Argument(name=name, value=value, type="String") for name, value in fields.items())
         drawing.app("CHECK", component="dlg.apps.pyfunc.PyFuncApp", part=1, arguments=arguments)
         drawing.data("end", part=1)
         drawing.connect("MAKE", "values").connect("values", "CHECK").connect("CHECK", "end")
-        name = data.partition(".")[0]
-        with Client(results_and_logs_up.ready["master"], token=results_and_logs_up.ready["token"]) as master:
+        name = kind.partition(".")[0]
+        with Client(up.ready["master"], token=up.ready["token"]) as master:
             master.submit(drawing.build(), SubmitQuery(session=name, anew=True))
-        run(results_and_logs_up.home, "watch", name)
-        answer = run(results_and_logs_up.home, "replay", name, "CHECK", "-o", tmp_path / name)
+        run(up.home, "watch", name)
+        answer = run(up.home, "replay", name, "CHECK", "-o", tmp_path / name)
 
         assert answer.returncode == 1, answer.stderr
         assert "ValueError: 8 bytes" in answer.stdout

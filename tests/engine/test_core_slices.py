@@ -253,6 +253,18 @@ def _patient(graph: PhysicalGraph) -> PhysicalGraph:
     return replace(graph, templates=templates)
 
 
+def faults(graph: PhysicalGraph, chance: random.Random, share: float) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """Return how often a share of the drops fail, and which outputs a share of the applications leave out."""
+    fails = {drop: chance.randrange(3) for drop in range(graph.drops) if chance.random() < share}
+    out = graph.successors
+    leaves_out = {
+        drop: [other for other in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist() if chance.random() < 0.5]
+        for drop in range(graph.drops)
+        if chance.random() < share and graph.templates[graph.template[drop]].kind
+    }
+    return fails, leaves_out
+
+
 def _placed(graph: PhysicalGraph, chance: random.Random, nodes: int) -> PhysicalGraph:
     part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
     return replace(graph, part=part, places=tuple(f"n{at}" for at in range(nodes)))
@@ -263,13 +275,7 @@ def test_the_final_states_of_many_nodes_follow_the_rules(graph: PhysicalGraph, s
     """For any partition and any order of events, every drop runs on one node and ends as the rules say."""
     graph = _patient(graph)
     chance = _chance(seed)
-    fails = {drop: chance.randrange(3) for drop in range(graph.drops) if chance.random() < 0.3}
-    out = graph.successors
-    leaves_out = {
-        drop: [other for other in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist() if chance.random() < 0.5]
-        for drop in range(graph.drops)
-        if chance.random() < 0.3 and graph.templates[graph.template[drop]].kind
-    }
+    fails, leaves_out = faults(graph, chance, 0.3)
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out)
     cluster.run()
     wanted = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
@@ -284,13 +290,7 @@ def test_streaming_changes_no_final_state(graph: PhysicalGraph, seed: int, nodes
     """With streaming and without, with failures or not, applications end in the same state."""
     graph = _patient(graph)
     chance = _chance(seed)
-    fails = {drop: chance.randrange(3) for drop in range(graph.drops) if chance.random() < 0.2}
-    out = graph.successors
-    leaves_out = {
-        drop: [other for other in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist() if chance.random() < 0.5]
-        for drop in range(graph.drops)
-        if chance.random() < 0.2 and graph.templates[graph.template[drop]].kind
-    }
+    fails, leaves_out = faults(graph, chance, 0.2)
     wanted = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
     streams = [number for number in range(len(graph.links)) if chance.random() < 0.8]
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out, streams=streams)

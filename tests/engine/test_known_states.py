@@ -47,7 +47,7 @@ from dropflow.states import DropState, SessionState
 from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.strategies import graphs, pipelines
-from tests.engine.test_core_slices import Cluster, News, Node, _chance, _patient, _placed
+from tests.engine.test_core_slices import Cluster, News, Node, _chance, _patient, _placed, faults
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
@@ -523,13 +523,7 @@ def test_a_session_continues_on_other_nodes(graph: PhysicalGraph, seed: int, fir
     """After a stop at any event with any contents lost, drops end as they would have. Only those run that must."""
     graph = _patient(graph)
     chance = _chance(seed)
-    fails = {drop: chance.randrange(3) for drop in range(graph.drops) if chance.random() < 0.3}
-    out = graph.successors
-    leaves_out = {
-        drop: [other for other in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist() if chance.random() < 0.5]
-        for drop in range(graph.drops)
-        if chance.random() < 0.3 and graph.templates[graph.template[drop]].kind
-    }
+    fails, leaves_out = faults(graph, chance, 0.3)
     most = chance.randrange(3 * graph.drops + 1)
     stopped = StoppingCluster(_placed(graph, chance, first), chance, fails=fails, leaves_out=leaves_out, most=most)
     stopped.run()

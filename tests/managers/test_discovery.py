@@ -8,11 +8,8 @@ from functools import partial
 import pytest
 
 from dropflow.api.records import ManagerInfo
-from dropflow.errors import LinkError, WorldError
-from managers.composite.manager import discover_children
+from dropflow.errors import WorldError
 from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
-from managers.keys import ClusterKey
-from tests.managers.composite.world import World, until
 
 Pair = tuple[Discovery, Discovery]
 # Announcements of other tests on this machine arrive too; the key distinguishes ours.
@@ -115,60 +112,3 @@ def test_an_announcement_has_nothing_but_what_is_public() -> None:
     assert announced == Announcement(name="n", role="node", url="http://h:1", incarnation=3, version="2", key="f" * 16)
     assert set(TYPES) == {"node", "island", "master", "daemon", "translator"}
     assert all(len(name.split(".")[0]) <= 16 for name in TYPES.values())
-
-
-# An island that finds its nodes by zeroconf.
-
-
-# Announcements of other tests on this machine arrive too: only these managers have this key.
-_CHILD_DISCOVERY_KEY = ClusterKey(*(text.encode() for text in (secrets.token_hex(20), secrets.token_hex(20))))
-
-
-@pytest.fixture
-def child_discovery_pair() -> Iterator[tuple[Discovery, Discovery]]:
-    """Return the discovery of a node and that of an island."""
-    try:
-        first, second = Discovery(), Discovery()
-    except WorldError as error:
-        pytest.skip(f"no multicast on loopback here: {error}")
-    yield first, second
-    first.close()
-    second.close()
-
-
-@pytest.mark.slow
-def test_nodes_with_the_same_key_are_added_and_removed(
-    world: World, child_discovery_pair: tuple[Discovery, Discovery]
-) -> None:
-    """An announced node with the same key becomes a child; it is removed when it left and is lost."""
-    talker, listener = child_discovery_pair
-    node = world.node("n1")
-    world.node("stranger")
-    island = world.composite(key=_CHILD_DISCOVERY_KEY)
-    discover_children(island, listener)
-
-    talker.announce(Announcement(name="x", role="node", url="http://stranger:8000", key="b" * 16, incarnation=_LIFE))
-    talker.announce(
-        Announcement(
-            name="n1", role="node", url="http://n1:8000", key=_CHILD_DISCOVERY_KEY.fingerprint, incarnation=_LIFE
-        )
-    )
-    until(lambda: [child.name for child in island.children()] == ["n1"])
-
-    talker.close()
-    node.refuse("info", LinkError("nothing listens there"))
-    until(lambda: island.children()[0].text != "")
-    world.advance(20.0)
-    until(lambda: not island.children())
-
-
-def test_a_goodbye_of_a_node_that_answers_changes_nothing(world: World) -> None:
-    """A node whose announcement expired stays a child if it answers (multicast loses packets)."""
-    node = world.hanging("n1")
-    island = world.composite("n1")
-
-    island.child_left("http://n1:8000")
-    asked = len(node.calls)
-    until(lambda: len(node.calls) > asked + 2)
-
-    assert [child.state for child in island.children()] == ["alive"]

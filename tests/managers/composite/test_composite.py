@@ -74,9 +74,7 @@ def test_a_name_that_is_taken_is_refused(world: World) -> None:
 
 def test_cancel_reaches_all_nodes(world: World) -> None:
     """The session is cancelled on all nodes, and reported as cancelled."""
-    one, two = world.node("n1"), world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, one, two = world.session_of_two()
 
     assert island.cancel("s", "enough").status == "CANCELLED"
     assert {one.session("s").text, two.session("s").text} == {"enough"}
@@ -84,10 +82,7 @@ def test_cancel_reaches_all_nodes(world: World) -> None:
 
 def test_an_error_of_one_node_is_not_hidden_by_the_others(world: World) -> None:
     """The refusal of one node is reported, even if the other nodes answer that they do not have the drop."""
-    one = world.node("n1")
-    world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, one, _ = world.session_of_two()
     one.refuse("cancel", InternalError("broken"))
 
     with pytest.raises(InternalError, match="broken"):
@@ -318,9 +313,7 @@ def _time() -> MachineTime:
 
 def test_watching_returns_with_a_change_on_any_node(world: World) -> None:
     """`watch` returns a newer version when a node reports a change, and without waiting when the session is over."""
-    one, two = world.node("n1"), world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, one, two = world.session_of_two()
     version = island.session("s").version
     timer = threading.Timer(0.1, lambda: one.complete("s"))
     timer.start()
@@ -347,10 +340,7 @@ def test_watching_returns_the_same_version_after_its_time(world: World) -> None:
 
 def test_watching_returns_when_a_node_is_lost(world: World) -> None:
     """`watch` returns when a node is lost, and does not wait forever."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     world.managers["http://n1:8000"].complete("s")
     found: list[str] = []
     version = island.session("s").version

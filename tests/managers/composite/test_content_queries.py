@@ -93,10 +93,7 @@ def test_a_sorted_list_is_merged_from_all_nodes(world: World) -> None:
 
 def test_a_page_says_which_nodes_are_missing(world: World) -> None:
     """Drops of nodes that do not answer are left out, and the nodes are named."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
 
     two.refuse("drops", LinkError("nothing listens there"))
     page = island.drops("s", DropQuery())
@@ -107,9 +104,7 @@ def test_a_page_says_which_nodes_are_missing(world: World) -> None:
 
 def test_results_are_released_on_all_nodes(world: World) -> None:
     """Each child gets all rows; one that does not answer is named, and a session that is not FINISHED is refused."""
-    one, two = world.node("n1"), world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, one, two = world.session_of_two()
     rows = {row.node: row for row in island.drops("s", DropQuery(limit=100)).drops if not row.is_app}
     with pytest.raises(ConflictError, match="'s' is RUNNING, and not FINISHED"):
         island.release("s", [rows["n1"].drop])
@@ -161,10 +156,7 @@ def test_a_drop_counts_its_root_cause_on_all_nodes(world: World) -> None:
 
 def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
     """While a node of the session does not answer, the list of results names it as missing."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     assert island.results("s").missing == ()
 
     two.refuse("results", LinkError("nothing listens there"))
@@ -173,9 +165,7 @@ def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
 
 def test_states_of_all_nodes_are_merged(world: World) -> None:
     """The first answer has all drops, the next ones what has changed; nodes that do not answer are named."""
-    one, two = world.node("n1"), world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, one, two = world.session_of_two()
     first = island.states("s")
     assert sorted(first.rows.tolist()) == list(range(41))
     assert set(first.values.tolist()) == {DropState.INITIALIZED}
@@ -252,10 +242,7 @@ def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
 
 def test_a_drop_of_a_node_that_does_not_answer_is_named_by_its_whole_id(world: World) -> None:
     """The end of its id is enough to be told that its node does not answer."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     theirs = two.drops("s", DropQuery(limit=1)).drops[0].oid
     two.refuse("drops", LinkError("nothing listens there"))
 
@@ -265,10 +252,7 @@ def test_a_drop_of_a_node_that_does_not_answer_is_named_by_its_whole_id(world: W
 
 def test_journals_of_several_nodes_are_sent_as_one_tar_file(world: World) -> None:
     """Each node's journal is in a directory of its name; a file beside them names missing nodes."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
 
     def names() -> dict[str, bytes]:
         content = b"".join(island.journal("s").chunks)

@@ -28,7 +28,7 @@ from dropflow.testing.strategies import graphs
 from managers.composite.deployments import merge_errors
 from managers.deployment import Deployment
 from managers.planning import plan_deployment
-from tests.managers.composite.world import SUBMIT, World, lose, parts, until
+from tests.managers.composite.world import World, lose, until
 
 _SUBMIT = SubmitQuery(session="s")
 _NODES = tuple(NodeInfo(name=f"n{number}", links=f"tcp://h:{number}", incarnation=number) for number in range(1, 4))
@@ -361,10 +361,7 @@ def test_a_session_that_is_being_deployed_is_cancelled(world: World) -> None:
 
 def test_a_session_is_deleted_on_nodes_that_answer_again(world: World) -> None:
     """A session is deleted although a node is lost; on that node when it is back. It is hidden until then."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     lose(world, island, "n2")
 
     island.delete("s")
@@ -379,10 +376,7 @@ def test_a_session_is_deleted_on_nodes_that_answer_again(world: World) -> None:
 
 def test_deleting_names_the_node_that_did_not_answer(world: World) -> None:
     """A node that did not answer is named; the session is deleted there when it answers."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     two.refuse("delete", LinkError("it does not answer in time"))
     two.refuse("info", LinkError("it does not answer in time"))
 

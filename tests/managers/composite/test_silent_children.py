@@ -1,6 +1,8 @@
 """Children that are lost, slow, restarted, or silent for a moment."""
 
+import secrets
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
@@ -9,9 +11,12 @@ import pytest
 from dropflow.api.records import DropQuery, ManagerInfo, SubmitQuery
 from dropflow.errors import (
     LinkError,
+    WorldError,
 )
 from dropflow.testing.drawing import fan
-from managers.composite.manager import Composite
+from managers.composite.manager import Composite, discover_children
+from managers.discovery import Announcement, Discovery
+from managers.keys import ClusterKey
 from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, until
 
 
@@ -116,10 +121,7 @@ def test_a_child_that_never_answered_does_not_hide_the_end_of_a_whole_session(wo
 
 def test_only_sessions_on_a_lost_node_are_unknown(world: World) -> None:
     """The session names the node and how many drops were not settled; all calls still answer."""
-    world.node("n1")
-    world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, _ = world.session_of_two()
     island.submit(fan(4), SubmitQuery(session="other", anew=True))
     left = island.drops("s", DropQuery(node="n2")).total
     world.managers["http://n1:8000"].complete("s")
@@ -141,10 +143,7 @@ def test_only_sessions_on_a_lost_node_are_unknown(world: World) -> None:
 
 def test_a_node_that_answers_again_updates_the_session(world: World) -> None:
     """When a node answers again, the session has its progress."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     world.managers["http://n1:8000"].complete("s")
     lose(world, island, "n2")
     assert island.session("s").status == "UNKNOWN"
@@ -191,10 +190,7 @@ def test_a_slow_node_that_is_alive_is_waited_for(world: World) -> None:
 
 def test_a_node_that_lost_its_part_fails_the_session(world: World) -> None:
     """A node that was started again has lost its part; the session does not look as if it were whole."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     world.managers["http://n1:8000"].complete("s")
     island.session("s")
     two.delete("s")
@@ -208,10 +204,7 @@ def test_a_node_that_lost_its_part_fails_the_session(world: World) -> None:
 
 def test_details_that_are_older_than_numbers_are_noted(world: World) -> None:
     """A busy child that sends its state, but no details, leaves counts that do not add up: the session says so."""
-    world.node("n1")
-    two = world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, two = world.session_of_two()
     assert island.session("s").notes == ()
     two.refuse("session", LinkError("it is busy"))
     two.complete("s")
@@ -237,10 +230,7 @@ def test_without_answers_a_session_is_not_reported_missing(world: World) -> None
 
 def test_after_a_pause_of_the_island_all_children_are_alive(world: World) -> None:
     """After a pause of the island itself (SIGSTOP, a suspended host) no child is silent, and no session unknown."""
-    world.node("n1")
-    world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
+    island, _, _ = world.session_of_two()
     for name in ("n1", "n2"):
         world.managers[f"http://{name}:8000"].refuse("info", LinkError("nothing came yet"))
     until(lambda: all(child.text for child in island.children()))
@@ -326,3 +316,55 @@ def test_a_child_that_was_silent_for_a_moment_is_waited_for(world: World) -> Non
 
     assert info.nodes == ("n1", "n2")
     assert [manager.sessions() for manager in world.managers.values()] == [(), (), ()]
+
+
+# An island that finds its nodes by zeroconf.
+
+
+# Announcements of other tests on this machine arrive too: only these managers have this key.
+_KEY = ClusterKey(*(text.encode() for text in (secrets.token_hex(20), secrets.token_hex(20))))
+_LIFE = secrets.randbits(40)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Discovery, Discovery]]:
+    """Return the discovery of a node and that of an island."""
+    try:
+        first, second = Discovery(), Discovery()
+    except WorldError as error:
+        pytest.skip(f"no multicast on loopback here: {error}")
+    yield first, second
+    first.close()
+    second.close()
+
+
+@pytest.mark.slow
+def test_nodes_with_the_same_key_are_added_and_removed(world: World, pair: tuple[Discovery, Discovery]) -> None:
+    """An announced node with the same key becomes a child; it is removed when it left and is lost."""
+    talker, listener = pair
+    node = world.node("n1")
+    world.node("stranger")
+    island = world.composite(key=_KEY)
+    discover_children(island, listener)
+
+    talker.announce(Announcement(name="x", role="node", url="http://stranger:8000", key="b" * 16, incarnation=_LIFE))
+    talker.announce(Announcement(name="n1", role="node", url="http://n1:8000", key=_KEY.fingerprint, incarnation=_LIFE))
+    until(lambda: [child.name for child in island.children()] == ["n1"])
+
+    talker.close()
+    node.refuse("info", LinkError("nothing listens there"))
+    until(lambda: island.children()[0].text != "")
+    world.advance(20.0)
+    until(lambda: not island.children())
+
+
+def test_a_goodbye_of_a_node_that_answers_changes_nothing(world: World) -> None:
+    """A node whose announcement expired stays a child if it answers (multicast loses packets)."""
+    node = world.hanging("n1")
+    island = world.composite("n1")
+
+    island.child_left("http://n1:8000")
+    asked = len(node.calls)
+    until(lambda: len(node.calls) > asked + 2)
+
+    assert [child.state for child in island.children()] == ["alive"]

@@ -106,6 +106,13 @@ class World:
         made.children()
         return made
 
+    def session_of_two(self) -> tuple[Composite, FakeManager, FakeManager]:
+        """Return an island with session s on nodes n1 and n2, and the nodes."""
+        one, two = self.node("n1"), self.node("n2")
+        island = self.composite("n1", "n2")
+        island.submit(parts(2), SUBMIT)
+        return island, one, two
+
     def advance(self, seconds: float) -> None:
         """Advance the time in steps of a second, and run the composites in each."""
         for _ in range(round(seconds)):

@@ -12,7 +12,7 @@ from wsgiref.simple_server import make_server
 import pytest
 
 from dropflow.api.auth import cookie_name, cookie_value
-from tests.browser import accessibility_findings, needs_chromium, open_browser, open_window
+from tests.browser import accessibility_findings, needs_chromium, open_window
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, TOKEN, Served
 
@@ -23,13 +23,6 @@ _EXPECTED = ("the server responded with a status of 40", "Autofocus processing w
 was focused."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A browser for the tests of this module."""
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
