@@ -24,7 +24,7 @@ _FLAGS = (
 )
 
 
-def path_of_chromium() -> str | None:
+def chromium() -> str | None:
     """Return the path of Chromium, or None."""
     return next(
         (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -32,7 +32,7 @@ def path_of_chromium() -> str | None:
 
 
 needs_chromium = pytest.mark.skipif(
-    path_of_chromium() is None, reason="Chromium is absent: run tests/bring_tools.sh as root, or install it"
+    chromium() is None, reason="Chromium is absent: run tests/bring_tools.sh as root, or install it"
 )
 
 
@@ -41,7 +41,7 @@ def open_browser() -> Iterator[Any]:
     """Start a browser. Playwright runs an event loop in this thread, so it must end before tests of asyncio begin."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only tests with a browser need it
 
-    path = path_of_chromium()
+    path = chromium()
     assert path is not None
     # Chromium's sandbox does not work for root, and continuous integrations run as root.
     flags = [*_FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]

@@ -34,6 +34,7 @@ from dropflow.sessions.local_run import resume
 from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import row
+from tests.nightly import nightly
 from tests.recovery_graphs import GRAPHS, chain, replacing
 
 CHECKED = RunOptions(runner="inline", check=True)
@@ -373,7 +374,7 @@ def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["inline", "threads"])
+@pytest.mark.parametrize("runner", ["threads", *nightly("inline")])
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(at=st.integers(0, 100), persisted=st.booleans(), lost=st.sets(st.integers(1, 6), max_size=3))
 def test_contents_that_later_iterations_replaced_are_made_again(

@@ -332,7 +332,9 @@ STRUCTURE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SameProblemsCommand:
+def problems_of(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> SameProblemsCommand:
     """Run a command in this process, and return its exit status and its answer."""
     monkeypatch.chdir(tmp_path)
 
@@ -372,13 +374,13 @@ def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", STRUCTURE)
 def test_faults_of_structure_are_one_answer_of_all_commands(
-    command: SameProblemsCommand, tmp_path: Path, node_url: str, kind: str
+    problems_of: SameProblemsCommand, tmp_path: Path, node_url: str, kind: str
 ) -> None:
     """Every command and the service refuse the graph with the same problems, and exit status 2."""
     content, code = STRUCTURE[kind]
     path = tmp_path / "g.graph"
     path.write_bytes(content)
-    status, said = command("check", path)
+    status, said = problems_of("check", path)
     expected = sorted(found(said))
 
     assert (status, code in [one for one, _ in expected]) == (2, True), expected
@@ -389,14 +391,14 @@ def test_faults_of_structure_are_one_answer_of_all_commands(
         ("submit", path, "--to", node_url),
         *([] if code == "LG120" else [("info", path)]),
     ):
-        status, answer = command(*arguments)
+        status, answer = problems_of(*arguments)
         assert (status, sorted(found(answer))) == (2, expected), arguments
     state, report = translated(content, tmp_path / "service")  # its limits are its own, and so are their texts
     assert (state, sorted(one for one, _ in found(report))) == ("refused", [one for one, _ in expected])
 
 
 def test_an_edge_out_of_a_gather_without_input_is_an_ordinary_edge(
-    command: SameProblemsCommand, tmp_path: Path
+    problems_of: SameProblemsCommand, tmp_path: Path
 ) -> None:
     """A gather or MKN that nothing enters has one instance, which feeds the start of a loop and other applications."""
     for category in ("Gather", "MKN"):
@@ -413,7 +415,7 @@ def test_an_edge_out_of_a_gather_without_input_is_an_ordinary_edge(
                 closing="end",
             )
         )
-        status, answer = command("unroll", path, "--summary")
+        status, answer = problems_of("unroll", path, "--summary")
 
         assert (status, answer["drops"], answer["edges"]) == (0, 6, 5), answer
         assert found(answer) == []
@@ -421,7 +423,7 @@ def test_an_edge_out_of_a_gather_without_input_is_an_ordinary_edge(
 
 @pytest.mark.parametrize("kind", COMPONENTS)
 def test_what_cannot_run_is_an_error_here_and_a_warning_of_a_translation(
-    command: SameProblemsCommand, tmp_path: Path, node_url: str, kind: str
+    problems_of: SameProblemsCommand, tmp_path: Path, node_url: str, kind: str
 ) -> None:
     """`run`, `check --here` and the node of a submission refuse it; where the graph is translated it is a warning.
 
@@ -430,24 +432,24 @@ def test_what_cannot_run_is_an_error_here_and_a_warning_of_a_translation(
     content, code = COMPONENTS[kind]
     path = tmp_path / "g.graph"
     path.write_bytes(content)
-    status, said = command("run", path)
+    status, said = problems_of("run", path)
 
     assert (status, [one for one, _ in found(said)]) == (2, [code])
     for arguments in (("check", path, "--here"), ("submit", path, "--to", node_url)):
-        status, answer = command(*arguments)
+        status, answer = problems_of(*arguments)
         assert (status, found(answer)) == (2, found(said)), arguments
     for arguments in (("check", path), ("unroll", path, "--summary")):
-        status, answer = command(*arguments)
+        status, answer = problems_of(*arguments)
         assert (status, found(answer), found(answer, "warning")) == (0, [], found(said)), arguments
     for arguments in (("partition", path, "-k", "1"), ("info", path)):
-        assert command(*arguments)[0] == 0, arguments
+        assert problems_of(*arguments)[0] == 0, arguments
     state, report = translated(content, tmp_path / "service")
     assert (state, found(report), found(report, "warning")) == ("done", [], found(said))
 
 
 @pytest.mark.parametrize(("copies", "settings", "code"), [(-1, (), "LG020"), ("{n}", ("--set", "n=-1"), "LG091")])
 def test_a_negative_number_of_copies_is_one_error(
-    command: SameProblemsCommand, tmp_path: Path, copies: object, settings: tuple[str, ...], code: str
+    problems_of: SameProblemsCommand, tmp_path: Path, copies: object, settings: tuple[str, ...], code: str
 ) -> None:
     """Not also one of the application of the construct, nor one of each field that uses a parameter."""
     with Graph("copies", "Copies.") as graph:
@@ -462,13 +464,13 @@ def test_a_negative_number_of_copies_is_one_error(
     (tmp_path / "copies.graph").write_text(json.dumps(made))
 
     for verb in ("check", "unroll", "run"):
-        status, answer = command(verb, tmp_path / "copies.graph", *settings)
+        status, answer = problems_of(verb, tmp_path / "copies.graph", *settings)
         errors = [found["code"] for found in answer["problems"] if found["severity"] == "error"]
         assert (verb, status, errors) == (verb, 2, [code])
         assert "DF104" not in [found["code"] for found in answer["problems"]]
 
 
-def test_a_bad_call_on_a_branch_is_not_an_error(command: SameProblemsCommand, tmp_path: Path) -> None:
+def test_a_bad_call_on_a_branch_is_not_an_error(problems_of: SameProblemsCommand, tmp_path: Path) -> None:
     """A function that lacks an argument may be skipped by a branch; then the graph runs."""
     fields = {"func_name": "f", "func_code": "def f(a): return a", "dropclass": PYFUNC}
     nodes = [
@@ -482,13 +484,13 @@ def test_a_bad_call_on_a_branch_is_not_an_error(command: SameProblemsCommand, tm
     path = tmp_path / "g.graph"
     path.write_bytes(document(nodes, links))
 
-    assert command("check", path)[0] == 0
-    status, answer = command("run", path)
+    assert problems_of("check", path)[0] == 0
+    status, answer = problems_of("run", path)
     assert (status, answer["states"]["SKIPPED"]) == (0, 2)
 
 
 def test_problems_of_components_and_of_the_translation_are_reported_together(
-    command: SameProblemsCommand, tmp_path: Path
+    problems_of: SameProblemsCommand, tmp_path: Path
 ) -> None:
     """A wrong multiplicity, an unknown class and a missing command are three problems, each once."""
     path = tmp_path / "g.graph"
@@ -502,7 +504,7 @@ def test_problems_of_components_and_of_the_translation_are_reported_together(
             [],
         )
     )
-    answers = [command(*arguments) for arguments in (("run", path), ("check", path), ("unroll", path, "--summary"))]
+    answers = [problems_of(*arguments) for arguments in (("run", path), ("check", path), ("unroll", path, "--summary"))]
 
     assert [status for status, _ in answers] == [2, 2, 2]
     assert sorted(code for code, _ in found(answers[0][1])) == ["DF103", "DF104", "LG020"]
@@ -512,7 +514,7 @@ def test_problems_of_components_and_of_the_translation_are_reported_together(
 
 
 def test_checking_and_translating_run_no_code_of_a_graph(
-    command: SameProblemsCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problems_of: SameProblemsCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No module of a class or function, no func_code, and no pickle among the defaults is executed."""
     import base64  # noqa: PLC0415
@@ -539,6 +541,6 @@ def test_checking_and_translating_run_no_code_of_a_graph(
         )
     )
 
-    assert command("check", path)[0] == 0
-    assert command("unroll", path, "--summary")[0] == 0
+    assert problems_of("check", path)[0] == 0
+    assert problems_of("unroll", path, "--summary")[0] == 0
     assert translated(path.read_bytes(), tmp_path / "service")[0] == "done"

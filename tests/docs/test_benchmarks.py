@@ -1,4 +1,4 @@
-"""The latency benchmark runs, and its report is consistent."""
+"""The benchmarks of latency, recovery and streams run, and their reports are complete and consistent."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,6 @@ def test_the_latency_of_a_hop_is_the_sum_of_its_parts() -> None:
 # The benchmark of recovery runs, and its report is complete.
 
 
-@pytest.mark.exhaustive
 def test_the_loss_of_a_node_is_measured() -> None:
     """`recovery.py --quick` kills a node; the result stays the same, and no fewer steps run again than have to."""
     command = [sys.executable, str(ROOT / "benchmarks" / "recovery.py"), "--quick"]
@@ -60,7 +59,6 @@ def test_the_loss_of_a_node_is_measured() -> None:
 # The benchmark of streams runs, and its report is complete.
 
 
-@pytest.mark.exhaustive
 def test_streams_are_measured_on_one_node_and_on_two() -> None:
     """`streams.py --quick` reports all variants, and all records and bytes arrive."""
     command = [sys.executable, str(ROOT / "benchmarks" / "streams.py"), "--quick"]

@@ -150,7 +150,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("resume")
 
 
-@pytest.mark.parametrize("number", range(_KILLS))
+@pytest.mark.parametrize("number", [0, *nightly(*range(1, _KILLS))])
 def test_a_killed_run_ends_as_if_it_had_not_been(number: int, home: Path, tmp_path: Path) -> None:
     """After one to three kills at any moment, the results are the same, and only what must run again does so.
 

@@ -85,7 +85,7 @@ def _resident(node: Running) -> int:
     return total
 
 
-@pytest.mark.parametrize("victim", ["producer", "consumer"])
+@pytest.mark.parametrize("victim", ["producer", *nightly("consumer")])
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, id="killed"), *nightly(stopped=signal.SIGSTOP)])
 def test_streams_go_on_after_the_loss_of_a_node(number: signal.Signals, victim: str, tmp_path: Path) -> None:
     """Sessions whose producer or consumer is on a lost node start over elsewhere and finish; other streams continue."""

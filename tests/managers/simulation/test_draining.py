@@ -59,7 +59,7 @@ def _commits(cluster: SimulatedCluster) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("size", [1, *nightly(1000)])
 @pytest.mark.parametrize("node", ["n1-1", "n1-2"])
 def test_a_node_that_drains_leaves_without_a_loss(node: str, size: int, tmp_path: Path) -> None:
     """Its session goes on without it: no attempt ran twice, nothing was committed twice, and results are elsewhere."""

@@ -31,7 +31,7 @@ def _cluster(seed: int, directory: Path, seconds: float = 1.0) -> SimulatedClust
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [0.1, 2.0, 8.0])
+@pytest.mark.parametrize("after", [2.0, *nightly(0.1, 8.0)])
 def test_a_session_survives_the_loss_of_a_node(after: float, tmp_path: Path) -> None:
     """Whenever one of six nodes is lost, the session finishes on the others, with every drop completed."""
     cluster = _cluster(1, tmp_path)
@@ -340,7 +340,7 @@ def test_a_session_that_is_over_is_not_rebalanced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("has_master", [False, True])
-@pytest.mark.parametrize("is_placed", [False, True])
+@pytest.mark.parametrize("is_placed", [True, *nightly(False)])
 def test_the_answer_to_a_submission_is_definite_although_a_node_is_lost_meanwhile(
     tmp_path: Path, *, stops: bool, has_master: bool, is_placed: bool
 ) -> None:

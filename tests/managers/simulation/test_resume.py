@@ -257,7 +257,7 @@ def _ended(cluster: SimulatedCluster) -> SessionDetail:
     return ended
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", [3, *nightly(1)])
 def test_failed_drops_are_tried_again_while_the_session_runs(nodes: int, tmp_path: Path) -> None:
     """What failed runs again with what hangs on it, and nothing else; attempts that run go on."""
     broken = _Repairable("a0", "a1")
@@ -286,7 +286,7 @@ def test_named_drops_are_tried_again(tmp_path: Path) -> None:
     assert [cluster.recorder.starts["s", f"rows_{name}_0"] for name in ("a0", "a1", "c1")] == [0, 1, 1]
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", [3, *nightly(1)])
 def test_a_retry_that_cannot_be_made_is_refused(nodes: int, tmp_path: Path) -> None:
     """The session goes on, and the answer tells which drop did not fail, or that none did."""
     cluster = _retries_cluster(tmp_path, _Repairable("a0"), nodes=nodes)
