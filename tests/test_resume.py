@@ -357,6 +357,26 @@ def test_a_damaged_journal_is_refused_unless_the_rest_is_given_up(ended: tuple[P
     assert result.status is SessionState.FINISHED
 
 
+@pytest.mark.parametrize("ignore_damage", [False, True])
+def test_a_journal_of_a_newer_format_is_refused_and_kept(
+    ended: tuple[PhysicalGraph, Path, Path],
+    ignore_damage: bool,  # noqa: FBT001
+) -> None:
+    """The error has both versions, and the version that wrote the run continues it as if it had not been asked."""
+    _, directory, marks = ended
+    cut(directory, 2)
+    journal = directory / "journal.dfj"
+    written = journal.read_bytes()
+    journal.write_bytes(written.replace(b"DFJ2", b"DFJ9", 1))
+    with pytest.raises(BadFileError, match="version 9 of the format; this dropflow reads version 2"):
+        resume(directory, ignore_damage=ignore_damage)
+    journal.write_bytes(written)
+    result, ran = again(directory, marks)
+
+    assert ran == ["STEP2", "STEP3", "STEP4"]
+    assert result.status is SessionState.FINISHED
+
+
 def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_path: Path) -> None:
     """If the file of a loop was changed, no iteration has its content: all of them run again."""
     marks = tmp_path / "marks"

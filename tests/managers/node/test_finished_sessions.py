@@ -146,6 +146,26 @@ def test_a_node_with_another_name_does_not_take_over_a_session(stack: ExitStack,
     assert "the session ran on a, not on node z" in renamed.session("s").text
 
 
+def test_a_session_of_a_newer_format_is_kept(stack: ExitStack, tmp_path: Path) -> None:
+    """A node of an earlier version lists it with both versions; one of its own version has all of it afterwards."""
+    first = _node(stack, tmp_path)
+    _run(first, "def f(x): return x")
+    first.close()
+    directory = tmp_path / "sessions" / "s"
+    (directory / "end.msgpack").unlink()
+    journal = directory / "journal.dfj"
+    written = journal.read_bytes()
+    journal.write_bytes(written.replace(b"DFJ2", b"DFJ9", 1))
+    earlier = _node(stack, tmp_path)
+    listed = earlier.session("s")
+    earlier.close()
+    journal.write_bytes(written)
+
+    assert listed.status == "FAILED"
+    assert "the journal has version 9 of the format; this dropflow reads version 2" in listed.text
+    assert b"".join(_node(stack, tmp_path).data("s", "past_two_0").chunks)
+
+
 def test_a_session_that_was_running_is_failed(stack: ExitStack, tmp_path: Path) -> None:
     """Settled drops stay settled, the others are CANCELLED, and the reason names the node and those drops."""
     node = _node(stack, tmp_path / "first")
