@@ -25,8 +25,6 @@ from dropflow.reuse.log import ReuseLog, TakenResult
 from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState
 
-__all__ = ["AttemptReuse", "StoredAttempt", "drop_name", "input_name", "is_sampled"]
-
 _MOST_INPUTS = 50
 """Inputs that are told apart in a record; of more, one digest of all."""
 

@@ -26,8 +26,6 @@ from dropflow.engine.api import KeyPart
 from dropflow.errors import DropflowError
 from dropflow.reuse.store import ResultStore
 
-__all__ = ["CodeReader", "first_changed_line", "is_same_code", "outdated_modules"]
-
 _OURS = "dropflow"
 
 

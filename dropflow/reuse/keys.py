@@ -30,8 +30,6 @@ from dropflow.reuse.code import CodeReader
 from dropflow.reuse.store import digest_of, key_of
 from dropflow.version import __version__
 
-__all__ = ["NodeKey", "deep_keys", "node_keys"]
-
 _NO_MATTER = frozenset(
     fold(name)
     for name in (

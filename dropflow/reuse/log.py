@@ -18,8 +18,6 @@ from dropflow.graph.templates import Kind
 if TYPE_CHECKING:
     from dropflow.reuse.store import Record
 
-__all__ = ["REUSE_LOG", "ReuseLog", "TakenResult", "reuse_lines", "taken_results"]
-
 REUSE_LOG = "reused.jsonl"
 """Name of the file."""
 _SHOWN = 5

@@ -31,8 +31,6 @@ from dropflow.reuse.log import REUSE_LOG, ReuseLog, TakenResult
 from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState
 
-__all__ = ["ReuseChoices", "ReusePlan", "begin_with", "plan_reuse", "reuse_spec", "take_by_contents"]
-
 _COMPLETED = int(DropState.COMPLETED)
 _KEYS = "keys.npy"
 

@@ -16,8 +16,6 @@ from dropflow.reuse.code import first_changed_line
 from dropflow.reuse.plan import ReusePlan
 from dropflow.reuse.store import Record, ResultStore
 
-__all__ = ["NodeForecast", "differences", "forecast"]
-
 _LOOKED_AT = 20
 """Applications of a node whose last record is compared; the reasons of the others are most often the same."""
 _MOST_REASONS = 4

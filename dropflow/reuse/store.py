@@ -35,16 +35,6 @@ from dropflow.engine.api import Handle, KeyPart
 from dropflow.errors import DropflowError, StorageError
 from dropflow.files import content_digest, make_once, private_directory, private_opener, shares_blocks
 
-__all__ = [
-    "Record",
-    "ResultStore",
-    "StoreUse",
-    "StoredContent",
-    "digest_of",
-    "key_of",
-    "store_directory",
-]
-
 DIRECTORY_VARIABLE, LIMIT_VARIABLE = "DROPFLOW_STORE", "DROPFLOW_STORE_LIMIT"
 DEFAULT_LIMIT = 20 << 30
 _INLINE = 4096

@@ -28,13 +28,6 @@ from translator.plan.steering import PlannedParts, Planner
 from translator.plan.task_graph import GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
-__all__ = [
-    "Found",
-    "auto",
-    "search",
-]
-
-
 # Improves a plan by moves and swaps of the tasks that its completion time waits for.
 #
 # The price of a step is the completion time of the simulated run. A step changes a task that ran just

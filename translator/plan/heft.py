@@ -17,24 +17,6 @@ from translator.plan.steering import PlannedParts
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
-__all__ = [
-    "MOST_LOOKAHEAD",
-    "Schedule",
-    "StartSlot",
-    "Timetable",
-    "heft",
-    "lookahead",
-    "min_parts",
-    "priorities",
-    "ranked_order",
-    "schedule_heft",
-    "schedule_lookahead",
-    "task_ranks",
-    "upward_ranks",
-    "with_best_order",
-]
-
-
 # The timetable of nodes while tasks are assigned one by one: when processors and memory are free.
 
 StartSlot = tuple[float, int]

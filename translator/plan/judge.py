@@ -18,15 +18,6 @@ from dropflow.times.attempts import planned_seconds
 from translator.plan.machines import Machines
 from translator.plan.task_graph import EventGraph, Floats, GraphWork, event_graph, work_of
 
-__all__ = [
-    "MOST_SCHEDULED",
-    "SharedLinks",
-    "Timeline",
-    "simulate",
-    "with_schedule",
-]
-
-
 # Moves of data that share links: each gets its max-min fair share of the bandwidth of the links on
 # its path.
 #

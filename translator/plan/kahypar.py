@@ -25,13 +25,6 @@ from translator.plan.refine import PartLimits
 from translator.plan.steering import PlannedParts, scaled
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
-__all__ = [
-    "has_kahypar",
-    "kahypar",
-    "kahypar_cuts",
-]
-
-
 _MOST_SUM = 1_000_000_000
 """Mt-KaHyPar has 32 bits for the sum of all loads, and for that of all volumes."""
 _SMALL = 5_000

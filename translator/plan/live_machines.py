@@ -8,12 +8,6 @@ import msgspec
 from dropflow.api.records import NodeInfo
 from translator.plan.machines import Machines, NodeCapacity
 
-__all__ = [
-    "LiveMachines",
-    "live_machines",
-]
-
-
 _USE_STEP = 0.1
 """Use of processors is rounded to tenths, so that nodes that are idle but for noise are equal."""
 

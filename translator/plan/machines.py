@@ -35,17 +35,6 @@ from dropflow.failure import Problem, refuse_errors
 from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
 from translator.problem_codes import problem
 
-__all__ = [
-    "DEFAULT_BANDWIDTH",
-    "LinkSpeed",
-    "Machines",
-    "NodeCapacity",
-    "equal_machines",
-    "parse_machines",
-    "read_machines",
-]
-
-
 DEFAULT_BANDWIDTH = 128.0 * 1024 * 1024
 """Bytes per second of a link whose bandwidth is not given: about that of gigabit Ethernet."""
 

@@ -10,15 +10,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.times.measured_run import MeasuredRun
 
-__all__ = [
-    "Floats",
-    "MeasuredNode",
-    "measured_nodes",
-    "merged_nodes",
-    "with_measured_nodes",
-]
-
-
 Floats = npt.NDArray[np.float64]
 _Wide = npt.NDArray[np.int64]
 

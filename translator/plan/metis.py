@@ -27,22 +27,6 @@ from translator.plan.steering import Floats, PlannedParts, edge_sources, loads, 
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
-__all__ = [
-    "blocks",
-    "breadth_first",
-    "check_exclusive",
-    "cut_evenly",
-    "depth_first_order",
-    "feasible_limits",
-    "filled",
-    "least_movement",
-    "metis",
-    "metis_cuts",
-    "numbered",
-    "partition_groups",
-]
-
-
 # Partition into blocks of equal weight of a topological order: very fast, and the graph of parts is
 # acyclic.
 #

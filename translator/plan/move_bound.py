@@ -20,18 +20,6 @@ from translator.plan.judge import Timeline, simulate
 from translator.plan.machines import Machines
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
 
-__all__ = [
-    "MOST_BOUNDED",
-    "Verdict",
-    "balance_of",
-    "bound_with_moves",
-    "imbalance_of",
-    "judge",
-    "lower_bound",
-    "verdict_of",
-]
-
-
 MOST_BOUNDED = 200_000
 """Graphs with more drops have no such bound: it takes several microseconds for each edge."""
 _MOST_TAILS = 256

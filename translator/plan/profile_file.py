@@ -12,12 +12,6 @@ from dropflow.errors import BadFileError
 from dropflow.graph.templates import Kind
 from translator.plan.measured import Floats, MeasuredNode
 
-__all__ = [
-    "read_profile",
-    "write_profile",
-]
-
-
 _VERSION = 1
 _MAGIC = b"PK"
 _USAGE = ("processor", "memory")

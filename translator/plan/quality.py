@@ -9,11 +9,6 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
 from dropflow.graph.templates import Kind
 from translator.plan.steering import edge_sources, loads
 
-__all__ = [
-    "Quality",
-    "quality_of",
-]
-
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """The quality of a partition.

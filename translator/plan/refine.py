@@ -19,17 +19,6 @@ from translator.plan.machines import Machines
 from translator.plan.steering import PlannedParts
 from translator.plan.task_graph import Bits, Floats, GraphWork, Nets, TaskGraph, task_graph
 
-__all__ = [
-    "PartLimits",
-    "evenest",
-    "fitting",
-    "limits_for",
-    "moved_bytes",
-    "polished",
-    "refined",
-]
-
-
 _Parts = npt.NDArray[np.int64]
 _PASSES = 6
 _PATIENCE = 80

@@ -29,22 +29,6 @@ from translator.plan.steering import PlannedParts, Planner, check_weights, group
 from translator.plan.task_graph import task_graph, work_of
 from translator.problem_codes import problem
 
-__all__ = [
-    "ALGORITHMS",
-    "ALIASES",
-    "BALANCED",
-    "ComparedPlan",
-    "PlannedGraph",
-    "algorithm_named",
-    "check_partition",
-    "compared",
-    "machines_for",
-    "partition",
-    "plan",
-    "promised_imbalance",
-    "suitable",
-]
-
 
 def _none(graph: PhysicalGraph, _options: PartitionOptions, _machines: Machines) -> PlannedParts:
     return PlannedParts(np.zeros(graph.drops, dtype=np.int32))

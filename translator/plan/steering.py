@@ -16,22 +16,6 @@ from translator.options import PartitionOptions
 from translator.plan.machines import Machines
 from translator.problem_codes import problem
 
-__all__ = [
-    "STEERING_FIELDS",
-    "PlannedParts",
-    "Planner",
-    "check_weights",
-    "edge_sources",
-    "edge_volumes",
-    "grouped_in_islands",
-    "island_of",
-    "loads",
-    "scaled",
-    "shares_of",
-    "steering",
-]
-
-
 # The one signature of all algorithms: graph, options and machines in, an assignment out.
 
 

@@ -16,19 +16,6 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, needs_of
 from translator.plan.machines import Machines
 
-__all__ = [
-    "Bits",
-    "EventGraph",
-    "Floats",
-    "GraphWork",
-    "Nets",
-    "TaskGraph",
-    "event_graph",
-    "task_graph",
-    "work_of",
-]
-
-
 # The work of a graph as columns: times, processors, memory and volumes of its drops.
 
 Floats = npt.NDArray[np.float64]

@@ -13,8 +13,6 @@ from translator.plan.judge import Timeline
 from translator.plan.machines import Machines
 from translator.plan.task_graph import GraphWork
 
-__all__ = ["perfetto_trace", "timeline_picture"]
-
 
 def timeline_picture(graph: PhysicalGraph, work: GraphWork, machines: Machines, run: Timeline) -> TimelinePicture:
     """Return a picture of a run: a row for each processor, and a box for each application."""
