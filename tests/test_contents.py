@@ -1,4 +1,4 @@
-"""Contents in whole graphs, from the graph file to the result."""
+"""Contents in whole graphs, nested constructs, and user code that raises or returns anything."""
 
 import json
 import os

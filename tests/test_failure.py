@@ -1,4 +1,4 @@
-"""Failures as data: from any exception, and always encodable."""
+"""Modules that import nothing of ours: failures, names of sessions, private directories, JSON depth, formatting."""
 
 import json
 import logging

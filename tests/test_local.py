@@ -1,4 +1,4 @@
-"""Running one graph on this machine: its session directory and its result."""
+"""Running one graph on this machine: its directory, options, output and results."""
 
 import json
 import resource

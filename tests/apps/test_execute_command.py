@@ -1,4 +1,4 @@
-"""Shell commands: output, status, environment, and how they are stopped."""
+"""Shell commands: output, status, streams, surroundings, and how they are stopped."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""The small generic applications: copies, sleeps, greetings, checksums, groups."""
+"""The small applications: generic ones, branches, functions, and those that use the network."""
 
 import http.server
 import pickle

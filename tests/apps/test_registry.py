@@ -1,4 +1,4 @@
-"""Finding the application behind a class name."""
+"""Finding the application behind a class name, without importing it, and the names of runners."""
 
 import csv
 import importlib.util

@@ -1,4 +1,4 @@
-"""Shell commands as applications."""
+"""Shell commands as applications, values in them, and MPI jobs."""
 
 import os
 import re

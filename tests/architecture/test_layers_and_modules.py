@@ -1,4 +1,4 @@
-"""Layers, packages, errors and imports."""
+"""Layers, modules, names, errors, locks, and the budgets of packages."""
 
 import ast
 import importlib

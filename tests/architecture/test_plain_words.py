@@ -1,4 +1,4 @@
-"""Code, tests and documents are in plain technical English."""
+"""Code, tests and documents are in plain technical English, and name what exists."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Which modules commands import, and what Ctrl-C does in the meantime."""
+"""Which modules commands import, Ctrl-C in the meantime, and completion in real shells."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The forms of output of all commands: ``--output``, ``--debug``, errors and pipes."""
+"""The forms of output of all commands, columns for people, and the reference page."""
 
 import shlex
 import subprocess

@@ -1,4 +1,4 @@
-"""Server processes: their ready line, addresses, secrets, logs and end."""
+"""Server processes: ready line, addresses, options, logs, systemd and end."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""``dropflow sessions``, ``watch --once``, ``pause``, ``cancel`` and ``delete``."""
+"""Commands about sessions and nodes: ``sessions``, ``pause``, ``cancel``, ``resume``, ``retry``, ``log``, ``nodes``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``dropflow unroll``."""
+"""``dropflow unroll``, ``partition``, ``map`` and ``schedule``, also in pipes."""
 
 import json
 import os

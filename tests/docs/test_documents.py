@@ -1,4 +1,4 @@
-"""Commands in the documents run, and links between them exist."""
+"""The documents: their commands and code run, names and links exist, and the site and changelog are built."""
 
 import fcntl
 import importlib

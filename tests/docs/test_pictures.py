@@ -1,4 +1,4 @@
-"""The pictures of the design are up to date."""
+"""The pictures in the documents are up to date."""
 
 import importlib.util
 import re

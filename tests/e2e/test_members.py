@@ -1,4 +1,4 @@
-"""Nodes join and leave sessions that run, in real processes: the results are those of one process."""
+"""Nodes join, leave, are killed or disconnected, and sessions are cancelled or paused, in real processes."""
 
 import signal
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""What is published: the archive of the sources, and the wheel in an environment with nothing but what it requires."""
+"""What is published: the archive of the sources, the wheel, and the image of managers."""
 
 import json
 import os

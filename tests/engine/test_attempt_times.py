@@ -1,4 +1,4 @@
-"""The times of attempts, and what they used."""
+"""The times and the priority of attempts, what they used, and the memory of the host."""
 
 import os
 import resource

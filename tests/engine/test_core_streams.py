@@ -1,4 +1,4 @@
-"""The core and data that are read while they are written, event by event."""
+"""The core and data that are read while they are written; and the rules by which drops change their state."""
 
 from decimal import Decimal
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What must run again: enough, and no more, compared with a simulation of every smaller choice."""
+"""What runs again after a loss, in a session that is over, and when a session continues."""
 
 import heapq
 import random

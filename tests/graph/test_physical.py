@@ -1,3 +1,5 @@
+"""Physical graphs, what their templates declare, and the text ids of drops."""
+
 import dataclasses
 from dataclasses import replace
 from typing import Any

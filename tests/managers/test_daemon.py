@@ -1,4 +1,4 @@
-"""The daemon with real processes: small programs that print what managers print."""
+"""The daemon and its child processes, with small programs that print what managers print."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The server of a manager: its routes, access, and addresses."""
+"""The server of a manager: its routes, access, and addresses; and the cluster key on disk."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Tables and compressed images in FITS files, and contents that are compressed by gzip."""
+"""Previews of FITS files and measurement sets, and how two contents differ."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Records of contents: as they are sent, parts of them by octets, and those of results."""
+"""Records of contents, and the table of operations."""
 
 import inspect
 import re

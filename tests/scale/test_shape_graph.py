@@ -1,4 +1,4 @@
-"""Cost per drop stays flat while graphs grow; only the shape is asserted, never a time."""
+"""The cost of a drop, task, node or attempt does not grow with their number; only the shape is asserted, no time."""
 
 import gc
 import io

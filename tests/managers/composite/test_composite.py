@@ -1,4 +1,4 @@
-"""Islands and masters over managers in memory: their children, and sessions that are the sum of their parts."""
+"""Islands and masters over managers in memory: children, sessions, their cache, and watching."""
 
 import threading
 from math import inf

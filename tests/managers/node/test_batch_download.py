@@ -1,4 +1,4 @@
-"""Contents of many drops in one answer: directories that continue where a transfer broke off."""
+"""Contents as downloads: of many drops, of one, in parts, and by a pool of threads."""
 
 import os
 import threading

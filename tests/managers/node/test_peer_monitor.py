@@ -1,3 +1,5 @@
+"""Peers of a node: which are silent, and how often each was started."""
+
 import contextlib
 import shutil
 from pathlib import Path

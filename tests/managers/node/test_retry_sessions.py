@@ -1,4 +1,4 @@
-"""Sessions of one node that are resumed and whose failed drops are tried again, also after a restart of the node."""
+"""Sessions of one node: resumed, tried again, stopped at a walltime, and with names that have blanks."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Numbers that a node shows of its sessions."""
+"""Numbers and pages that a node shows of its sessions, their drops, and its load."""
 
 import heapq
 import threading

@@ -1,4 +1,4 @@
-"""Invalid stream events of a peer fail the session that it shares, with an error that names it, and nothing else."""
+"""Streams between nodes: invalid events, random graphs, offers, and the thread that watches files."""
 
 import os
 import threading

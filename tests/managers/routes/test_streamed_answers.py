@@ -1,4 +1,4 @@
-"""Archives of results and logs of sessions, over HTTP."""
+"""Archives, downloads and states of sessions as streams over HTTP."""
 
 import http.client
 import io

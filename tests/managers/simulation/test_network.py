@@ -1,4 +1,4 @@
-"""The state machines of links under loss, duplicates, reordering, cuts and restarts, on a simulated network."""
+"""Links under loss, duplicates, cuts and restarts on a simulated network, and virtual time."""
 
 import os
 import random

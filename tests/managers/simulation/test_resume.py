@@ -1,4 +1,4 @@
-"""Sessions of clusters whose nodes were all switched off, and go on when they are started again; on virtual time."""
+"""Sessions of clusters on virtual time: resumed, tried again while they run, and run again."""
 
 import random
 import re

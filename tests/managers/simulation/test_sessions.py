@@ -1,4 +1,4 @@
-"""Sessions of several nodes in one thread, on virtual time, over a simulated network."""
+"""Sessions of several nodes on virtual time: faults of the network, their end, and the vote of a witness."""
 
 import re
 from collections import Counter

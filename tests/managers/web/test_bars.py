@@ -1,4 +1,4 @@
-"""Bars of states, drawn by the server and in the browser."""
+"""Parts of pages: bars of states, plots, previews, and the comparison of sessions."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Templates and comparisons of plans on the pages and over REST, as a browser without JavaScript sends forms."""
+"""Templates, comparisons of plans, options of sessions and findings on the pages."""
 
 import html
 import json
