@@ -167,7 +167,7 @@ def manager_routes(
     hub = StateHub(manager)
     return (
         *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe, hub=hub),
-        *daliuge_routes(manager, stop=stop, limits=limits),
+        *daliuge_routes(manager, stop=stop, limits=limits, secret=access.secret),
         *metrics_routes(manager),
         *login_routes(access, reachable),
         *page_routes(manager, hub, reachable),

@@ -7,14 +7,17 @@ Successful answers look as DALiuGE's do. Errors have correct statuses, and both 
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 from urllib.parse import parse_qs, quote
 
 import msgspec
 
+from dropflow.api.client import Client
 from dropflow.api.content_disposition import attachment
 from dropflow.api.contents import DataQuery, Download
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Request, Response, Route
+from dropflow.api.operations import Operation
 from dropflow.api.records import NodeInfo, Role
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.ids import session_directory_name
@@ -56,6 +59,29 @@ def download_response(download: Download) -> Response:
 
 _SUCCESS = {"Status": "Success"}
 _ISLAND_PORT = 8001
+_DAEMON_PORT = 9000
+_START_SECONDS = 60.0
+
+
+class _Children(msgspec.Struct, frozen=True):
+    """What a daemon gets with the start of a manager: addresses of the first children of an island."""
+
+    nodes: tuple[str, ...] = ()
+
+
+_MANAGED = "/api/v1/managers/{role}"
+_LOOK = Operation(name="managed", path=_MANAGED, answer=dict[str, Any], summary="One manager of a daemon")
+_START = Operation(
+    name="start_managed",
+    method="POST",
+    path=f"{_MANAGED}/start",
+    body=_Children,
+    answer=dict[str, Any],
+    summary="Start a manager of a daemon",
+    patience=_START_SECONDS,
+    repeatable=False,
+)
+_STOP = msgspec.structs.replace(_START, name="stop_managed", path=f"{_MANAGED}/stop", body=None)
 
 
 class _HandlerBase:
@@ -100,9 +126,12 @@ class _HandlerBase:
 class ManagerHandlers(_HandlerBase):
     """The manager itself, its nodes and islands."""
 
-    def __init__(self, manager: Manager, sessions: DaliugeSessions, stop: Callable[[], None] | None) -> None:
+    def __init__(
+        self, manager: Manager, sessions: DaliugeSessions, stop: Callable[[], None] | None, secret: bytes | None
+    ) -> None:
         super().__init__(manager, sessions)
         self._stop = stop
+        self._secret = secret
 
     def api(self, _: Request) -> object:
         """Answer ``GET /api``."""
@@ -159,6 +188,50 @@ class ManagerHandlers(_HandlerBase):
         self._check_master()
         self._manager.remove_child(url_of(request.path["node"], port=_ISLAND_PORT))
         return _SUCCESS
+
+    # Managers of other hosts, by the daemons there.
+
+    def process(self, role: str, request: Request) -> object:
+        """Answer ``GET /api/managers/{host}/node``, and those of an island and a master."""
+        return {"pid": self._ask(request, _LOOK, role=role)["pid"]}
+
+    def start_island(self, request: Request) -> object:
+        """Answer ``POST /api/managers/{host}/island``: it is a child of this master then."""
+        try:
+            body = msgspec.json.decode(request.body or b"{}", type=_Children)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UsageError(
+                "the body has no list of nodes", hint='send {"nodes": ["host", ...]}, or nothing'
+            ) from error
+        self._manager.add_child(self._ask(request, _START, role="island", body=body)["url"])
+        return self.islands(request)
+
+    def change_node(self, request: Request) -> object:
+        """Answer ``POST /api/managers/{host}/node/{node}``: start, stop, or the name of a node for the island there."""
+        verb = request.path["node"]
+        if verb == "start":
+            return {"pid": self._ask(request, _START, role="node", body=_Children())["pid"]}
+        if verb == "stop":
+            self._ask(request, _STOP, role="node")
+            return _SUCCESS
+        with self._client(request, _ISLAND_PORT) as island:
+            island.add_child(url_of(verb))
+        return _SUCCESS
+
+    def remove_node_there(self, request: Request) -> object:
+        """Answer ``DELETE /api/managers/{host}/node/{node}``: the island of that host has the node no more."""
+        with self._client(request, _ISLAND_PORT) as island:
+            island.remove_child(url_of(request.path["node"]))
+        return _SUCCESS
+
+    def _ask(self, request: Request, operation: Operation[dict[str, Any]], **arguments: object) -> dict[str, Any]:
+        with self._client(request, _DAEMON_PORT) as daemon:
+            return daemon.call(operation, **arguments)
+
+    def _client(self, request: Request, port: int) -> Client:
+        """Return a client of a server on another host, whose requests are signed with the key of this cluster."""
+        self._check_master()
+        return Client(url_of(request.path["host"], port=port), secret=self._secret)
 
     def _check_master(self) -> None:
         if self._role() != "master":
@@ -322,7 +395,11 @@ class _PageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def daliuge_routes(
-    manager: Manager, *, stop: Callable[[], None] | None = None, limits: Limits | None = None
+    manager: Manager,
+    *,
+    stop: Callable[[], None] | None = None,
+    limits: Limits | None = None,
+    secret: bytes | None = None,
 ) -> list[Route]:
     """Return DALiuGE's routes of a node, island or master.
 
@@ -334,11 +411,13 @@ def daliuge_routes(
         Ends the process soon, without waiting; ``POST /api/stop`` answers 501 without one.
     limits : Limits, optional
         How large and how deep a graph may be.
+    secret : bytes, optional
+        Secret half of the cluster key, which signs what a master asks of the daemons of other hosts.
     """
     limits = limits or Limits()
     drafts = DaliugeSessions(manager, limits.depth)
     about, sessions, nodes = (
-        ManagerHandlers(manager, drafts, stop),
+        ManagerHandlers(manager, drafts, stop, secret),
         SessionHandlers(manager, drafts),
         NodeHandlers(manager, drafts),
     )
@@ -352,6 +431,13 @@ def daliuge_routes(
         ("POST", node, about.add_node),
         ("DELETE", node, about.remove_node),
         ("GET", "/api/islands", about.islands),
+        *(
+            ("GET", f"/api/managers/{{host}}/{role}", partial(about.process, role))
+            for role in ("node", "island", "master")
+        ),
+        ("POST", "/api/managers/{host}/island", about.start_island),
+        ("POST", "/api/managers/{host}/node/{node}", about.change_node),
+        ("DELETE", "/api/managers/{host}/node/{node}", about.remove_node_there),
         ("POST", "/api/island/{node}", about.add_island),
         ("DELETE", "/api/island/{node}", about.remove_island),
         ("GET", "/api/sessions", sessions.all),
@@ -384,7 +470,6 @@ def _not_offered() -> Iterator[tuple[str, str, _Handler]]:
     """Yield routes that answer 501 with the reason and with what to use instead."""
     links = "nodes of dropflow use links of their own, which a deployment sets up"
     journal = "use /api/v1/sessions/SESSION/journal, or /api/v1/sessions/SESSION/drops/DROP/log"
-    daemon = "ask the daemon of that host, or the manager above it"
     hashes = "reproducibility records are not made yet"
     for method, path, reason in (
         ("POST", _S + "/graph/link", links),
@@ -394,12 +479,6 @@ def _not_offered() -> Iterator[tuple[str, str, _Handler]]:
         ("GET", _S + "/logs", journal),
         ("GET", _S + "/repro/status", hashes),
         ("GET", _S + "/repro/data", hashes),
-        ("GET", "/api/managers/{host}/node", daemon),
-        ("GET", "/api/managers/{host}/island", daemon),
-        ("GET", "/api/managers/{host}/master", daemon),
-        ("POST", "/api/managers/{host}/island", daemon),
-        ("POST", "/api/managers/{host}/node/{verb}", daemon),
-        ("DELETE", "/api/managers/{host}/node/{verb}", daemon),
     ):
         yield method, path, _refusing(reason)
 

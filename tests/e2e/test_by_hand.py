@@ -1,14 +1,18 @@
 """Managers that are started one by one, as on several hosts, and find each other."""
 
+import json
 import shlex
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dropflow.api.client import Client
+from dropflow.api.http_client import ClientRequest, HttpTransport
+from dropflow.errors import ConflictError
 from tests.e2e.cluster import finished, underway
 from tests.processes import Running, gone, run
 
@@ -125,6 +129,34 @@ def test_a_daemon_starts_and_stops_managers(tmp_path: Path) -> None:
     assert (done.returncode, status) == (0, 0), done.stderr + daemon.errors
     assert len(family) >= 3
     assert gone(family)
+
+
+def test_a_master_starts_and_stops_managers_through_a_daemon(tmp_path: Path) -> None:
+    """At DALiuGE's paths: a node, an island of it that is the master's child then, and their ends."""
+    run(tmp_path, "keys", "create")
+    with Running(tmp_path, "master", *ANY) as master, Running(tmp_path, "daemon", *ANY) as daemon:
+        there = f"/api/managers/{daemon.ready['url'].partition('//')[2]}"
+
+        def ask(method: str, path: str, body: bytes = b"") -> Any:
+            with closing(
+                HttpTransport(master.ready["url"], token=master.ready["token"], secret=None, timeout=60)
+            ) as http:
+                return json.loads(http.ask(ClientRequest(method, f"{there}{path}", body=[body]))[1])
+
+        before = ask("GET", "/node")
+        started = ask("POST", "/node/start")
+        found = ask("GET", "/node")
+        islands = ask("POST", "/island", b'{"nodes": []}')
+        with client(master) as asked:
+            children = [child.role for child in asked.children()]
+        with pytest.raises(ConflictError, match="runs already"):
+            ask("POST", "/node/start")
+        stopped = ask("POST", "/node/stop")
+        after = ask("GET", "/node")
+
+    assert before == after == {"pid": None}
+    assert (started == found, stopped, children) == (True, {"Status": "Success"}, ["island"])
+    assert len(islands["islands"]) == 1
 
 
 def test_a_manager_that_cannot_start_ends_the_daemon_with_the_reason(tmp_path: Path) -> None:
