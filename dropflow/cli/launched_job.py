@@ -37,6 +37,7 @@ from dropflow.ids import safe_name
 from dropflow.states import SessionState
 from managers.child_processes import ChildProcesses
 from managers.keys import load
+from managers.membership import LOST_AFTER
 from managers.places.batch import SYSTEMS
 from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
 
@@ -51,8 +52,8 @@ _WATCH_SECONDS = 2.0
 _BEAT_SECONDS = 10.0
 """How often the status is written at least."""
 _AWAY_SECONDS = 60.0
-_LEAVE_SECONDS = 5.0
-"""How long an island without nodes may take until the command that has started them has ended."""
+_LEAVE_SECONDS = 2 * LOST_AFTER
+"""How long an island may not find the session: a node has failed and is not lost yet, or all are about to end."""
 _TERM_GRACE = 5.0
 """How long attempts may clean up after SIGTERM: Slurm kills a job 30 s after it by default."""
 _STOP_SECONDS = 15.0
@@ -352,7 +353,7 @@ class _JobHead:
         DropflowError
             The island does not answer.
         """
-        detail = client.session(self._request.session)
+        detail = self._first_detail(client)
         away, end = 0.0, inf
         while True:
             self._detail = detail
@@ -379,6 +380,17 @@ class _JobHead:
             except DropflowError as error:
                 away += 1.0
                 if away > (_AWAY_SECONDS if error.retryable else _LEAVE_SECONDS):
+                    raise
+                self._pause.wait(1.0)
+
+    def _first_detail(self, client: Client) -> SessionDetail:
+        """Return the session; a node that has just failed keeps the island from finding it until the node is lost."""
+        until = self._clock.monotonic() + _LEAVE_SECONDS
+        while True:
+            try:
+                return client.session(self._request.session)
+            except DropflowError:
+                if self._clock.monotonic() > until or self._have_nodes_ended():
                     raise
                 self._pause.wait(1.0)
 
