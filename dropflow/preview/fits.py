@@ -1,7 +1,7 @@
 """FITS files, read by astropy: headers of all units, images, images that are compressed by tiles, and tables."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dropflow.errors import BadFileError
 from dropflow.preview.image import BUDGET, Bands, Floats, Nothing, RowBytes, Shown, shape_text
 from dropflow.preview.source import Preview, PreviewQuery, Source, SourceStream, library, reading
+from dropflow.preview.tables import MOST_BYTES, MOST_ROWS, chosen_rows
 
 __all__ = ["MAGIC", "show_fits"]
 
@@ -54,7 +55,7 @@ def show_fits(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     try:
         with reading("the unit"):
             if header.get("XTENSION") in ("BINTABLE", "TABLE") and not unit.is_image:
-                return Shown(Nothing(), _with_table(source, unit, found))
+                return Shown(Nothing(), _with_table(source, unit, found, query))
             if not shape:
                 return Shown(Nothing(), found)
             facts = (("Shape", shape_text(shape)), *facts)
@@ -165,21 +166,26 @@ def _tiled(unit: _Unit, shape: tuple[int, ...]) -> Bands:
     return Bands(lambda where: unit.section[where], shape, together, "the compressed image")
 
 
-def _with_table(source: Source, unit: _Unit, base: Preview) -> Preview:
-    """Return the preview of a table: its first rows."""
-    small, height = _first_rows(source, unit)
+def _with_table(source: Source, unit: _Unit, base: Preview, query: PreviewQuery) -> Preview:
+    """Return the preview of a table: its first rows, or those that are wanted."""
+    small, height = _first_rows(source, unit, *((MOST_ROWS, 4 * MOST_BYTES) if query.arranges else ()))
     columns = small.columns[:_SHOWN_COLUMNS] if len(small.columns) else []
-    texts = [_column_text(small, one) for one in columns]
+    names = [f"{one.name} [{one.unit}]" if one.unit else one.name for one in columns]
+    count = int(small.header["NAXIS2"])
+    chosen, found = chosen_rows(names, count, lambda at: _column_text(small, columns[at], range(count)), query)
+    texts = [_column_text(small, one, chosen[:_SHOWN_ROWS]) for one in columns]
     rows = tuple(zip(*texts, strict=True))
-    notes = list(base.notes)
-    if len(rows) < height:
-        notes.append(f"These are the first {len(rows):,} of {height:,} rows.")
+    notes = [*base.notes, *found]
+    if len(rows) < len(chosen) or (len(chosen) < height and not query.column):
+        notes.append(f"These are the first {len(rows):,} of {len(chosen) if query.column else height:,} rows.")
+    if query.arranges and count < height:
+        notes.append(f"Only the first {count:,} of {height:,} rows are sorted and filtered.")
     if len(columns) < len(small.columns):
         notes.append(f"These are the first {len(columns)} of {len(small.columns)} columns.")
     return replace(
         base,
         kind="table",
-        columns=tuple(f"{one.name} [{one.unit}]" if one.unit else one.name for one in columns),
+        columns=tuple(names),
         rows=rows,
         facts=(("Rows", f"{height:,}"), ("Columns", str(len(small.columns))), *base.facts),
         notes=tuple(notes),
@@ -187,7 +193,9 @@ def _with_table(source: Source, unit: _Unit, base: Preview) -> Preview:
     )
 
 
-def _first_rows(source: Source, unit: _Unit) -> tuple[_Unit, int]:
+def _first_rows(
+    source: Source, unit: _Unit, most: int = _SHOWN_ROWS, most_bytes: int = _MOST_BYTES
+) -> tuple[_Unit, int]:
     """Return a table with the first rows of another one, and the number of all rows: astropy reads tables whole.
 
     Arrays of different lengths come along if they have not too many bytes altogether.
@@ -196,7 +204,7 @@ def _first_rows(source: Source, unit: _Unit) -> tuple[_Unit, int]:
     width, height, extra = (int(header[name]) for name in ("NAXIS1", "NAXIS2", "PCOUNT"))
     if not 0 <= width <= _MOST_BYTES or height < 0:
         raise BadFileError(f"a row of the table has {width:,} bytes; at most {_MOST_BYTES:,} are read")
-    shown = min(height, _SHOWN_ROWS, max(_MOST_BYTES // max(width, 1), 1))
+    shown = min(height, most, max(most_bytes // max(width, 1), 1))
     heap_at = int(header.get("THEAP", width * height))
     heap = max(extra - (heap_at - width * height), 0)
     data = source.read(at, width * shown) + (source.read(at + heap_at, heap) if heap <= _MOST_HEAP else b"")
@@ -207,13 +215,15 @@ def _first_rows(source: Source, unit: _Unit) -> tuple[_Unit, int]:
     return type(unit).fromstring(header.tostring().encode("ascii") + padded), height
 
 
-def _column_text(table: _Unit, column: Any) -> list[str]:
-    """Return the values of a column as text, one a row."""
+def _column_text(table: _Unit, column: Any, rows: Sequence[int]) -> list[str]:
+    """Return the values of a column as text, for each of these rows."""
     is_elsewhere = column.format.lstrip("01")[:1] in ("P", "Q")
     if is_elsewhere and not table.header["PCOUNT"]:
-        return [f"{count:,} values" for count, _ in table.data.base[column.name]]
+        lengths = table.data.base[column.name]
+        return [f"{lengths[row][0]:,} values" for row in rows]
     null = column.null if isinstance(column.null, int) else None
-    return [_cell(value, null) for value in table.data[column.name]]
+    values = table.data[column.name]
+    return [_cell(values[row], null) for row in rows]
 
 
 def _cell(value: Any, null: int | None) -> str:

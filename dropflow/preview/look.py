@@ -40,6 +40,7 @@ from dropflow.preview.source import (
     reading,
     unpacked,
 )
+from dropflow.preview.tables import MOST_BYTES
 from dropflow.preview.text import TEXT_LIMIT, as_dump, as_text, text_preview
 
 __all__ = ["picture", "preview"]
@@ -75,8 +76,11 @@ def _of_file(source: Source, start: bytes, query: PreviewQuery) -> Preview:
         base = Preview(kind="header", format=name, size=source.size)
         return _seen(partial(find, source, query, base), base, query)
     text = as_text(start[:TEXT_LIMIT])
+    if text is not None and query.arranges:
+        start = source.start(MOST_BYTES)
+        text = as_text(start)
     if text is not None:
-        return text_preview(start, text, source.size, source.name)
+        return text_preview(start, text, source.size, source.name, query)
     return Preview(kind="dump", text=as_dump(start), size=source.size, is_cut=source.size > 512)  # noqa: PLR2004
 
 

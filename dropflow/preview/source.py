@@ -81,6 +81,10 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Of a single value, the facts are the value and where it is, in the world coordinates of a FITS file, too.
     number : str
         What is shown of complex values: ``amplitude`` or ``phase``, which is in radians.
+    sort, order : str
+        Name of the column by which the rows of a table are sorted, and ``ascending`` or ``descending``.
+    column, condition, value : str
+        Only rows are shown whose value in this column contains, is, is not, is less or is greater than that value.
     """
 
     part: Annotated[int, Meta(ge=-1, le=10_000)] = -1
@@ -93,6 +97,16 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     right: Annotated[int, Meta(ge=0, le=2**53)] = 0
     bottom: Annotated[int, Meta(ge=0, le=2**53)] = 0
     number: Literal["amplitude", "phase"] = "amplitude"
+    sort: Annotated[str, Meta(max_length=300)] = ""
+    order: Literal["ascending", "descending"] = "ascending"
+    column: Annotated[str, Meta(max_length=300)] = ""
+    condition: Literal["contains", "is", "is not", "less", "greater"] = "contains"
+    value: Annotated[str, Meta(max_length=300)] = ""
+
+    @property
+    def arranges(self) -> bool:
+        """Whether the rows of a table are sorted or filtered."""
+        return bool(self.sort or self.column)
 
 
 FIRST_LOOK = PreviewQuery()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dropflow.graph.nesting import too_deep
-from dropflow.preview.source import Preview
+from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
+from dropflow.preview.tables import MOST_ROWS, chosen_rows
 
 __all__ = ["TEXT_LIMIT", "as_dump", "as_text", "text_preview"]
 
@@ -40,7 +41,7 @@ def as_text(start: bytes) -> str | None:
     return None if _CONTROLS.search(text) else text
 
 
-def text_preview(start: bytes, text: str, size: int, name: str) -> Preview:
+def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
     """Return a preview of a text of `size` bytes.
 
     Parameters
@@ -61,11 +62,15 @@ def text_preview(start: bytes, text: str, size: int, name: str) -> Preview:
         table = _csv_table(text, name, is_whole=len(text.encode()) >= size)
         found = "Table in text" if table else ""
     if table is not None:
-        columns, rows, count = table
-        notes = []
-        if count is None or count > len(rows):
-            of = f" of {count:,}" if count is not None else ""
+        columns, body, count = table
+        names = [_cell(one) for one in columns[:_COLUMNS]]
+        chosen, notes = chosen_rows(names, len(body), lambda at: [row[at] for row in body], query)
+        rows = [body[row] for row in chosen[:_ROWS]]
+        if count is None or len(chosen) > len(rows):
+            of = f" of {len(chosen):,}" if count is not None or query.arranges else ""
             notes.append(f"The first {len(rows):,} rows{of}.")
+        if count is None and query.arranges:
+            notes.append(f"Only the first {len(body):,} rows of the table are sorted and filtered.")
         if len(columns) > _COLUMNS:
             notes.append(f"The first {_COLUMNS} of {len(columns):,} columns.")
         facts = (("Rows", f"{count:,}"), ("Columns", f"{len(columns):,}")) if count is not None else ()
@@ -74,7 +79,7 @@ def text_preview(start: bytes, text: str, size: int, name: str) -> Preview:
             format=found,
             size=size,
             is_cut=bool(notes),
-            columns=tuple(_cell(one) for one in columns[:_COLUMNS]),
+            columns=tuple(names),
             rows=tuple(tuple(_cell(one) for one in row[:_COLUMNS]) for row in rows),
             facts=facts,
             notes=tuple(notes),
@@ -103,7 +108,7 @@ def as_dump(start: bytes) -> str:
 
 
 _Table = tuple[Sequence[object], Sequence[Sequence[object]], int | None]
-"""Names of columns, the first rows, and the number of all rows if it is known."""
+"""Names of columns, the rows that were read, and the number of all rows if it is known."""
 
 
 def _json_table(content: bytes) -> _Table | None:
@@ -117,8 +122,8 @@ def _json_table(content: bytes) -> _Table | None:
     if not found or not isinstance(found, (dict, list)):
         return None
     if isinstance(found, dict):
-        return ("Name", "Value"), [[name, _inner(value)] for name, value in list(found.items())[:_ROWS]], len(found)
-    return *_rows_of(found[:_ROWS]), len(found)
+        return ("Name", "Value"), [[name, _inner(value)] for name, value in found.items()], len(found)
+    return *_rows_of(found), len(found)
 
 
 def _rows_of(values: list[Any]) -> tuple[Sequence[object], Sequence[Sequence[object]]]:
@@ -165,8 +170,8 @@ def _csv_table(text: str, name: str, *, is_whole: bool) -> _Table | None:
         has_names = not any(map(_IS_NUMBER.fullmatch, rows[0]))
         columns = [*rows[0], *[""] * (width - len(rows[0]))] if has_names else [str(at + 1) for at in range(width)]
         body = rows[1:] if has_names else rows
-        shown = [[*row, *[""] * (width - len(row))] for row in body[:_ROWS]]
-        return columns, shown, len(body) if is_whole else None
+        filled = [[*row, *[""] * (width - len(row))] for row in body[:MOST_ROWS]]
+        return columns, filled, len(body) if is_whole else None
     return None
 
 

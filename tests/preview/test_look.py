@@ -1,5 +1,6 @@
 """Previews of contents: every format, hostile files, and how much is read."""
 
+import io
 import json
 import re
 import struct
@@ -12,6 +13,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import zarr as zarr_library
+from astropy.io import fits as fits_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numbers
@@ -404,3 +406,39 @@ def test_damaged_zarr_of_version_3_only_has_problems(changes: dict[str, object])
         Path(folder, "zarr.json").write_text(json.dumps(whole | changes))
 
         assert preview(DirectorySource(Path(folder))).kind in ("array", "directory")
+
+
+_VALUES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-5, 5), st.just(""))
+
+
+@given(st.lists(st.tuples(_VALUES, st.text("abAB ", max_size=3)), min_size=2, max_size=40), st.booleans())
+def test_a_table_is_sorted_and_filtered_as_python_does(rows: list[tuple[object, str]], is_descending: bool) -> None:  # noqa: FBT001
+    """Numbers are sorted as numbers, empty ones last; the rows that are greater than a value are those of Python."""
+    content = "number,word\n" + "".join(f"{number},{word}\n" for number, word in rows)
+    order: Literal["ascending", "descending"] = "descending" if is_descending else "ascending"
+    found = preview(BytesSource(content.encode(), "t.csv"), PreviewQuery(sort="number", order=order))
+    greater = preview(
+        BytesSource(content.encode(), "t.csv"), PreviewQuery(column="number", condition="greater", value="1")
+    )
+
+    known = sorted((float(str(number)) for number, _ in rows if number != ""), reverse=is_descending)
+    assert [float(row[0]) for row in found.rows if row[0]] == known
+    assert [row[0] for row in found.rows[len(known) :]] == [""] * (len(rows) - len(known))
+    assert [row[0] for row in greater.rows] == [str(number) for number, _ in rows if number != "" and number > 1]  # type: ignore[operator]
+
+
+def test_rows_are_chosen_from_the_whole_of_a_large_table() -> None:
+    """A row that is not among the first ones is found in text and FITS, and a note tells how many rows there are."""
+    count = 30_000
+    text = "name,flux\n" + "".join(f"s{row},{row * 7919 % count}\n" for row in range(count))
+    column = fits_library.Column("flux", "D", unit="Jy", array=[row * 7919 % count for row in range(count)])
+    stored = io.BytesIO()
+    fits_library.HDUList([fits_library.PrimaryHDU(), fits_library.BinTableHDU.from_columns([column])]).writeto(stored)
+    of_text = preview(BytesSource(text.encode(), "t.csv"), PreviewQuery(sort="flux", order="descending"))
+    query = PreviewQuery(part=1, sort="flux [Jy]", column="flux [Jy]", condition="less", value="300")
+    of_fits = preview(BytesSource(stored.getvalue()), query)
+
+    assert [row[1] for row in of_text.rows] == [str(count - 1 - at) for at in range(200)]
+    assert [row[0] for row in of_fits.rows] == [str(at) for at in range(200)]
+    assert "300 of 30,000 rows meet the condition." in of_fits.notes
+    assert "There is no column 'gone'." in preview(BytesSource(text.encode(), "t.csv"), PreviewQuery(sort="gone")).notes

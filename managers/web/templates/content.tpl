@@ -3,7 +3,7 @@
 % if data.trouble:
 <div class="note warning block-small"><p><bdi>{{single_line("It cannot be shown: " + data.trouble, 1000)}}.</bdi></p></div>
 % end
-% has_form = data.parts or data.planes > 1 or (data.kind == "array" and data.width)
+% has_form = data.parts or data.planes > 1 or (data.kind == "array" and data.width) or data.kind == "table"
 % if has_form:
 <form class="content-form" method="get" action="{{own}}#data">
 % if data.parts:
@@ -37,6 +37,31 @@
 <label>Colours<select name="colours">
 % for value in ("grey", "colour"):
 <option value="{{value}}"{{" selected" if value == query.colours else ""}}>{{value}}</option>
+% end
+</select></label>
+% end
+% if data.kind == "table":
+<label>Rows where<select name="column">
+<option value="">all rows</option>
+% for name in data.columns:
+<option value="{{name}}"{{" selected" if name == query.column else ""}}>{{shown_name(name, 60)}}</option>
+% end
+</select></label>
+<label>Condition<select name="condition">
+% for value in ("contains", "is", "is not", "less", "greater"):
+<option value="{{value}}"{{" selected" if value == query.condition else ""}}>{{value}}{{" than" if value in ("less", "greater") else ""}}</option>
+% end
+</select></label>
+<label>Value<input name="value" maxlength="300" value="{{query.value}}"></label>
+<label>Sorted by<select name="sort">
+<option value="">as in the file</option>
+% for name in data.columns:
+<option value="{{name}}"{{" selected" if name == query.sort else ""}}>{{shown_name(name, 60)}}</option>
+% end
+</select></label>
+<label>Order<select name="order">
+% for value in ("ascending", "descending"):
+<option value="{{value}}"{{" selected" if value == query.order else ""}}>{{value}}</option>
 % end
 </select></label>
 % end
