@@ -32,6 +32,7 @@ from dropflow.api.contents import (
 from dropflow.api.error_body import to_body
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file
+from dropflow.data.remote import open_remote, url_of
 from dropflow.data.storage_errors import fingerprint, storage_errors
 from dropflow.engine.api import Handle
 from dropflow.errors import (
@@ -163,7 +164,7 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int, Iterator[byt
     if handle.kind in ("bytes", "null"):
         return len(handle.body), iter((handle.body[start:],))
     if handle.kind == "url":
-        raise GoneError(f"the content is at {handle.location}, not on this node")
+        raise GoneError(f"the content is at {url_of(handle.location)}, not on this node", hint="download it whole")
     try:
         stream = open_file(handle.location)
     except OSError as error:
@@ -207,7 +208,8 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
         chunks = directory_tar(Path(handle.location), name)
         return Download(name=f"{name}.tar", content_type="application/x-tar", size=None, chunks=chunks)
     if handle.kind == "url":
-        raise GoneError(f"the content is at {handle.location}, not on this node")
+        # Through this node, which has the credentials; always whole, and compared at its end.
+        return Download(name=name, content_type=kind, size=handle.size or None, chunks=_stored(handle))
     path = Path(handle.location)
     suffix = path.suffix if handle.kind == "file" else ""
     stream = _opened(path)
@@ -225,6 +227,18 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
         chunks = iter((*chunks,)) if handle.size <= _DOWNLOADS_BLOCK else chunks
     offered = name if name.endswith(suffix) else name + suffix
     return Download(name=offered, content_type=kind, size=end - start, chunks=chunks, etag=etag, part=part)
+
+
+def _stored(handle: Handle) -> Iterator[bytes]:
+    """Return the blocks of a content in a store, which is opened now."""
+    source = open_remote(handle)
+
+    def blocks() -> Iterator[bytes]:
+        with source:
+            while block := source.read(_DOWNLOADS_BLOCK):
+                yield block
+
+    return blocks()
 
 
 def refuse_changed(handle: Handle) -> None:
@@ -477,7 +491,9 @@ class ContentPreviews:
             if handle.kind in ("bytes", "null"):
                 request = msgspec.structs.replace(request, body=handle.body)
             elif handle.kind == "url":
-                raise GoneError(f"the content is at {handle.location}, not on this node")
+                raise GoneError(
+                    f"the content is at {url_of(handle.location)}, not on this node", hint="download it whole"
+                )
             else:
                 refuse_changed(handle)
                 if handle.kind == "directory":

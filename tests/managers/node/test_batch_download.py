@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dropflow.api.contents import (
     ContentBegin,
@@ -23,9 +24,10 @@ from dropflow.api.contents import (
     write_records,
 )
 from dropflow.cli.incoming_files import ResultDirectory
+from dropflow.data.remote import location_of
 from dropflow.data.storage_errors import fingerprint
 from dropflow.engine.api import Handle
-from dropflow.errors import GoneError, LinkError, RangeError
+from dropflow.errors import GoneError, LinkError, RangeError, StorageError
 from managers.links import Sink, TransferResult, WantedContent
 from managers.node.contents import SharedFile, stamp_of, still_there
 from managers.node.downloads import batch, content_download
@@ -150,6 +152,21 @@ def test_parts_of_a_content_make_the_whole(kind: str, tmp_path: Path) -> None:
     assert (rest.size, rest.etag) == (len(_LARGE) - 1_000_001, whole.etag)
     with pytest.raises(RangeError, match="begins at byte 9,999,999"):
         content_download(handle, "x", DataQuery(range="bytes=9999999-"))
+
+
+def test_a_content_in_a_store_is_downloaded_through_the_node(tmp_path: Path) -> None:
+    """It is read there with the node's credentials, compared at its end, and refused if it is not there any more."""
+    stored = _handle("file", tmp_path / "content", _LARGE)
+    handle = replace(stored, kind="url", location=location_of(f"file://{tmp_path}/content", {}))
+    found = content_download(handle, "x")
+    assert (found.size, b"".join(found.chunks)) == (len(_LARGE), _LARGE)
+
+    (tmp_path / "content").write_bytes(bytes(len(_LARGE)))
+    with pytest.raises(StorageError, match=r"CRC-32 .* was written"):
+        b"".join(content_download(handle, "x").chunks)
+    (tmp_path / "content").unlink()
+    with pytest.raises(StorageError, match="cannot be read"):
+        content_download(handle, "x")
 
 
 def test_a_content_that_was_changed_has_another_etag(tmp_path: Path) -> None:
