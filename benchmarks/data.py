@@ -15,7 +15,11 @@
     `LocalExecutor.execute` of an application that does nothing with one input and one output, in microseconds a task,
     at three sizes; the reference is a plain Python function call with the same arguments.
 
-    python benchmarks/data.py [--repeat 5]
+``stores`` (with ``--stores``)
+    A file to an S3 store and back, in MB/s, at three sizes; the references are ``put`` and ``get`` of s3fs and
+    ``upload_file`` and ``download_file`` of boto3 with the same object. The store is moto's server on this host.
+
+    python benchmarks/data.py [--repeat 5] [--stores]
 """
 
 import argparse
@@ -24,9 +28,12 @@ import mmap
 import os
 import pickle
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +47,7 @@ from dropflow.clock import SystemClock
 from dropflow.data.memory import SMALL
 from dropflow.data.read import view
 from dropflow.data.registry import store_for
+from dropflow.data.remote import download, location_of, upload
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.engine.api import ExecutorSpec, Handle, Input, Output, Task
@@ -242,11 +250,70 @@ def attempts(directory: str, repeat: int) -> list[dict[str, Any]]:
     return rows
 
 
+STORED = (1_000_000, 30_000_000, 100_000_000)
+_SERVER = "from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
+
+
+def stores(folder: Path, repeat: int) -> list[dict[str, Any]]:
+    """Write and read objects of a store, as drops do and as its libraries do."""
+    import boto3  # noqa: PLC0415 - these are only there with the tools
+    import s3fs  # noqa: PLC0415
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(
+        AWS_ACCESS_KEY_ID="x",
+        AWS_SECRET_ACCESS_KEY="x",  # noqa: S106 - the server takes any
+        AWS_DEFAULT_REGION="us-east-1",
+        AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+    )
+    rows, source, target = [], folder / "source", folder / "target"
+    server = subprocess.Popen([sys.executable, "-c", _SERVER.format(port=port)], stderr=subprocess.DEVNULL)
+    try:
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            server.poll()
+        boto, system = boto3.client("s3"), s3fs.S3FileSystem()
+        boto.create_bucket(Bucket="bucket")
+        for size in STORED:
+            source.write_bytes(os.urandom(size))
+            place = location_of("s3://bucket/ours", {})
+            handle = Handle(kind="url", location=place, size=size, checksum=zlib.crc32(source.read_bytes()))
+
+            def ours(handle: Handle = handle) -> None:
+                target.unlink(missing_ok=True)
+                download(handle, target)
+
+            seconds = {
+                "written": best(lambda place=place: upload(str(source), place, place), repeat, 1),  # type: ignore[misc]
+                "put": best(lambda: system.put_file(str(source), "bucket/theirs"), repeat, 1),
+                "upload_file": best(lambda: boto.upload_file(str(source), "bucket", "theirs"), repeat, 1),
+                "read": best(ours, repeat, 1),
+                "get": best(lambda: system.get_file("bucket/theirs", str(target)), repeat, 1),
+                "download_file": best(lambda: boto.download_file("bucket", "theirs", str(target)), repeat, 1),
+            }
+            speeds = {name: round(size / one / 1e6, 1) for name, one in seconds.items()}
+            rows.append(
+                {
+                    "bytes": size,
+                    **speeds,
+                    "written_share": round(seconds["put"] / seconds["written"], 2),
+                    "read_share": round(seconds["get"] / seconds["read"], 2),
+                }
+            )
+    finally:
+        server.kill()
+        server.wait()
+    return rows
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
-    repeat = parser.parse_args().repeat
+    parser.add_argument("--stores", action="store_true")
+    given = parser.parse_args()
+    repeat = given.repeat
     with tempfile.TemporaryDirectory() as directory:
         repository = LocalRepository(directory, "benchmark", SystemClock())
         result = {
@@ -256,6 +323,7 @@ def main() -> None:
             "values": values(repeat),
             "threshold": threshold(repository.workspace.shared, repeat),
             "attempts": attempts(directory, repeat),
+            **({"stores": stores(Path(directory), repeat)} if given.stores else {}),
         }
         repository.close()
     print(json.dumps(result, indent=2))
