@@ -29,6 +29,7 @@ _GROUPS = {
         "partition": "Partition GRAPH and report how good the partition is.",
         "map": "Place GRAPH on nodes: part k of it on the k-th node.",
         "schedule": "Simulate how GRAPH runs on nodes, and write the timeline.",
+        "drill": "Simulate how GRAPH, or the graph of a run, ends on nodes that fail.",
         "palette": "Palettes of components for EAGLE.",
     },
     "Sessions": {
@@ -74,6 +75,7 @@ _MODULES = {
     "run": ("run", "resume", "retry"),
     "graphs": ("check", "fill", "info", "diff"),
     "plan": ("translate", "unroll", "partition", "map", "schedule"),
+    "drill": ("drill",),
     "explain": ("explain",),
     "replay": ("replay",),
     "times": ("times",),

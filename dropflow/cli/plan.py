@@ -1,9 +1,10 @@
 """``dropflow unroll``, ``partition``, ``map``, ``schedule`` and ``translate``: from a graph to its plan.
 
-The last four are stages of one function, `_planned`, and have one set of options, a `PlanOrder`.
+The last four are stages of one function, `planned`, and have one set of options, a `PlanOrder`.
 """
 
 import functools
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +16,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import PlanningChoice, is_url, nodes_of_manager, planning_options
+from dropflow.cli.graph_options import (
+    PlanningChoice,
+    environment_connection,
+    is_url,
+    nodes_of_manager,
+    planning_options,
+)
 from dropflow.cli.option_types import (
     GraphFormat,
     form_option,
@@ -150,6 +157,12 @@ def unroll_command(
 # The plans of a graph.
 
 
+_EQUAL = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?")
+"""A number of nodes, and of the cores of each."""
+_SESSION = re.compile(r"[\w-]+")
+"""The name of a session, where files and addresses of graphs have a dot or a slash."""
+
+
 class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be planned, and how, as the options of a command say."""
 
@@ -162,7 +175,7 @@ class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str | None
 
 
-def _plan_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
+def plan_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
     """Add GRAPH and the options of a plan; the command gets them as one `PlanOrder`."""
 
     @graph_argument
@@ -179,9 +192,9 @@ def _plan_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
     @planning_options
     @click.option(
         "--nodes",
-        metavar="FILE.toml|URL|NODE,NODE...",
+        metavar="FILE.toml|URL|NODE,NODE...|N|NxCORES",
         help="The nodes to plan for: described in a file, or those of the manager at URL with their load now, or names "
-        "of equal nodes of one core.",
+        "of equal nodes of one core, or a number of equal nodes, such as 4x16 for four with 16 cores.",
     )
     @functools.wraps(function)
     def command(*arguments: Any, **given: Any) -> Exit:
@@ -192,7 +205,7 @@ def _plan_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """A planned graph: by which algorithm, why, in how many seconds, and for which machines and names of nodes."""
 
     graph: "PhysicalGraph"
@@ -203,7 +216,7 @@ class _Plan:
     note: str = ""
     seconds: float = 0.0
 
-    def placed(self) -> "_Plan":
+    def placed(self) -> "Plan":
         """Return the plan with part k on the k-th node."""
         from translator.placement import place
 
@@ -224,12 +237,16 @@ class _Plan:
         return msgspec.structs.replace(reply, places=self.graph.places) if self.graph.places else reply
 
 
-def _graph_to_plan(output: CommandOutput, order: PlanOrder) -> "PhysicalGraph":
-    """Return the physical graph of a file, with what earlier runs have measured.
+def _graph_to_plan(output: CommandOutput, order: PlanOrder, *, may_be_run: bool = False) -> "PhysicalGraph":
+    """Return the physical graph of a file, or of a run or session, with what it or earlier runs have measured.
 
     What cannot run on this host is a warning, as the graph may run on other hosts.
     """
     from dropflow.cli.graph_files import note_warnings, read_graph
+    from dropflow.cli.times import measured_graph
+
+    if may_be_run and (Path(order.graph).is_dir() or _SESSION.fullmatch(order.graph)):
+        return order.choice.measured(output, measured_graph(output, environment_connection(), order.graph))
 
     done = read_graph(order.graph, configuration=order.configuration, settings=order.settings, prefix=order.prefix)
     note_warnings(output, done.problems)
@@ -248,7 +265,7 @@ def _nodes_of(
     UsageError
         Neither nodes nor a number of parts are given, or no node of the manager is alive.
     """
-    from translator.plan.machines import read_machines
+    from translator.plan.machines import equal_machines, read_machines
 
     if source is None:
         if parts is None:
@@ -259,6 +276,8 @@ def _nodes_of(
         machines = found.machines(len(found.nodes) if parts is None else parts)
     elif source.endswith(".toml") or Path(source).is_file():
         machines = read_machines(Path(source))
+    elif equal := _EQUAL.fullmatch(source):
+        machines = equal_machines(int(equal[1]), cores=int(equal[2] or 1))
     else:
         names = tuple(name.strip() for name in source.split(","))
         if len(set(names)) < len(names):
@@ -267,24 +286,28 @@ def _nodes_of(
     return machines, tuple(node.name for node in machines.nodes), parts or len(machines.nodes)
 
 
-def _planned(output: CommandOutput, order: PlanOrder, *, keep: bool, least: int | None = None) -> _Plan:
+def planned(
+    output: CommandOutput, order: PlanOrder, *, keep: bool, least: int | None = None, may_be_run: bool = False
+) -> Plan:
     """Return the plan of a graph; one that has parts may keep them. Warnings about the plan are notes.
 
     Parameters
     ----------
     least : int, optional
         Number of parts if neither parts nor nodes are given; without it, that is an error.
+    may_be_run : bool
+        Whether the graph may also be named by a run or a session that had it.
     """
     from dropflow.cli.graph_files import note_warnings
     from translator.plan.registry import check_partition, machines_for, plan
 
-    graph = _graph_to_plan(output, order)
+    graph = _graph_to_plan(output, order, may_be_run=may_be_run)
     is_kept = keep and graph.parts > 1
     parts = order.parts if order.nodes else order.parts or (graph.parts if is_kept else least)
     machines, names, count = _nodes_of(output, order.nodes, parts)
     if is_kept:
         options = order.choice.for_parts(max(count, graph.parts))
-        return _Plan(graph, options, machines, names)
+        return Plan(graph, options, machines, names)
     options = order.choice.for_parts(count)
     note_warnings(output, check_partition(graph, options, machines))
     begun = time.perf_counter()
@@ -292,7 +315,7 @@ def _planned(output: CommandOutput, order: PlanOrder, *, keep: bool, least: int 
     seconds = time.perf_counter() - begun
     if machines is not None:
         names = tuple(node.name for node in machines_for(graph, options, machines).nodes)
-    return _Plan(made.graph, options, machines, names, made.algorithm, made.note, seconds)
+    return Plan(made.graph, options, machines, names, made.algorithm, made.note, seconds)
 
 
 _SHOWN_PARTS = 20
@@ -459,7 +482,7 @@ def _detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict",
 
 @click.command("partition")
 @output_options
-@_plan_options
+@plan_options
 @click.option("--compare", is_flag=True, help="Show the plans of all algorithms side by side instead.")
 @click.option("--details", is_flag=True, help="Add loads, drops, memory and parallelism to the answer.")
 @target_option
@@ -488,7 +511,7 @@ def partition_command(
         machines, _, count = _nodes_of(output, order.nodes, order.parts)
         output.answer(_compared(_graph_to_plan(output, order), order.choice, machines, count))
         return Exit.FINISHED
-    made = _planned(output, order, keep=False)
+    made = planned(output, order, keep=False)
     if written is not None:
         written.write(made.graph)
         if written.is_standard_output:
@@ -516,7 +539,7 @@ def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machine
 
 @click.command("translate")
 @output_options
-@_plan_options
+@plan_options
 @target_option
 @form_option
 def translate_command(output: CommandOutput, *, order: PlanOrder, target: str | None, form: GraphFormat | None) -> Exit:
@@ -529,7 +552,7 @@ def translate_command(output: CommandOutput, *, order: PlanOrder, target: str | 
 
     inside = target is None and output.kind is OutputKind.JSON
     written = graph_target("-" if target is None else target, form)
-    made = _planned(output, order, keep=True, least=1)
+    made = planned(output, order, keep=True, least=1)
     made = made.placed() if made.names else made
     if not inside:
         written.write(made.graph)
@@ -542,7 +565,7 @@ def translate_command(output: CommandOutput, *, order: PlanOrder, target: str | 
 
 @click.command("map")
 @output_options
-@_plan_options
+@plan_options
 @target_option
 @form_option
 def map_command(output: CommandOutput, *, order: PlanOrder, target: str | None, form: GraphFormat | None) -> Exit:
@@ -555,7 +578,7 @@ def map_command(output: CommandOutput, *, order: PlanOrder, target: str | None, 
     if order.nodes is None:
         raise UsageError("the nodes are missing", hint="name them with --nodes NODE,NODE..., a FILE.toml or a URL")
     written = None if target is None else graph_target(target, form)
-    made = _planned(output, order, keep=True).placed()
+    made = planned(output, order, keep=True).placed()
     if written is not None:
         written.write(made.graph)
         if written.is_standard_output:
@@ -585,7 +608,7 @@ _FILES = ("trace", "svg", "json")
 
 @click.command("schedule")
 @output_options
-@_plan_options
+@plan_options
 @file_options(*_FILES)
 def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | None, target: str | None) -> Exit:
     """Simulate how GRAPH runs on nodes, and write the timeline.
@@ -601,9 +624,9 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
     from translator.plan.timeline import perfetto_trace, timeline_picture
 
     form = file_form(form, target, _FILES)
-    made = _planned(output, order, keep=order.parts is None)
+    made = planned(output, order, keep=order.parts is None)
     graph, nodes = made.graph, machines_for(made.graph, made.options, made.machines)
-    _check_parts(graph.parts, len(nodes.nodes))
+    check_parts(graph.parts, len(nodes.nodes))
     work = work_of(graph)
     bound = lower_bound(graph, work, nodes)
     run = simulate(work, nodes, graph.part, graph.priority)
@@ -625,7 +648,8 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
     return Exit.FINISHED
 
 
-def _check_parts(parts: int, nodes: int) -> None:
+def check_parts(parts: int, nodes: int) -> None:
+    """Refuse a graph with more parts than there are nodes."""
     if parts > nodes:
         text = f"{parts} parts cannot be on {nodes} nodes"
         raise UsageError(text, hint=f"describe {parts} nodes, or partition again with -k {nodes}")

@@ -82,6 +82,14 @@ def _run_of(output: CommandOutput, manager: ConnectionOptions, runs: Sequence[st
     return MeasuredRun(graph, np.concatenate([section.records for section in sections]))
 
 
+def measured_graph(output: CommandOutput, manager: ConnectionOptions, run: str) -> "PhysicalGraph":
+    """Return the graph of the directory of a run, or of a session, with the times and sizes that it has measured."""
+    from translator.plan.measured import measured_nodes, with_measured_nodes
+
+    found = _run_of(output, manager, [run])
+    return with_measured_nodes(found.graph, measured_nodes(found))
+
+
 def measured_by(output: CommandOutput, manager: ConnectionOptions, profiles: Sequence[str]) -> "Iterator[MeasuredNode]":
     """Yield what runs, sessions and files of profiles have measured.
 

@@ -66,6 +66,10 @@ class SimulatedRunner:
         one dies, the result is lost.
     on_lost : callable, optional
         Called with each of these results.
+    ready : callable, optional
+        Returns when the inputs of an attempt are here, in time of `clock`; others may begin before it.
+    cores : callable, optional
+        Returns how many workers an attempt takes, at most all of them; one by default.
     workers : int
         How many attempts run at a time; others wait in the order in which they were submitted.
     """
@@ -84,6 +88,8 @@ class SimulatedRunner:
         stopping: Callable[[Task], float] = lambda _: 0.0,
         sends_late: Callable[[Task], bool] = lambda _: False,
         on_lost: Callable[[AttemptResult], object] = lambda _: None,
+        ready: Callable[[Task], float] = lambda _: 0.0,
+        cores: Callable[[Task], int] = lambda _: 1,
         workers: int = 4,
     ) -> None:
         self.window = 2 * workers
@@ -98,6 +104,10 @@ class SimulatedRunner:
         self._stopping = stopping
         self._sends_late = sends_late
         self._on_lost = on_lost
+        self._ready = ready
+        self._cores = cores
+        self._ready_at: dict[tuple[int, int], float] = {}
+        """When the inputs of attempts are here that have to wait for them."""
         self._is_held = False
         self._workers = workers
         self._waiting: deque[Task] = deque()
@@ -116,6 +126,14 @@ class SimulatedRunner:
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue attempts, and begin as many as there are workers."""
         self._waiting += tasks
+        for task in tasks:
+            if (due := self._ready(task)) > self._clock.monotonic():
+                self._ready_at[task.drop, task.attempt] = due
+                self._call_at(due, partial(self._arrive, task))
+        self._begin()
+
+    def _arrive(self, task: Task) -> None:
+        self._ready_at.pop((task.drop, task.attempt), None)
         self._begin()
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
@@ -173,9 +191,17 @@ class SimulatedRunner:
         self._running.clear()
 
     def _begin(self) -> None:
-        while self._waiting and not self._is_held and len(self._running) < self._workers:
-            task = self._waiting.popleft()
+        for task in [] if self._is_held else list(self._waiting):
+            if (task.drop, task.attempt) in self._ready_at:
+                continue
+            free = self._workers - sum(self._taken(one.task) for one in self._running.values())
+            if free < self._taken(task):
+                return
+            self._waiting.remove(task)
             self._start(task, task.then, [])
+
+    def _taken(self, task: Task) -> int:
+        return min(self._cores(task), self._workers)
 
     def _start(self, task: Task, following: Sequence[Task], unsent: list[AttemptResult]) -> None:
         """Begin an attempt: of a chain, with those that follow it, and the results before it that are not sent yet."""

@@ -130,19 +130,22 @@ def report_page(report: SessionReport) -> bytes:
         stream = BytesIO()
         write_svg(executed_picture(report.analysis), stream)
         timeline = stream.getvalue().decode()
-    css = "".join(path.read_text() for path in _STYLE_SHEETS)
     shown: Mapping[str, Any] = {
         "report": report,
         "detail": report.detail,
         "drawing": drawing,
         "timeline": timeline,
-        "css": css,
         "most_causes": _MOST_CAUSES,
         "most_nodes": _MOST_NODES,
-        "own_version": __version__,
         "bar": _bar,
     }
-    return _TEMPLATES.render("report", **shown).encode(errors="replace")
+    return render_page("report", **shown)
+
+
+def render_page(template: str, **shown: Any) -> bytes:
+    """Return a page that needs no server, in the frame of reports."""
+    css = "".join(path.read_text() for path in _STYLE_SHEETS)
+    return _TEMPLATES.render(template, css=css, own_version=__version__, **shown).encode(errors="replace")
 
 
 def _bar(counts: DropCounts) -> list[tuple[str, str, float, float, int]]:

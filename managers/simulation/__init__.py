@@ -1,4 +1,6 @@
-"""Processes, links and faults in one thread on virtual time, for tests. Product code does not import this package.
+"""Processes, links and faults in one thread on virtual time: for tests, and for ``dropflow drill``.
+
+No other command and no manager imports this package: what they do is what is simulated here.
 
 Everything is drawn from one seed: the same seed gives the same run, byte by byte.
 
@@ -24,6 +26,8 @@ Everything is drawn from one seed: the same seed gives the same run, byte by byt
                        history says
 `loss_sweep`           Run trials of `managers.simulation.random_losses` with many seeds: ``python -m
                        managers.simulation.loss_sweep``
+`drill`                Runs of one graph on a simulated cluster with faults: when it ends, what is repeated, and what
+                       would help
 `simulated_composite`  An island or master on virtual time: the state machine of the product, with simulated calls
 =====================  ================================================================================================
 """

@@ -1,10 +1,13 @@
 """A whole cluster on virtual time: a master, islands and nodes, and a client that submits graphs to them."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from dropflow.api.records import SessionDetail, SubmitQuery
 from dropflow.graph.physical import PhysicalGraph
@@ -14,11 +17,22 @@ from managers.simulation.history import Recorder
 from managers.simulation.network import NetworkFaults, SimulatedNetwork
 from managers.simulation.simulated_composite import ManagerCalls, SimulatedComposite
 from managers.simulation.simulated_node import SimulatedNode, Workload
-from managers.simulation.virtual_time import SimulatedProcess, Simulation
-
-__all__ = ["SimulatedCluster"]
+from managers.simulation.virtual_time import SimulatedProcess, Simulation, WorkTime
 
 _MASTER = "http://master:8002"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - trials make directories of their own in it
+_ROOM = 1 << 29
+"""Bytes that must be free there."""
+
+
+def memory_directory() -> str | None:
+    """Return the directory of shared memory, if there is one with room: no fault needs a real disk."""
+    try:
+        status = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        return None
+    is_usable = status.f_bavail * status.f_frsize >= _ROOM and os.access(_SHARED_MEMORY, os.W_OK)
+    return _SHARED_MEMORY if is_usable else None
 
 
 class SimulatedCluster:
@@ -40,6 +54,8 @@ class SimulatedCluster:
         What attempts do.
     keep_trace : bool
         Whether to keep every line of the trace, and not only its digest.
+    skips_waiting : bool
+        Whether attempts have a time of their own, `work_time`.
 
     Attributes
     ----------
@@ -62,8 +78,11 @@ class SimulatedCluster:
         faults: NetworkFaults | None = None,
         workload: Workload | None = None,
         keep_trace: bool = False,
+        skips_waiting: bool = False,
     ) -> None:
         self.simulation = Simulation(seed, keep_trace=keep_trace)
+        self.work_time = WorkTime(self.simulation)
+        """Skips what managers wait for attempts, if that was asked for."""
         self.network = SimulatedNetwork(self.simulation, faults)
         self.calls = ManagerCalls(self.network)
         self.recorder = Recorder(self.simulation)
@@ -72,6 +91,8 @@ class SimulatedCluster:
         self._shared_memory = directory / ".shm"
         self._shared_memory.mkdir(exist_ok=True)
         self._workload = workload or Workload()
+        if skips_waiting:
+            self._workload = msgspec.structs.replace(self._workload, work_time=self.work_time)
         self.on_action: Callable[[str, Any], None] = lambda _node, _action: None
         """Called with the name of a node and an action of its machine before it is carried out."""
         self._islands = {
@@ -91,7 +112,8 @@ class SimulatedCluster:
         """URL of the manager above all others."""
         if has_master:
             self.start_master()
-        self._client = SimulatedProcess(self.simulation, "client")
+        self.client = SimulatedProcess(self.simulation, "client")
+        """Calls the managers, and never ends."""
 
     def start_node(self, name: str) -> SimulatedNode:
         """Start the process of a node, again after a crash: at the same address."""
@@ -195,7 +217,7 @@ class SimulatedCluster:
     ) -> None:
         """Call an operation of a manager, by default `top`; its answer is passed to `on_answer`."""
         ask = Ask(next(self._numbers), url or self.top, operation, arguments, self.simulation.time + timeout)
-        self.calls.ask(self._client, ask, on_answer)
+        self.calls.ask(self.client, ask, on_answer)
 
     def submit(
         self,

@@ -17,6 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from dropflow.clock import SystemClock
+from managers.simulation.cluster import memory_directory
 from managers.simulation.faults import Fault
 from managers.simulation.random_losses import LossTrial, TrialOutcome
 
@@ -27,9 +28,6 @@ __all__ = [
 ]
 
 
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - trials make directories of their own in it
-_ROOM = 1 << 29
-"""Bytes that must be free there."""
 _SHOWN = 50
 _REPORTED = 1000
 """Seeds after which a run without an end prints what it has found."""
@@ -146,19 +144,9 @@ def _outcome(seed: int) -> tuple[int, TrialOutcome]:
 def _run(
     seed: int, faults: Sequence[Fault] | None = None, *, keep_trace: bool = False
 ) -> tuple[TrialOutcome, tuple[Fault, ...], list[str]]:
-    with tempfile.TemporaryDirectory(dir=_memory()) as directory:
+    with tempfile.TemporaryDirectory(dir=memory_directory()) as directory:
         trial = LossTrial(seed, Path(directory), faults=faults, keep_trace=keep_trace)
         return trial.run(), trial.faults, trial.trace if keep_trace else []
-
-
-def _memory() -> str | None:
-    """Return the directory of shared memory, if there is one with room: no fault needs a real disk."""
-    try:
-        status = os.statvfs(_SHARED_MEMORY)
-    except OSError:
-        return None
-    is_usable = status.f_bavail * status.f_frsize >= _ROOM and os.access(_SHARED_MEMORY, os.W_OK)
-    return _SHARED_MEMORY if is_usable else None
 
 
 def _be_quiet() -> None:

@@ -43,7 +43,7 @@ from managers.node.resources import OnStop
 from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
-from managers.simulation.virtual_time import OnReturn, SimulatedOwner, SimulatedProcess, SteppedClock, Timer
+from managers.simulation.virtual_time import OnReturn, SimulatedOwner, SimulatedProcess, SteppedClock, Timer, WorkTime
 
 __all__ = [
     "SessionDriver",
@@ -181,10 +181,6 @@ def _is_readable(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
-_WORKERS = 4
-"""Attempts of each session that run at a time on a node."""
-
-
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What attempts do.
 
@@ -192,6 +188,14 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     seconds : float
         Mean virtual time of an attempt; each takes between nothing and twice as long.
+    duration : callable or None
+        Returns the time of an attempt instead, given the task and the name of the node; called when it begins.
+    ready : callable
+        Returns when the inputs of a task are on a node, given both.
+    cores : callable
+        Returns how many workers a task takes.
+    workers : mapping of str to int
+        By node: attempts of each session that run there at a time, 4 by default.
     slowness : mapping of str to float
         By node: how many times as long attempts take there, 1 by default.
     fails : callable
@@ -204,15 +208,29 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         Returns the bytes that a task writes to an output.
     stopping : float
         Virtual time that an attempt takes to stop when it is aborted.
+    work_time : WorkTime or None
+        The time of attempts, if it is not that of the managers.
+    is_checked : bool
+        Whether sessions walk their whole state after each batch; slow.
     """
 
     seconds: float = 0.05
+    duration: Callable[[Task, str], float] | None = None
+    ready: Callable[[Task, str], float] = lambda _task, _node: 0.0
+    cores: Callable[[Task], int] = lambda _: 1
+    workers: Mapping[str, int] = {}
     slowness: Mapping[str, float] = {}
     fails: Callable[[Task, str], bool] = lambda _task, _node: False
     dies: Callable[[Task, str], bool] = lambda _task, _node: False
     skips: Callable[[Task], Collection[int]] = lambda _: ()
     content: Callable[[Task, int], bytes] = lambda _task, _drop: b"content"
     stopping: float = 0.0
+    work_time: WorkTime | None = None
+    is_checked: bool = True
+
+    def workers_of(self, node: str) -> int:
+        """Return how many attempts of each session run at a time on a node."""
+        return self.workers.get(node, 4)
 
 
 class SimulatedNode:
@@ -361,7 +379,7 @@ class SimulatedNode:
                 host=self.name,
                 sessions=running,
                 started=self._started,
-                load=Load(cores=_WORKERS, workers=_WORKERS),
+                load=Load(cores=self._resources.workers, workers=self._resources.workers),
             ),
         )
 
@@ -397,7 +415,7 @@ class _SimulatedResources:
     @property
     def workers(self) -> int:
         """How many attempts of a session run at a time."""
-        return _WORKERS
+        return self._workload.workers_of(self._process.name)
 
     def make_exchange(
         self,
@@ -456,11 +474,14 @@ class _SimulatedResources:
 
         def duration(task: Task) -> float:
             recorder.started(node, name, task)
+            if work.duration is not None:
+                return work.duration(task, node)
             return 2 * work.seconds * simulation.random.random() * work.slowness.get(node, 1.0)
 
+        times = work.work_time
         runner = SimulatedRunner(
-            simulation,
-            self._process.call_at,
+            times or simulation,
+            self._process.call_at if times is None else partial(times.call_at, self._process),
             duration=duration,
             failure=failure,
             skips=work.skips,
@@ -470,7 +491,9 @@ class _SimulatedResources:
             on_written=self.file_watcher.look_soon,
             sends_late=lambda task: task.drop % 2 == 1,
             on_lost=lambda result: recorder.lost(node, name, oid(graph, result.drop), result.attempt),
-            workers=_WORKERS,
+            ready=lambda task: work.ready(task, node),
+            cores=work.cores,
+            workers=self.workers,
         )
         session = make_session(
             graph,
@@ -481,7 +504,7 @@ class _SimulatedResources:
             exchange=exchange,
             epoch=deployment.epoch,
             view=exchange.view,
-            watch=replace(watch, check_invariants=True),
+            watch=replace(watch, check_invariants=work.is_checked),
             infrastructure_retries=deployment.infrastructure_retries,
             continuation=continuation,
             until=deployment.until,

@@ -13,16 +13,6 @@ from dropflow.errors import InternalError
 from managers.machine_calls import Call, Return
 from managers.owner_thread import Machine
 
-__all__ = [
-    "OnReturn",
-    "SimulatedOwner",
-    "SimulatedProcess",
-    "Simulation",
-    "SteppedClock",
-    "Timer",
-]
-
-
 _MOST_EVENTS = 1_000_000
 """Number of events after which a simulation that does not reach its end is a bug."""
 
@@ -238,6 +228,65 @@ class _ProcessTimer(Timer):
             self._process.delay(self)
         elif self._process.is_alive:
             super().fire()
+
+
+_QUIET = 0.03
+"""Seconds of the managers in which all that follows from the end of an attempt has happened."""
+
+
+class WorkTime:
+    """The time of attempts: it passes as that of the managers does, and skips what they would wait for an attempt.
+
+    While attempts run and nothing else happens, managers only send heartbeats. That would take nearly all of the
+    processor time of a session of hours. To the managers, long attempts end sooner; to the work, they last as long as
+    they do. Implements `dropflow.clock.Clock`.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        The time of the managers.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._skipped = 0.0
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = itertools.count()
+        self._next: Timer | None = None
+        self._looks: Timer | None = None
+        self.may_skip: Callable[[], bool] = lambda: True
+        """Whether the managers have nothing to do but wait."""
+
+    def now(self) -> float:
+        """Return the seconds since the simulation began, with what was skipped."""
+        return self._simulation.time + self._skipped
+
+    monotonic = now
+
+    def call_at(self, process: SimulatedProcess, time: float, call: Callable[[], object]) -> None:
+        """Call `call` in a process at a time of the work."""
+        begin: Callable[[], object] = partial(process.call_later, 0.0, call)
+        heapq.heappush(self._heap, (time, next(self._order), begin))
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Have the next call happen, and look for something to skip when it is quiet."""
+        for timer in (self._next, self._looks):
+            if timer is not None:
+                timer.cancel()
+        if self._heap:
+            self._next = self._simulation.call_at(self._heap[0][0] - self._skipped, self._fire)
+            self._looks = self._simulation.call_later(_QUIET, self._skip)
+
+    def _fire(self) -> None:
+        while self._heap and self._heap[0][0] - self._skipped <= self._simulation.time:
+            heapq.heappop(self._heap)[2]()
+        self._schedule()
+
+    def _skip(self) -> None:
+        if self._heap and self.may_skip():
+            self._skipped += max(self._heap[0][0] - self.now() - _QUIET, 0.0)
+        self._schedule()
 
 
 OnReturn = Callable[[Any, Exception | None], object]
