@@ -543,6 +543,8 @@ def _not_a_child(url: str, parent: str) -> NotFoundError:
 def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ...]:
     """Return all nodes below, sorted by name; none is in a better state than the child through which it is reached.
 
+    A node that was started again at another address is reached through two children: the one that is asked has it.
+
     Parameters
     ----------
     children : iterable of ChildView
@@ -551,7 +553,7 @@ def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ..
         Role of the composite: a master adds the island to which each node belongs.
     """
     found: dict[str, NodeInfo] = {}
-    for view in children:
+    for view in sorted(children, key=lambda view: not view.is_asked):
         if view.is_unfit:
             continue
         reported = view.nodes or ((_node_without_answer(view),) if view.role == "node" else ())

@@ -333,13 +333,12 @@ class Deployments:
     def _present_nodes(self) -> tuple[NodeInfo, ...]:
         """Return all nodes below; one whose manager has not answered when it was asked again is suspect at once."""
         views = self._shared.children.views()
-        silent = {node.name: view.text for view in views if not view.is_asked for node in view.nodes}
-        nodes = nodes_of(views, role=self._shared.role)
+        silent = {name: view.text for name, view in children_by_node(views).items() if not view.is_asked}
         return tuple(
             msgspec.structs.replace(node, state="suspect", text=silent[node.name])
             if node.state == "alive" and node.name in silent
             else node
-            for node in nodes
+            for node in nodes_of(views, role=self._shared.role)
         )
 
     def _deploy(self, deployment: Deployment) -> Routine[None]:

@@ -14,6 +14,7 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager
 from managers.composite.manager import Composite, discover_children
 from managers.discovery import Announcement, Discovery
 from managers.keys import ClusterKey
@@ -35,6 +36,31 @@ def test_a_restarted_island_finds_its_sessions(world: World) -> None:
     assert second.session("s").drops == 41
     assert second.session("s").version > before
     assert [row.session for row in second.sessions()] == ["s"]
+
+
+class _StartedAgain(FakeManager):
+    """Another process of a node."""
+
+    def info(self) -> ManagerInfo:
+        """Return what it is."""
+        return msgspec.structs.replace(super().info(), incarnation=2)
+
+
+@pytest.mark.parametrize("moved_to", ["a1", "z1"])
+def test_a_node_that_was_started_again_at_another_address_is_used_there(world: World, moved_to: str) -> None:
+    """Its old address, which is a child until it is removed, does not make it suspect."""
+    old = world.node("n1")
+    world.node("n2")
+    island = world.composite("n1", "n2")
+    old.refuse("info", LinkError("nothing listens there"))
+    until(lambda: any(child.text for child in island.children()))
+    url = f"http://{moved_to}:8000"
+    world.managers[url] = again = _StartedAgain("n1", url=url, clock=world.clock)
+    again.set_node(msgspec.structs.replace(again.nodes()[0], url=url))
+    island.add_child(url)
+
+    assert [(node.name, node.url, node.state) for node in island.nodes()][:1] == [("n1", url, "alive")]
+    assert island.submit(parts(2), SUBMIT).session == "s"
 
 
 def _repeated_until_complete(world: World, operation: str, done: str, status: str) -> Composite:
