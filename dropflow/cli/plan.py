@@ -159,6 +159,7 @@ def unroll_command(
 
 _EQUAL = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?")
 """A number of nodes, and of the cores of each."""
+_NUMBER = re.compile(r"[-+]?\d+(?:x\d*)?")
 _SESSION = re.compile(r"[\w-]+")
 """The name of a session, where files and addresses of graphs have a dot or a slash."""
 
@@ -278,6 +279,9 @@ def _nodes_of(
         machines = read_machines(Path(source))
     elif equal := _EQUAL.fullmatch(source):
         machines = equal_machines(int(equal[1]), cores=int(equal[2] or 1))
+    elif _NUMBER.fullmatch(source):
+        hint = "from 1 to 99999, such as 4, or 4x8 for four nodes of eight cores"
+        raise UsageError(f"--nodes {source} is no number of nodes", hint=hint)
     else:
         names = tuple(name.strip() for name in source.split(","))
         if len(set(names)) < len(names):

@@ -272,6 +272,15 @@ def test_a_node_that_is_named_twice_is_bad_input(command: Command) -> None:
     assert "names a node more than once" in answer.err
 
 
+@pytest.mark.parametrize("nodes", ["0", "0x4", "4x", "4x0", "-3", "100000"])
+def test_a_number_that_is_no_number_of_nodes_is_bad_input(command: Command, nodes: str) -> None:
+    """It is not taken for the name of a node."""
+    answer = command("partition", NESTED, "--nodes", nodes)
+
+    assert answer.status == 2
+    assert f"--nodes {nodes} is no number of nodes" in answer.err
+
+
 def test_wrong_machines_are_bad_input(command: Command, tmp_path: Path) -> None:
     """All problems of the file are listed."""
     (tmp_path / "m.toml").write_text('[[nodes]]\ncores = 0\nname = "a"\n[[nodes]]\nname = "a"\n')
