@@ -31,6 +31,7 @@ _SHARE = 5
 """Of the seeds, one in so many is run again with each change, but at least ten."""
 _MOST_DROPS = 20_000
 """Of a graph whose contents are looked at: the time grows with the square."""
+_NOT_WORKED_OUT = f"not worked out with --protect, and for more than {_MOST_DROPS:,} drops"
 _TRIALS_OF_PROCESS = 20
 """Fewer are done before another process has begun."""
 _BARS = 40
@@ -104,8 +105,8 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
         Their mean as a share of the work.
     walltime_s, in_time : float or None, int or None
         The walltime, and how many trials finished by then.
-    single_copies : tuple of SingleCopy
-        The contents whose loss costs most.
+    single_copies : tuple of SingleCopy or None
+        The contents whose loss costs most. None if they are not worked out: of very many drops, and with --protect.
     changes : tuple of DrillChange
         What one more copy of each content, and one more node, would do.
     ends : tuple of float
@@ -127,7 +128,7 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
     repeated_percent: float
     walltime_s: float | None = None
     in_time: int | None = None
-    single_copies: tuple[SingleCopy, ...]
+    single_copies: tuple[SingleCopy, ...] | None
     changes: tuple[DrillChange, ...]
     ends: tuple[float, ...]
 
@@ -143,7 +144,9 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
         )
         yield f"  repeated in the mean: {self.repeated_percent:.1f} % of {format_brief(self.work_s)} of core time"
         yield from (f"  {text}" for text in self.walltime_lines())
-        if self.single_copies:
+        if self.single_copies is None:
+            yield f"contents with one copy: {_NOT_WORKED_OUT}"
+        elif self.single_copies:
             yield "contents with one copy, by the core time that it takes to make them again:"
             rows = [(one.drop, one.node, format_brief(one.recompute_s)) for one in self.single_copies]
             yield from columns(rows, header=("drop", "node", "to make again"))
@@ -328,7 +331,7 @@ class _Prepared:
             repeated_percent=100 * mean / first.spent if first.spent else 0.0,
             walltime_s=walltime,
             in_time=None if walltime is None else sum(end <= walltime for end in ends),
-            single_copies=() if protect else self._single_copies(drill),
+            single_copies=None if protect or drill.graph.drops > _MOST_DROPS else self._single_copies(drill),
             changes=tuple(changes),
             ends=tuple(ends),
         )
@@ -377,8 +380,6 @@ class _Prepared:
         from translator.plan.task_graph import work_of
 
         graph = drill.graph
-        if graph.drops > _MOST_DROPS:
-            return ()
         work = work_of(graph)
         run = simulate(work, self._machines, graph.part, graph.priority)
         costs = recomputations(graph, work.work, run.end[: graph.drops])

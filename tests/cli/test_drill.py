@@ -27,14 +27,16 @@ def test_the_answer_has_ends_repeated_work_copies_and_changes(dropflow: Command)
 def test_a_run_is_drilled_with_its_times_and_shown_on_a_page(dropflow: Command, tmp_path: Path) -> None:
     """The graph and the times of a run are taken from its directory; the page has the picture, and no scripts."""
     assert dropflow("run", EXAMPLE, "--keep", "measured").status == 0
+    faults = ("--lose", "#1@50%", "--protect", "1s")
 
-    answer = dropflow("drill", "measured", "--nodes", "2x2", "--lose", "#1@50%", "--seeds", 2, "-o", "drill.html")
+    answer = dropflow("drill", "measured", "--nodes", "2x2", *faults, "--seeds", 2, "-o", "drill.html")
 
     assert answer.status == 0
     page = (tmp_path / "drill.html").read_text()
     assert page.count("<svg") == 1
     assert "<script" not in page
     assert "What would change" in page
+    assert "not worked out with --protect" in page
 
 
 @pytest.mark.parametrize(

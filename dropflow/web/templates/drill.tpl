@@ -63,7 +63,9 @@
 % end
 </tbody></table></div></section>
 % end
-% if reply.single_copies:
+% if reply.single_copies is None:
+<p class="muted">Contents with one copy are not worked out with --protect, and for very many drops.</p>
+% elif reply.single_copies:
 <section aria-labelledby="single"><h2 id="single">Contents with one copy</h2>
 <p class="muted">Core time that it takes to make them again, if they are lost when they are needed last.</p>
 <div class="table"><table><thead><tr><th>Drop</th><th>Node</th><th>To make again</th></tr></thead><tbody>
