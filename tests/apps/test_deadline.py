@@ -34,7 +34,7 @@ LATE = "the attempt took longer than its limit of 0.05 s and was stopped"
 
 
 @pytest.fixture
-def deadline_bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[Bench]:
     """An application between two data drops."""
     found = Bench(tmp_path / "session")
     yield found
@@ -68,7 +68,7 @@ def _swallow(_: Context) -> None:
     ids=["waits", "runs a command", "computes in Python", "raises something else"],
 )
 def test_an_attempt_ends_at_its_limit(
-    run: Callable[[Context], Any], deadline_bench: Bench, monkeypatch: pytest.MonkeyPatch
+    run: Callable[[Context], Any], bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attempt fails with its own code and can be retried; its output is removed."""
     if "command" in str(run.__code__.co_names):
@@ -78,14 +78,14 @@ def test_an_attempt_ends_at_its_limit(
         ctx.outputs[0].write(b"x" * 1_000_000)
         run(ctx)
 
-    result = deadline_bench.run(begin, fields=LIMITED)
+    result = bench.run(begin, fields=LIMITED)
 
     assert result.failure is not None
     assert (result.failure.code, result.failure.kind) == ("DF110", "AttemptTimeoutError")
     assert result.failure.text == LATE
     assert result.failure.retryable
     assert result.handles == {}
-    assert not list((deadline_bench.directory / "tmp" / "shm").iterdir())
+    assert not list((bench.directory / "tmp" / "shm").iterdir())
 
 
 _TRACED = """
@@ -111,7 +111,7 @@ def test_a_thread_can_be_traced_after_it_was_interrupted() -> None:
     assert traced.stdout.strip() == "returned"
 
 
-def test_the_limit_includes_formatting_the_exception(deadline_bench: Bench) -> None:
+def test_the_limit_includes_formatting_the_exception(bench: Bench) -> None:
     """An exception whose `__str__` does not return is interrupted like the application itself."""
 
     def compute(_: object) -> str:
@@ -123,18 +123,18 @@ def test_the_limit_includes_formatting_the_exception(deadline_bench: Bench) -> N
     def fail(_: Context) -> None:
         raise endless
 
-    failure = deadline_bench.run(fail, fields=LIMITED).failure
+    failure = bench.run(fail, fields=LIMITED).failure
 
     assert failure is not None
     assert failure.text == LATE
 
 
-def test_an_attempt_within_its_limit_is_not_affected(deadline_bench: Bench) -> None:
+def test_an_attempt_within_its_limit_is_not_affected(bench: Bench) -> None:
     """No exception is raised in the thread afterwards, and an attempt that fails by itself keeps its own reason."""
     fields = (Argument(name="timeout", value=1000.0, type="Float"),)
 
-    assert deadline_bench.run(lambda _: None, fields=fields).failure is None
-    failure = deadline_bench.run(lambda _: {}["none"], fields=fields).failure
+    assert bench.run(lambda _: None, fields=fields).failure is None
+    failure = bench.run(lambda _: {}["none"], fields=fields).failure
     assert failure is not None
     assert failure.kind == "KeyError"
 
