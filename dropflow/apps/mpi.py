@@ -38,6 +38,7 @@ from typing import ClassVar
 from dropflow.apps.api import Context
 from dropflow.apps.ranks import CHANGED, HEARD, JOBS, NODES, Job, JobNodes, claimed
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
+from dropflow.data.shm_directory import claim, release
 from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, MissingDependencyError
 from dropflow.graph.templates import RANKS_FIELD, Kind, Template, ranks_per_node
@@ -52,7 +53,6 @@ _PATIENCE = 600.0
 _ANSWER = 10.0
 """Seconds after the end of a job in which the other nodes tell how their daemons ended; else they are lost."""
 
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - directories of this user only
 _START = """\
 rank="${{OMPI_COMM_WORLD_RANK:-${{PMIX_RANK:-${{PMI_RANK:-${{SLURM_PROCID:-$DROPFLOW_RANK}}}}}}}}"
 [ -n "$rank" ] || {{ echo "the launcher sets no variable with the rank" >&2; exit 90; }}
@@ -199,11 +199,7 @@ class MPIApp(BashShellApp):
     def _scripts(self, context: Context, job: Job) -> Iterator[tuple[Path, Path]]:
         """Write the commands of the ranks here, and the script that each rank starts with."""
         # Open MPI calls the shared memory of two nodes on one host the same, unless it is in different directories.
-        memory = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-        with (
-            tempfile.TemporaryDirectory(prefix="mpi-", dir=context.directory) as name,
-            tempfile.TemporaryDirectory(prefix="dropflow-mpi-", dir=memory) as shared,
-        ):
+        with tempfile.TemporaryDirectory(prefix="mpi-", dir=context.directory) as name, _memory(name) as shared:
             folder = Path(name)
             for rank, command in job.commands.items():
                 (folder / f"{rank}.sh").write_text(command, encoding="utf-8")
@@ -425,6 +421,18 @@ def _by_agent(agent: Path) -> dict[str, str]:
         "PRTE_MCA_prte_leave_session_attached": "1",
         "PRTE_MCA_ras": "^slurm",
     }
+
+
+@contextlib.contextmanager
+def _memory(folder: str) -> Iterator[str]:
+    """Make a directory in shared memory for the job in `folder`; the next session removes it if this process dies."""
+    with contextlib.ExitStack() as made:
+        path = claim(Path(folder).name)
+        if path is None:
+            yield made.enter_context(tempfile.TemporaryDirectory(prefix="dropflow-mpi-"))
+        else:
+            made.callback(release, path)
+            yield str(path)
 
 
 @contextlib.contextmanager
