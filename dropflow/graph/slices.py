@@ -361,7 +361,8 @@ def kept_together(part: IntColumn, groups: PlacementGroups, parts: int, load: np
     made = np.array(part, dtype=np.int32)
     bound = np.flatnonzero(groups.group != FREE)
     home = _majority(made[bound], groups.group[bound], parts)
-    _part_jobs(home, groups, np.bincount(made, weights=load, minlength=parts))
+    if groups.apart:
+        _part_jobs(home, groups, np.bincount(made, weights=load, minlength=parts))
     made[bound] = home[groups.group[bound]]
     alone = groups.is_exclusive
     own = min(int(groups.exclusive.sum()), parts - int(not alone.all()))

@@ -257,7 +257,7 @@ def _unlimited(
     # The ranks of a job come one after the other, and all of them wait until the job has ended.
     # Those of a job over several nodes wait for other nodes, which may begin with other jobs: each has a thread.
     spread = [row for row, template in enumerate(graph.templates) if ranks_per_node(template)]
-    threads = max(_WAITING_THREADS, 2 * ranks) + int(np.isin(graph.template, spread).sum())
+    threads = max(_WAITING_THREADS, 2 * ranks) + (int(np.isin(graph.template, spread).sum()) if spread else 0)
     count = workers or len(os.sched_getaffinity(0))
     waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):
