@@ -332,7 +332,7 @@ def test_a_sink_that_fails_ends_the_command(tmp_path: Path, growing: Growing) ->
 
 
 def test_a_command_that_cannot_start_closes_its_source(tmp_path: Path, growing: Growing) -> None:
-    """Nobody else would."""
+    """The command is the only owner of its source."""
     with contextlib.suppress(Exception):
         run("cat", tmp_path / "nowhere", source=growing.source)
 
@@ -340,7 +340,7 @@ def test_a_command_that_cannot_start_closes_its_source(tmp_path: Path, growing: 
 
 
 def test_a_feeder_ends_while_its_pipe_is_full(growing: Growing) -> None:
-    """Nobody reads, and it stops all the same."""
+    """It stops at once, although no process reads from the pipe."""
     growing.write(bytes(1 << 20))
     read, write = os.pipe()
     feeder = StdinFeeder(growing.source, os.fdopen(write, "wb"))

@@ -409,7 +409,7 @@ def test_a_consumer_starts_over_when_the_attempt_it_reads_fails(*, is_early: boo
 
     stage = Stage({("A", 1): begin, ("A", 2): begin, ("B", 1): read, ("B", 2): read})
     if not is_early:
-        # Whoever is aborted is answered all the same.
+        # An attempt that is aborted is answered, too.
         stage.abort = lambda drop, attempt, _: stage.deliver([AttemptResult(drop, attempt, failure=BOOM)])  # type: ignore[assignment]
     repository = FakeRepository()
     result = run(graph, stage, repository)

@@ -269,7 +269,7 @@ def _trials(seeds: range) -> int:
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
 def test_at_most_one_successor_of_each_view(part: int) -> None:
-    """Whoever is lost, started again or forgetful, no two decisions are adopted for one view."""
+    """No two decisions are adopted for one view, also if nodes or the witness are lost, started again or forget."""
     assert _trials(range(part * 250, part * 250 + 250)) > 100
 
 
