@@ -141,7 +141,10 @@ def run_trials(orders: Sequence[tuple[Drill, int]], *, jobs: int = 1) -> list[Tr
     """Run drills with their seeds, in several processes; the trials are in the order of `orders`."""
     if jobs == 1:
         _be_quiet()
-        return [run_trial(drill, seed) for drill, seed in orders]
+        try:
+            return [run_trial(drill, seed) for drill, seed in orders]
+        finally:
+            logging.disable(logging.NOTSET)
     with multiprocessing.get_context("spawn").Pool(jobs, _be_quiet) as pool:
         return pool.starmap(run_trial, orders, chunksize=4)
 

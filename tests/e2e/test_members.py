@@ -56,7 +56,7 @@ def test_a_node_joins_a_session_that_runs_and_another_is_drained(tmp_path: Path,
         nodes = cluster.nodes("a", "b", "c")
         island = cluster.island(*nodes)
         master = cluster.client(cluster.master(island))
-        submit(master, scattered(pipeline(seconds=1.0, **_SHAPE), ["a", "b", "c"], 3), "s")
+        submit(master, scattered(pipeline(seconds=2.0, **_SHAPE), ["a", "b", "c"], 3), "s")
         assert underway(master, "s", 5)
         cluster.client(island).add_child(cluster.node("d").ready["url"])
         assert until(lambda: master.drops("s", DropQuery(node="d", state="COMPLETED")).total >= 1)

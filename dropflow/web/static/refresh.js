@@ -71,11 +71,14 @@ function becomeChildren(live, fresh) {
     const key = keyOf(child);
     if (key !== null) keyed.set(key, child);
   }
+  const kept = new Set([...fresh.children].map(keyOf));
   let here = live.firstChild;
   for (const wanted of [...fresh.childNodes]) {
     const key = keyOf(wanted);
     const found = key === null ? here : keyed.get(key);
     if (found && alike(found, wanted)) {
+      // An element that is moved loses the focus, and an open panel closes: what is before it and goes, goes first.
+      while (here && here !== found && !(keyOf(here) !== null && kept.has(keyOf(here)))) here = removed(here);
       if (found === here) here = here.nextSibling;
       else live.insertBefore(found, here);
       if (found.nodeType === Node.ELEMENT_NODE) become(found, wanted);
@@ -84,11 +87,14 @@ function becomeChildren(live, fresh) {
       live.insertBefore(document.importNode(wanted, true), here);
     }
   }
-  while (here) {
-    const next = here.nextSibling;
-    here.remove();
-    here = next;
-  }
+  while (here) here = removed(here);
+}
+
+/** Remove a node; the one after it is returned. */
+function removed(node) {
+  const next = node.nextSibling;
+  node.remove();
+  return next;
 }
 
 function keyOf(node) {

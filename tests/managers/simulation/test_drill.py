@@ -1,5 +1,6 @@
 """Drills: a graph on simulated nodes that fail, by the engine's core and the managers' recovery on virtual time."""
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -94,6 +95,13 @@ def test_trials_are_drawn_from_their_seeds() -> None:
     assert trials == [run_trial(drill, seed) for seed in range(3)]
     assert len({one.end for one in trials}) == len(trials)
     assert {one.status for one in trials} == {"FINISHED"}
+
+
+def test_trials_leave_the_log_of_their_process_on() -> None:
+    """Warnings are off while trials run in this process, and on afterwards."""
+    run_trials([(_drill(chain(4)), 1)])
+
+    assert logging.getLogger("dropflow").isEnabledFor(logging.WARNING)
 
 
 def test_a_cut_and_a_slow_node_make_a_session_later() -> None:

@@ -71,6 +71,19 @@ def test_the_page_of_a_session_is_updated(serve: Any, look: Any) -> None:
     expect(page.locator("#logical [data-key] td[data-group=waiting]")).to_have_text(["0"] * 3)
 
 
+def test_an_open_question_stays_when_others_go(serve: Any, look: Any) -> None:
+    """A session that ends meanwhile takes away its other commands; the panel of Delete stays open."""
+    manager = manager_with_sessions()
+    page = look(serve(manager)).page
+    page.goto("/sessions/running")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.get_by_role("button", name="Delete…").click()
+
+    manager.complete("running")
+    expect(page.locator("#ask-cancel")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete the session")).to_be_visible()
+
+
 def test_a_failure_appears_on_the_open_page(serve: Any, look: Any) -> None:
     """The root cause appears with its text, and open details stay open when another one appears."""
     manager = manager_with_sessions()
