@@ -95,13 +95,17 @@ def read_checksummed(path: Path, kind: type[T]) -> T:
     codec = _CODECS[path.suffix]
     try:
         stored = codec.decode(path.read_bytes(), type=_Checksummed)
-        if zlib.crc32(stored.content) != stored.crc32:
-            raise BadFileError("the file is damaged: a checksum is wrong", where=str(path))
-        found: T = codec.decode(stored.content, type=kind)
     except OSError as error:
         raise BadFileError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
     except (ValueError, RecursionError) as error:  # msgspec raises UnicodeDecodeError, too
-        raise BadFileError(f"the file is damaged, or of another version: {error}", where=str(path)) from error
+        raise BadFileError(f"the file is damaged: {error}", where=str(path)) from error
+    if zlib.crc32(stored.content) != stored.crc32:
+        raise BadFileError("the file is damaged: a checksum is wrong", where=str(path))
+    try:
+        found: T = codec.decode(stored.content, type=kind)
+    except (ValueError, RecursionError) as error:
+        hint = "start this manager with the version that wrote it"
+        raise BadFileError(f"the file is whole, but of another version: {error}", where=str(path), hint=hint) from error
     return found
 
 

@@ -94,7 +94,7 @@ def newest_holders(session: str, parts: Sequence[StoppedPart]) -> list[str]:
         findings = "; ".join(part.finding for part in parts)
         raise GoneError(
             f"session {session!r} cannot be continued: {findings}",
-            hint="put the files back; --ignore-damage reads a damaged journal up to the damage",
+            hint="put the files back; --ignore-damage reads a journal up to its damage, and helps with nothing else",
         )
     latest = max(part.version for part in usable)
     return sorted(part.node for part in usable if part.version == latest)

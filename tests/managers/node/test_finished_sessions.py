@@ -15,7 +15,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from managers.deployment import Deployment
-from managers.node.directory import SessionEnd, read_checksummed
+from managers.node.directory import SessionEnd, read_checksummed, write_checksummed
 from managers.node.manager import NodeManager
 from managers.node.over import FinishedSession, recover_all
 from tests.managers.node.conftest import settle, until
@@ -418,6 +418,18 @@ def test_a_session_that_cannot_be_read_is_failed(name: str, stack: ExitStack, tm
     node.delete("s")
     assert not directory.exists()
     assert node.info().findings == ()
+
+
+@pytest.mark.parametrize("name", ["deployment.json", "end.msgpack"])
+def test_a_record_of_another_version_is_told_from_a_damaged_one(name: str, tmp_path: Path) -> None:
+    """A file with the right checksum and other fields is of another version, and the hint says which one to start."""
+    path = tmp_path / name
+    write_checksummed(path, {"field of the future": 1})
+
+    with pytest.raises(BadFileError, match="whole, but of another version") as caught:
+        read_checksummed(path, {"deployment.json": Deployment, "end.msgpack": SessionEnd}[name])
+
+    assert "version that wrote it" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["deployment.json", "end.msgpack"])
