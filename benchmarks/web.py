@@ -51,13 +51,13 @@ from dropflow.api.server import make_app
 from dropflow.api.state_records import DropStates
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import triples
-from dropflow.testing.fake_manager import FakeManager
 from dropflow.times.octets import pack_times
 from managers.node.views import StateLog
 from managers.routes.handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import open_browser
+from tests.fake_manager import FakeManager
 from tests.times.made_times import executed, sections_of
 
 _CHANGES = 5000

@@ -30,7 +30,7 @@ from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.options import RunKeywords, RunOptions, SubmitOptions, meta_of
 from dropflow.states import SessionState
-from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import VirtualClock
 from tests.drawn_graphs import data, draw, function
 from tests.graph.shapes import scatter
 

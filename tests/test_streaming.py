@@ -25,8 +25,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
-from dropflow.testing.strategies import graphs, pipelines
 from tests.processes import gone
+from tests.strategies import graphs, pipelines
 from tests.streaming_apps import fields
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Helpers for tests: of dropflow itself, and of applications.
+"""Helpers for tests of applications and runners; what only dropflow's own tests need is in ``tests``.
 
 Tests of applications and of runners import what they need from here; a module is imported when one of its names
 is first used. May import everything of `dropflow` but the command line; nothing of the product may import it.
@@ -7,12 +7,8 @@ is first used. May import everything of `dropflow` but the command line; nothing
 `attempts`      One attempt of one application on the real executor, without a graph: for tests of applications
 `conformance`   What every runner promises, as tests for the author of one: see `RunnerConformance` and `outcome_of`
 `drawing`       Physical graphs from drawings as text: ``draw("a -> B -> c, c -> D")``
-`virtual`       A runner whose attempts take virtual time: no thread, no process, no waiting
-`faults`        A TCP proxy that delays, throttles, stalls and cuts connections, as drawn from a seed
-`fake_manager`  A manager in memory whose sessions change only when a test changes them, for tests of routes, pages and
-                clients
-`fake_session`  A session of a fake manager: drops whose states a test sets, and the records that are made of them
-`strategies`    Hypothesis strategies for physical graphs
+`virtual`       A clock that a test advances, and a runner whose attempts take virtual time: no thread, no process, no
+                waiting
 ==============  =======================================================================================================
 """
 

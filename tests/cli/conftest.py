@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dropflow.cli.main import main
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service
 from tests.cli.answers import Answer, Command
+from tests.fake_manager import FakeManager, manager_with_sessions
 
 TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
 

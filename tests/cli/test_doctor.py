@@ -25,9 +25,9 @@ from dropflow.cli.doctor_checks import (
     plan_probes,
 )
 from dropflow.clock import SystemClock
-from dropflow.testing.fake_manager import FakeManager
 from dropflow.version import __version__
 from managers.service import Service
+from tests.fake_manager import FakeManager
 
 
 @pytest.fixture

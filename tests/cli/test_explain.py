@@ -12,8 +12,8 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
+from tests.fake_manager import FakeManager
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from dropflow.api.requests import ResultList
 from dropflow.cli.incoming_files import IncomingFile, KeptPart, ResultDirectory
 from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import BadFileError, LinkError
-from dropflow.testing.fake_manager import FakeManager
 from dropflow.web.cause_groups import UNFINISHED, _confined, result_paths
 from tests.cli.answers import Command
+from tests.fake_manager import FakeManager
 
 
 def test_results_are_fetched_with_their_bytes(ask: Command, manager: FakeManager, tmp_path: Path) -> None:

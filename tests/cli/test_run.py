@@ -22,7 +22,7 @@ from dropflow.sessions import local_run
 from dropflow.sessions.local_run import resume
 from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
-from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import VirtualClock
 from tests.cli.answers import Command
 from tests.drawn_graphs import data, draw, function
 

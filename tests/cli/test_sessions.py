@@ -14,9 +14,9 @@ from dropflow.errors import LinkError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.sessions.local_run import prepare_directory, run
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, node
+from tests.fake_manager import FakeManager, manager_with_sessions
 
 
 def test_sessions_are_listed_the_youngest_first(ask: Command) -> None:

@@ -21,11 +21,11 @@ from dropflow.graph.physical import PhysicalGraph, is_fused
 from dropflow.graph.templates import Kind
 from dropflow.sessions.options import SubmitOptions
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager
 from managers.planning import assign
 from managers.service import Service
 from tests.cli.answers import Command
 from tests.e2e.cluster import until
+from tests.fake_manager import FakeManager
 from translator.options import PartitionOptions
 from translator.pipeline import translate
 from translator.plan.live_machines import live_machines

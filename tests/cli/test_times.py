@@ -17,7 +17,6 @@ from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager
 from dropflow.times.attempts import attempts_of
 from dropflow.times.octets import RECORD, TimesSection
 from dropflow.times.statistics import NodeTraffic
@@ -26,6 +25,7 @@ from managers.node.manager import NodeManager
 from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
+from tests.fake_manager import FakeManager
 from tests.times.made_times import sections_of
 from translator.plan.machines import equal_machines
 from translator.plan.measured import MeasuredNode, with_measured_nodes

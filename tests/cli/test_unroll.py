@@ -12,9 +12,9 @@ import pytest
 from dropflow.api.records import Load, NodeInfo
 from dropflow.graph.codec import load, save
 from dropflow.graph.text_ids import oids
-from dropflow.testing.fake_manager import FakeManager
 from managers.service import Service
 from tests.cli.answers import Command
+from tests.fake_manager import FakeManager
 from tests.graph.shapes import exclusive_and_mpi
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"

@@ -19,10 +19,10 @@ from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import session_progress
 from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.states import DropState, SessionState
-from dropflow.testing.fake_manager import FakeManager
 from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
+from tests.fake_manager import FakeManager
 
 OTHER_TOKEN = "another-token"  # noqa: S105 - as above
 STATUSES = {"finished": 0, "failed": 1, "cancelled": 1, "running": 3, "nowhere": 2}

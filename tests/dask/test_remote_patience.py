@@ -27,9 +27,10 @@ from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import AppError, BadParameterError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.notebook import HtmlView
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager, VirtualClock
-from dropflow.testing.faults import serve
+from dropflow.testing.virtual import VirtualClock
 from managers.routes.handlers import api_v1_routes
+from tests.fake_manager import FakeManager
+from tests.faults import serve
 
 pytest.importorskip("dask", reason="needs the extra 'dask'")
 AWAY = LinkError("nothing listens there")

@@ -22,7 +22,7 @@ from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamPublisher, StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, Interrupted, StorageError
-from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import VirtualClock
 
 SECONDS = 60
 

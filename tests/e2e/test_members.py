@@ -14,7 +14,6 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
-from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from managers.simulation.history import Committed, Promised
 from tests.e2e.cluster import (
     PATIENT,
@@ -31,6 +30,7 @@ from tests.e2e.cluster import (
     until,
 )
 from tests.e2e.recorded_node import Decided, History, recorded
+from tests.faults import ConnectionFaults, FaultyProxy
 from tests.nightly import nightly
 from tests.processes import Running, gone, run
 from tests.streaming_graphs import FILE, bash

@@ -30,13 +30,13 @@ from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import oids
 from dropflow.sessions import local_run
 from dropflow.states import DropState, SessionState
-from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from managers.links import LinkSettings
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
 from managers.planning import plan_deployment
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from tests.e2e.cluster import pipeline, scattered
+from tests.faults import ConnectionFaults, FaultyProxy
 from tests.managers.node.test_stream_peers import alone
 from tests.nightly import nightly
 from translator.pipeline import translate

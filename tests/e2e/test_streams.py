@@ -15,10 +15,10 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.records import DropQuery
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.faults import ConnectionFaults
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import PATIENT, Cluster, content, finished, placed, port_of, submit, until
 from tests.e2e.test_nodes import FaultyCluster, faulty  # noqa: F401 - the latter is a fixture
+from tests.faults import ConnectionFaults
 from tests.managers.node.conftest import Cluster as Together
 from tests.managers.node.test_stream_peers import alone
 from tests.nightly import nightly

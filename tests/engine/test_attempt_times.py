@@ -22,7 +22,7 @@ from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.sessions import local_run
 from dropflow.testing.drawing import draw, fan, row
-from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import RECORD, TIMES_FILE, read_times
 from dropflow.times.timeline import profile, slowest
 from tests.graph.shapes import graphs

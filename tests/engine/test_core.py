@@ -33,9 +33,8 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
-from dropflow.testing import drawing
 from dropflow.testing.drawing import chain, draw, row
-from dropflow.testing.strategies import graphs
+from tests.strategies import expected_states, graphs
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 
@@ -441,7 +440,7 @@ def test_final_states_follow_the_rules(graph: PhysicalGraph, data: st.DataObject
     if any(template.effective_inputs > 0 for template in graph.templates):
         return  # the first inputs decide there, so the order matters
     core, fails, left_out = _play(graph, data)
-    expected = drawing.expected_states(graph, fails=fails, leaves_out=left_out)
+    expected = expected_states(graph, fails=fails, leaves_out=left_out)
 
     assert [core.drops.state(drop) for drop in range(graph.drops)] == expected
     leaf_failed = any(

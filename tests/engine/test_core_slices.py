@@ -40,9 +40,8 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_by_place, slice_for
 from dropflow.states import DropState, SessionState
-from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.strategies import graphs, pipelines
+from tests.strategies import expected_states, graphs, pipelines
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 GONE = Failure(code="DF220", kind="NodeLost", text="node b is lost")
@@ -278,7 +277,7 @@ def test_the_final_states_of_many_nodes_follow_the_rules(graph: PhysicalGraph, s
     fails, leaves_out = faults(graph, chance, 0.3)
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out)
     cluster.run()
-    wanted = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
+    wanted = expected_states(graph, fails=fails, leaves_out=leaves_out)
 
     assert cluster.states() == dict(enumerate(wanted))
     assert all(node.core.status.is_terminal for node in cluster.nodes.values())
@@ -291,7 +290,7 @@ def test_streaming_changes_no_final_state(graph: PhysicalGraph, seed: int, nodes
     graph = _patient(graph)
     chance = _chance(seed)
     fails, leaves_out = faults(graph, chance, 0.2)
-    wanted = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
+    wanted = expected_states(graph, fails=fails, leaves_out=leaves_out)
     streams = [number for number in range(len(graph.links)) if chance.random() < 0.8]
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out, streams=streams)
     cluster.run()

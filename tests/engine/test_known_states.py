@@ -44,10 +44,9 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_by_place, whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
-from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.strategies import graphs, pipelines
 from tests.engine.test_core_slices import Cluster, News, Node, _chance, _patient, _placed, faults
+from tests.strategies import expected_states, graphs, pipelines
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
@@ -266,7 +265,7 @@ def play_with_interruptions(
     world.play()
     world.check_end()
     assert all(world.core.drops.state(drop) is C for drop in completed), "what had completed does so again"
-    return world, drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
+    return world, expected_states(graph, fails=fails, leaves_out=leaves_out)
 
 
 @settings(max_examples=150, deadline=None)
@@ -541,7 +540,7 @@ def test_a_session_continues_on_other_nodes(graph: PhysicalGraph, seed: int, fir
     )
     continued.run()
 
-    assert continued.states() == dict(enumerate(drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)))
+    assert continued.states() == dict(enumerate(expected_states(graph, fails=fails, leaves_out=leaves_out)))
     assert all(node.core.status.is_terminal for node in continued.nodes.values())
     assert {known.states[drop] for drop in continued.runs} <= {DropState.INITIALIZED}
 

@@ -36,11 +36,10 @@ from dropflow.graph.text_ids import oid
 from dropflow.sessions.again import RepeatedDrops, drops_to_repeat
 from dropflow.sessions.stopped import StoppedSession
 from dropflow.states import DropState
-from dropflow.testing import drawing
 from dropflow.testing.drawing import chain, draw, row
-from dropflow.testing.strategies import graphs
 from tests.engine.test_known_states import World, known_states, outcomes
 from tests.engine.test_session_steps import Driver
+from tests.strategies import expected_states, graphs
 
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 
@@ -283,7 +282,7 @@ def _play_and_compare(graph: PhysicalGraph, data: st.DataObject) -> None:
         world.play()
 
         world.check_end()
-        expected = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
+        expected = expected_states(graph, fails=fails, leaves_out=leaves_out)
         values = _expected_values(graph, expected, leaves_out, world.version)
         assert world.states() == expected
         assert {drop: world.values[drop] for drop in world.contents} == {drop: values[drop] for drop in world.contents}

@@ -21,11 +21,11 @@ from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
-from dropflow.testing.conformance import FakeRepository, FakeRunner
+from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.fake_manager import VirtualClock
-from dropflow.testing.strategies import graphs
-from tests.engine.sessions import build_session
+from dropflow.testing.virtual import VirtualClock
+from tests.engine.sessions import FakeRunner, build_session
+from tests.strategies import graphs
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="correct it")
 

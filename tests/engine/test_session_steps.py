@@ -18,11 +18,10 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import kill_after, stopped_after
-from dropflow.testing.conformance import FakeRepository, FakeRunner
+from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw, fan, row
-from dropflow.testing.fake_manager import VirtualClock
-from dropflow.testing.virtual import SimulatedRunner
-from tests.engine.sessions import build_session
+from dropflow.testing.virtual import SimulatedRunner, VirtualClock
+from tests.engine.sessions import FakeRunner, build_session
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 

@@ -15,10 +15,10 @@ from dropflow.api.openapi import Request, Response
 from dropflow.cli import server_process
 from dropflow.cli.server_process import start_logging
 from dropflow.errors import HttpError, NotFoundError, UsageError
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service
 from managers.web.page_templates import manager_templates
 from managers.web.pages import ManagerLogView, log_routes
+from tests.fake_manager import FakeManager, manager_with_sessions
 
 _log = logging.getLogger("dropflow.here")
 

@@ -14,13 +14,14 @@ from dropflow.api.openapi import Response, Route
 from dropflow.api.records import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError
-from dropflow.testing.fake_manager import FakeManager, VirtualClock
-from dropflow.testing.faults import serve
+from dropflow.testing.virtual import VirtualClock
 from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.messages import PROTOCOL
 from managers.probing import Prober, resolve_host
 from managers.service import Service
+from tests.fake_manager import FakeManager
+from tests.faults import serve
 
 
 @pytest.fixture(scope="module")

@@ -26,11 +26,11 @@ from dropflow.api.error_body import to_body
 from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ArchiveQuery, ResultList
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers import archives as archive_module
 from managers.archive_writers import ArchiveMember, TarWriter, archive_writer
 from managers.archives import MISSING, results_archive
 from managers.node.downloads import directory_tar
+from tests.fake_manager import FakeManager, manager_with_sessions
 
 FORMATS = ("tar", "zip")
 _BIG = 5 << 20

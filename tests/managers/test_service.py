@@ -15,9 +15,9 @@ from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
 from dropflow.api.openapi import Limits
 from dropflow.errors import BadFileError, ConflictError, HttpError, StorageError, UsageError
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.keys import ClusterKey, create, load
 from managers.service import Service, make_access_rules, url_of
+from tests.fake_manager import FakeManager, manager_with_sessions
 
 TOKEN = "a-token-of-this-test"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40

@@ -35,12 +35,12 @@ from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ResultList, ResultsQuery
 from dropflow.errors import ProtocolError, RangeError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.fake_manager import FakeManager
 from dropflow.web.tickets import TICKET
 from managers.composite.log_merging import MERGES
 from managers.composite.manager import Composite
 from managers.node.manager import NodeManager
 from managers.routes.handlers import api_v1_routes
+from tests.fake_manager import FakeManager
 
 _ERROR = ErrorBody(code="DF121", kind="GoneError", text="released")
 RECORDS = st.lists(

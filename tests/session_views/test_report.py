@@ -15,14 +15,14 @@ from dropflow.formatting import format_count
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.strategies import graphs
 from dropflow.times.attempts import attempts_of
 from dropflow.times.moments import moments_of
 from dropflow.times.octets import NodeReceipts, PeerReceipts
 from dropflow.web.cause_groups import causes, order_of
 from dropflow.web.report import report_page, session_report
 from dropflow.web.times import drops_at
+from tests.fake_manager import FakeManager
+from tests.strategies import graphs
 from tests.times.made_times import executed, sections_of
 
 _HOSTILE = "<script>alert('x')</script>\"'&"

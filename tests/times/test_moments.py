@@ -12,10 +12,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 from dropflow.testing.drawing import chains, fan
-from dropflow.testing.strategies import graphs
 from dropflow.times.attempts import AttemptColumns, attempts_of, ended_by
 from dropflow.times.moments import Moments, causes_at, moments_of, size_at
 from dropflow.web.times import session_moment
+from tests.strategies import graphs
 from tests.times.made_times import executed, sections_of
 
 _GRAPHS = (fan(40), chains(42, 7))

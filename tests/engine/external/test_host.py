@@ -14,7 +14,7 @@ from dropflow.runners.in_process import ThreadRunner
 from dropflow.runners.pool import PooledRunner, WorkerPool
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
-from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import VirtualClock
 from tests.e2e.cluster import until
 
 GRAPH = draw("A, H", H={"component": "hang"})

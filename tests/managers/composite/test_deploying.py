@@ -23,12 +23,12 @@ from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import digest, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import VirtualClock
-from dropflow.testing.strategies import graphs
+from dropflow.testing.virtual import VirtualClock
 from managers.composite.deployments import merge_errors
 from managers.deployment import Deployment
 from managers.planning import plan_deployment
 from tests.managers.composite.world import World, lose, until
+from tests.strategies import graphs
 
 _SUBMIT = SubmitQuery(session="s")
 _NODES = tuple(NodeInfo(name=f"n{number}", links=f"tcp://h:{number}", incarnation=number) for number in range(1, 4))

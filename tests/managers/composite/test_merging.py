@@ -23,10 +23,10 @@ from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions import shown
 from dropflow.states import DropState, SessionState
-from dropflow.testing.strategies import graphs
 from managers.composite.log_merging import KnownCauses
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
 from tests.engine.test_core_slices import BOOM, Cluster, Node, _chance
+from tests.strategies import graphs
 
 _KEYS = ("a", "b", "c")
 _NODES = ("n1", "n2", "n3")

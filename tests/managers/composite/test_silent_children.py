@@ -14,10 +14,10 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager
 from managers.composite.manager import Composite, discover_children
 from managers.discovery import Announcement, Discovery
 from managers.keys import ClusterKey
+from tests.fake_manager import FakeManager
 from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, until
 
 

@@ -13,8 +13,8 @@ from dropflow.api.records import DropQuery, SubmitQuery
 from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager
 from managers.composite.manager import Composite
+from tests.fake_manager import FakeManager
 
 SUBMIT = SubmitQuery(session="s")
 

@@ -12,7 +12,6 @@ from multiprocessing.connection import Connection
 import psutil
 import pytest
 
-from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from managers.keys import ClusterKey
 from managers.links import (
     BufferSource,
@@ -23,6 +22,7 @@ from managers.links import (
     ReceivedMessage,
 )
 from managers.messages import Events, StopSession
+from tests.faults import ConnectionFaults, FaultyProxy
 from tests.managers.links.conftest import CONTENT, HASTY, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")

@@ -18,13 +18,13 @@ from dropflow.errors import GoneError, LinkError, NotFoundError, RestartedError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.messages import Events, StopSession
 from managers.node import host, sessions
 from managers.node.events import PeerRestarted
 from managers.node.manager import NodeManager
+from tests.faults import ConnectionFaults, FaultyProxy
 from tests.managers.node.conftest import Cluster, handled, hosted, session_threads, soon, until
 
 Make = Callable[..., Cluster]

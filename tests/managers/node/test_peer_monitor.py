@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from dropflow.errors import StorageError
-from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import VirtualClock
 from managers.deployment import Place
 from managers.node import resources
 from managers.node.peer_monitor import PeerMonitor

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from dropflow.api.requests import CancelRequest
 from dropflow.errors import BadFileError
 from dropflow.states import SessionState
-from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import VirtualClock
 from managers.deployment import Deployment, Place
 from managers.links import ReceivedMessage
 from managers.machine_calls import Call

@@ -15,10 +15,11 @@ from dropflow.engine.drop_log import DropLog
 from dropflow.engine.events import Assembled, Failed, Finished
 from dropflow.failure import Failure
 from dropflow.testing.drawing import draw, fan
-from dropflow.testing.fake_manager import FakeManager, VirtualClock
+from dropflow.testing.virtual import VirtualClock
 from managers.composite.log_merging import merge_log_pages
 from managers.node import session_log
 from managers.node.session_log import FailureLog, SessionLogs
+from tests.fake_manager import FakeManager
 
 Read = Callable[[LogQuery], LogPage]
 

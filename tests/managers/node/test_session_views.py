@@ -29,8 +29,7 @@ from dropflow.graph.slices import slice_by_place
 from dropflow.sessions.shown import attempts_of, logical_nodes, running_by_node
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, relay, row, triples
-from dropflow.testing.fake_manager import VirtualClock
-from dropflow.testing.strategies import graphs
+from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import NodeReceipts, PeerReceipts
 from dropflow.web.cause_groups import order_of
 from managers.links import TransferResult, WantedContent
@@ -47,6 +46,7 @@ from managers.state_hub import StateHub
 from tests.engine.test_core_slices import Cluster as DropPagesCluster
 from tests.engine.test_core_slices import _chance
 from tests.managers.node.conftest import Cluster, hosted, settle
+from tests.strategies import graphs
 
 
 @given(graphs(), st.data())

@@ -18,14 +18,13 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for, with_placement
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
-from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row, triples
-from dropflow.testing.strategies import graphs
 from managers.deployment import Place
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide, explain_decision
 from managers.recovery.vote import PlanView
 from tests.engine.test_known_states import World, outcomes
+from tests.strategies import expected_states, graphs
 
 N, W, C, E, S, X = (
     DropState.INITIALIZED,
@@ -254,7 +253,7 @@ def test_losses_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObj
 
     cluster.check_end()
     if all(template.effective_inputs <= 0 for template in graph.templates):
-        assert cluster.states() == drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
+        assert cluster.states() == expected_states(graph, fails=fails, leaves_out=leaves_out)
 
 
 @settings(max_examples=60, deadline=None)
@@ -293,7 +292,7 @@ def test_changes_that_are_asked_for_do_not_change_the_outcome(graph: PhysicalGra
 
     cluster.check_end()
     if all(template.effective_inputs <= 0 for template in graph.templates):
-        assert cluster.states() == drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
+        assert cluster.states() == expected_states(graph, fails=fails, leaves_out=leaves_out)
 
 
 def _asked(plan: PlanView, **change: Any) -> PlanView:

@@ -21,10 +21,10 @@ from dropflow.api.rest_server import RestServer
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.faults import ReceivedResponse, ask, serve
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.daliuge_sessions import session_name
+from tests.fake_manager import FakeManager
+from tests.faults import ReceivedResponse, ask, serve
 
 GRAPH = [
     {

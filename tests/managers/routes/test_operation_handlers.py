@@ -29,8 +29,7 @@ from dropflow.api.rest_server import RestServer
 from dropflow.errors import HttpError, LinkError
 from dropflow.states import DropState
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
-from dropflow.testing.faults import ReceivedResponse, ask, serve
+from dropflow.testing.virtual import VirtualClock
 from dropflow.web.sign_in import login_routes
 from managers.deployment import Deployment, pack
 from managers.probing import Prober
@@ -39,6 +38,8 @@ from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
 from managers.routes.streams import session_events
 from managers.service import manager_routes
+from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.faults import ReceivedResponse, ask, serve
 
 _NAMES = sorted(DropState.__members__)
 

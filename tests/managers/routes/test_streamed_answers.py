@@ -24,12 +24,13 @@ from dropflow.api.rest_server import RestServer
 from dropflow.api.state_records import RUNNING
 from dropflow.errors import GoneError, LinkError, NotFoundError
 from dropflow.states import DropState
-from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
-from dropflow.testing.faults import ask, serve
+from dropflow.testing.virtual import VirtualClock
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
 from managers.routes.streams import state_events
 from managers.state_hub import StateHub
+from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.faults import ask, serve
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from dropflow.api.auth import AccessRules
 from dropflow.api.openapi import Limits, StreamSlots
 from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
-from dropflow.testing.fake_manager import FakeManager
 from dropflow.web.sign_in import login_routes
 from managers.routes.handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import Window, open_browser, open_window
+from tests.fake_manager import FakeManager
 
 Serve = Callable[..., str]
 Look = Callable[..., Window]

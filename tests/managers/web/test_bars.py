@@ -17,13 +17,13 @@ from dropflow.formatting import format_count, format_duration, format_rate
 from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.web.cause_groups import causes
 from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.logs import read_start, tail_of
 from managers.web.session_pages import CompareView, OriginView
 from managers.web.views import plots_of
 from tests.browser import needs_chromium
+from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.managers.web.reading import Page, ask, read
 from tests.managers.web.test_pages import HOSTILE, hostile_graph
 from tests.times.made_times import executed, sections_of
@@ -74,7 +74,7 @@ def test_a_bar_is_in_proportion(counts: DropCounts) -> None:
 @pytest.mark.slow
 def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
     """Bars, counts, durations, rates and numbers of failures made by the scripts are those of the server."""
-    from dropflow.testing.fake_manager import FakeManager  # noqa: PLC0415 - beside its only use
+    from tests.fake_manager import FakeManager  # noqa: PLC0415 - beside its only use
 
     chance = random.Random(20261121)  # noqa: S311 - cases, not secrets
     cases = [[chance.choice((0, 1, chance.randrange(10**6))) for _ in GROUPS] for _ in range(200)]

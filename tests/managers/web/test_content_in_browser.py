@@ -12,8 +12,8 @@ from dropflow.api.logs import LogLine
 from dropflow.api.records import DropQuery
 from dropflow.api.requests import ResultList
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from tests.browser import accessibility_findings, needs_chromium
+from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.preview.made_files import fits, npy, png
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]

@@ -9,8 +9,8 @@ import pytest
 from dropflow.api.records import DropQuery, NodeInfo
 from dropflow.graph.build import GraphBuilder
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from tests.browser import accessibility_findings, needs_chromium
+from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.times.made_times import executed, sections_of
 
 expect = pytest.importorskip("playwright.sync_api").expect

@@ -18,17 +18,17 @@ from dropflow.engine.events import CancelDrop, Lost
 from dropflow.failure import Failure
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.faults import serve
-from dropflow.testing.strategies import graphs
 from dropflow.web.views import GROUPS
 from managers.composite.merging import Freshness, SessionPart, as_info, merge
 from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
+from tests.fake_manager import FakeManager
+from tests.faults import serve
 from tests.managers.composite.test_merging import begin, report
 from tests.managers.web.reading import ask
+from tests.strategies import graphs
 
 _GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
 

@@ -20,7 +20,6 @@ from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.web.places import Places, ServerAddress, hop_url
 from managers.web.actions import launch_routes
 from managers.web.page_templates import drop_label, drop_url
@@ -38,6 +37,7 @@ from managers.web.views import (
     session_view,
     sessions_view,
 )
+from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.managers.web.reading import ask, read
 from tests.times.made_times import sections_of
 

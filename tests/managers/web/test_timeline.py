@@ -10,10 +10,10 @@ import pytest
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_manager import FakeManager
 from dropflow.times.octets import RUNNING, TimesSection
 from dropflow.times.statistics import TimesStatistics
 from tests.browser import needs_chromium
+from tests.fake_manager import FakeManager
 from tests.managers.web.reading import ask
 from tests.times.made_times import executed, sections_of
 

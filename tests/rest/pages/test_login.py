@@ -18,12 +18,12 @@ from dropflow.api.auth import AccessRules, cookie_name, cookie_value, page_key, 
 from dropflow.api.openapi import FORM, Request, Route
 from dropflow.api.rest_server import RestServer
 from dropflow.errors import HttpError, LinkError
-from dropflow.testing.fake_manager import VirtualClock
-from dropflow.testing.faults import ReceivedResponse, ask, serve
+from dropflow.testing.virtual import VirtualClock
 from dropflow.web.frame import STATIC
 from dropflow.web.places import Places, ServerAddress, front_door, same_server, split_target
 from dropflow.web.sign_in import login_routes
 from dropflow.web.tickets import LONGEST, Permission, Tickets, request_ticket, ticket_reply
+from tests.faults import ReceivedResponse, ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 

@@ -24,8 +24,8 @@ from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.server import make_app
 from dropflow.api.signing import WINDOW, Signer, Verifier, digest
 from dropflow.errors import ClockSkewError, HttpError, StorageError, UsageError
-from dropflow.testing.fake_manager import VirtualClock
-from dropflow.testing.faults import ask, serve
+from dropflow.testing.virtual import VirtualClock
+from tests.faults import ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40

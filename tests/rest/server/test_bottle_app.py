@@ -21,7 +21,7 @@ from dropflow.api.rest_server import RestServer
 from dropflow.api.server import RestApp, make_app
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError
 from dropflow.failure import Problem, Severity
-from dropflow.testing.faults import ReceivedResponse, ask, serve
+from tests.faults import ReceivedResponse, ask, serve
 
 LIMIT = 10_000
 DEPTH = 20

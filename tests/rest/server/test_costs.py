@@ -23,8 +23,8 @@ from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
 from dropflow.errors import HttpError
-from dropflow.testing.fake_manager import VirtualClock
-from dropflow.testing.faults import ask, serve
+from dropflow.testing.virtual import VirtualClock
+from tests.faults import ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 BEARER = f"Authorization: Bearer {TOKEN}"

@@ -10,7 +10,7 @@ import pytest
 
 from dropflow.api.auth import AccessRules
 from dropflow.api.rest_server import RestServer
-from dropflow.testing.fake_manager import FakeManager
+from tests.fake_manager import FakeManager
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
 from translator.web.records import TranslatorLimits
 from translator.web.routes import STREAMS, make_translator

@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from dropflow.api.auth import cookie_value
 from dropflow.api.openapi import StreamSlots
-from dropflow.testing.fake_manager import FakeManager
+from tests.fake_manager import FakeManager
 from translator.web.service import TranslatorService
 
 TOKEN = "a token of the tests"  # noqa: S105 - no secret

@@ -20,8 +20,8 @@ from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
 from dropflow.errors import BadGraphError, DropflowError, LinkError
 from dropflow.graph.codec import parse
-from dropflow.testing.fake_manager import FakeManager
 from managers.routes.handlers import api_v1_routes
+from tests.fake_manager import FakeManager
 from tests.translator.web.served import EXAMPLES, Served
 from translator.web.records import DeployRequest, TranslateQuery, TranslatorLimits
 from translator.web.routes import make_translator

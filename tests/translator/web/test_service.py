@@ -14,7 +14,7 @@ import pytest
 
 from dropflow.api.records import Load, NodeInfo
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
-from dropflow.testing.fake_manager import FakeManager
+from tests.fake_manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.service import TranslatorService
 

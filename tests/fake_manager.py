@@ -102,35 +102,12 @@ from dropflow.sessions.again import drops_to_repeat
 from dropflow.states import UNKNOWN, DropState, is_over
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.drawing import fan
-from dropflow.testing.fake_session import FakeSession, rows_of
+from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
 from dropflow.web.views import find_drop
-
-# A clock that a test advances.
-
-
-class VirtualClock:
-    """Implements `dropflow.clock.Clock`; both times move together, by `advance`."""
-
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self._now = now
-        self._monotonic = 0.0
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._now
-
-    def monotonic(self) -> float:
-        """Seconds since the clock was made."""
-        return self._monotonic
-
-    def advance(self, seconds: float) -> None:
-        """Add seconds to both times."""
-        self._now += seconds
-        self._monotonic += seconds
-
+from tests.fake_session import FakeSession, rows_of
 
 _Answer = TypeVar("_Answer")
 _Kind = TypeVar("_Kind", bound=type)
