@@ -1,6 +1,5 @@
 """The options of commands that plan, submit, or take a run or a session."""
 
-import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from click.core import ParameterSource
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import GivenOptions, given_on_command_line, is_run_directory, options_of
+from dropflow.cli.option_types import GivenOptions, given_on_command_line, grouped, is_run_directory, options_of
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.sessions.options import meta_of
@@ -68,26 +67,24 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, options=options.over(noted), is_given=True)
 
 
-def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
+def _choice(options: GivenOptions[PartitionOptions], profiles: tuple[str, ...]) -> PlanningChoice:
+    return PlanningChoice(options=options.options, profiles=profiles, is_given=bool(options.given or profiles))
 
-    @options_of(PartitionOptions)
-    @click.option(
+
+planning_options = grouped(
+    "choice",
+    _choice,
+    options_of(PartitionOptions),
+    click.option(
         "--profile",
         "profiles",
         multiple=True,
         metavar="RUN",
         help="Plan with the times and sizes that RUN has measured, not with those of GRAPH: the directory of a run, a "
         "session of a manager, or a file of measurements (dropflow times -o FILE.npz); repeatable.",
-    )
-    @functools.wraps(function)
-    def command(
-        *arguments: Any, options: GivenOptions[PartitionOptions], profiles: tuple[str, ...], **given: Any
-    ) -> Any:
-        choice = PlanningChoice(options=options.options, profiles=profiles, is_given=bool(options.given or profiles))
-        return function(*arguments, choice=choice, **given)
-
-    return command
+    ),
+)
+"""Adds the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
 
 
 def environment_connection() -> ConnectionOptions:

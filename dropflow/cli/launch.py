@@ -1,6 +1,5 @@
 """``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh."""
 
-import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from dropflow.cli.option_types import (
     Duration,
     GivenOptions,
     graphs,
+    grouped,
     hosts_options,
     options_of,
     output_options,
@@ -61,31 +61,25 @@ _directory_option = click.option(
     metavar="DIR",
     help="Where the directory of the job is made, dropflow-jobs by default; hosts of a batch system must see it.",
 )
-_SITE = (
+
+
+def _site(time: str, partition: str, account: str, facility: str | None, directory: str) -> "Facility":
+    from managers.places.batch import facility_of
+
+    chosen = {"time": time, "partition": partition, "account": account, "directory": directory}
+    return msgspec.structs.replace(facility_of(facility), **{key: text for key, text in chosen.items() if text})
+
+
+site_options = grouped(
+    "site",
+    _site,
     click.option("--time", default="", metavar="H:MM:SS", callback=_walltime, help="Walltime of a job."),
     click.option("-p", "--partition", default="", metavar="NAME", help="Partition or queue."),
     click.option("--account", default="", metavar="NAME", help="Account that jobs are charged to."),
     click.option("--facility", metavar="FILE", help="What jobs need at this site, as TOML; options have priority."),
     _directory_option,
 )
-
-
-def site_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Add the options that tell what jobs need at a site; the command gets them as one `Facility`, ``site``."""
-
-    @functools.wraps(function)
-    def command(*arguments: Any, facility: str | None, **given: Any) -> Exit:
-        from managers.places.batch import facility_of
-
-        chosen = {name: given.pop(name) for name in ("time", "partition", "account", "directory")}
-        site = msgspec.structs.replace(facility_of(facility), **{key: text for key, text in chosen.items() if text})
-        return function(*arguments, site=site, **given)
-
-    wrapped: Callable[..., Exit] = command
-    for option in reversed(_SITE):
-        wrapped = option(wrapped)
-    return wrapped
-
+"""Adds the options that tell what jobs need at a site; the command gets them as one `Facility`, called `site`."""
 
 _results_option = click.option(
     "-o", "results", metavar="DIR", help="Where the results go; the directory of the job by default."

@@ -4,6 +4,7 @@
 """
 
 import functools
+import inspect
 import math
 import os
 import re
@@ -228,10 +229,46 @@ def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
     return command
 
 
-def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Add the options that name a manager; the command gets them as one `ConnectionOptions`."""
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-    @click.option(
+
+def grouped(name: str, make: Callable[..., Any], *options: Decorator, fields: Collection[str] = ()) -> Decorator:
+    """Return a decorator that adds options to a command, which gets what `make` makes of them as its argument `name`.
+
+    Parameters
+    ----------
+    fields : collection of str
+        The arguments of `make`, if its signature does not tell them.
+    """
+    names = fields or tuple(inspect.signature(make).parameters)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(*arguments: Any, **given: Any) -> Any:
+            made = make(**{one: given.pop(one) for one in names if one in given})
+            return function(*arguments, **{name: made}, **given)
+
+        wrapped: Callable[..., Any] = command
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _manager(url: str | None, token: str | None, key: str | None) -> ConnectionOptions:
+    manager = ConnectionOptions(url=url, token=token, key=key)
+    if url is not None and url.startswith(("slurm:", "pbs:", "sge:", "ssh:")):
+        from dropflow.cli.connection import manager_of_job
+
+        manager = manager_of_job(manager)
+    return manager
+
+
+connection_options = grouped(
+    "manager",
+    _manager,
+    click.option(
         "--to",
         "url",
         metavar="URL",
@@ -239,26 +276,18 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
         show_envvar=True,
         help="The manager, or the job of 'dropflow launch' that has it, such as slurm:123; by default the one that "
         "runs on this host.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--token",
         metavar="TOKEN",
         envvar="DROPFLOW_TOKEN",
         show_envvar=True,
         help="Its token, which other users see unless it is in the environment. By default it is read on the manager's "
         "host, and elsewhere the cluster key signs requests.",
-    )
-    @click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default.")
-    @functools.wraps(function)
-    def command(*arguments: Any, url: str | None, token: str | None, key: str | None, **given: Any) -> Exit:
-        manager = ConnectionOptions(url=url, token=token, key=key)
-        if url is not None and url.startswith(("slurm:", "pbs:", "sge:", "ssh:")):
-            from dropflow.cli.connection import manager_of_job
-
-            manager = manager_of_job(manager)
-        return function(*arguments, manager=manager, **given)
-
-    return command
+    ),
+    click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default."),
+)
+"""Adds the options that name a manager; the command gets them as one `ConnectionOptions`, called `manager`."""
 
 
 class FloatRange(click.FloatRange):
@@ -290,34 +319,34 @@ graph_argument = click.argument("graph", metavar="GRAPH", shell_complete=graphs)
 GraphFormat = Literal["dfg", "json", "dot", "graphml", "csv"]
 
 
-def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that give values to the parameters of a logical graph.
+def _with_params(settings: tuple[str, ...], params: str | None) -> tuple[str, ...]:
+    if params is None:
+        return settings
+    from dropflow.graph.notes import with_more_settings
 
-    The command gets the name of a configuration, and all values as `settings`, of texts NAME=VALUE.
-    """
+    return with_more_settings(_read_params(params), settings)
 
-    @click.option(
+
+setting_options = grouped(
+    "settings",
+    _with_params,
+    click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="[NODE.]PARAM=VALUE",
         shell_complete=settings,
         help="Set a parameter of the graph, or of a node (by name or id). May be repeated.",
-    )
-    @click.option("--params", metavar="FILE", help="Values in a file: TOML or JSON. --set has priority.")
-    @click.option(
+    ),
+    click.option("--params", metavar="FILE", help="Values in a file: TOML or JSON. --set has priority."),
+    click.option(
         "--config", "configuration", metavar="NAME", help="Use the graph's configuration with this name or id."
-    )
-    @functools.wraps(function)
-    def command(*arguments: Any, settings: tuple[str, ...], params: str | None, **given: Any) -> Any:
-        if params is None:
-            return function(*arguments, settings=settings, **given)
-        from dropflow.graph.notes import with_more_settings
+    ),
+)
+"""Adds the options that give values to the parameters of a logical graph.
 
-        values = with_more_settings(_read_params(params), settings)
-        return function(*arguments, settings=values, **given)
-
-    return command
+The command gets the name of a `configuration`, and all values as `settings`, of texts NAME=VALUE.
+"""
 
 
 def _read_params(file: str) -> tuple[str, ...]:
@@ -548,31 +577,20 @@ class GivenOptions(msgspec.Struct, Generic[Options], frozen=True, kw_only=True):
         return msgspec.structs.replace(known, **{name: getattr(self.options, name) for name in self.given})
 
 
-def options_of(
-    record: type[Options], *, without: Collection[str] = ()
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def options_of(record: type[Options], *, without: Collection[str] = ()) -> Decorator:
     """Return a decorator that adds a flag for each option of a record, as its fields are annotated.
 
     The command gets them as one `GivenOptions`, called `options`.
     """
     found = {name: one for name, one in meta_of(record).items() if name not in without}
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def command(*arguments: Any, **given: Any) -> Any:
-            made = record(**{name: given.pop(name) for name in found})
-            options = GivenOptions(options=made, given=given_on_command_line(tuple(found)))
-            return function(*arguments, options=options, **given)
+    def made(**given: Any) -> GivenOptions[Options]:
+        return GivenOptions(options=record(**given), given=given_on_command_line(tuple(found)))
 
-        wrapped: Callable[..., Any] = command
-        for name, field in reversed(found.items()):
-            wrapped = _flag(name, field)(wrapped)
-        return wrapped
-
-    return decorate
+    return grouped("options", made, *(_flag(name, field) for name, field in found.items()), fields=found)
 
 
-def _flag(name: str, field: AnnotatedField) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _flag(name: str, field: AnnotatedField) -> Decorator:
     """Return the option of a command for one field of a record."""
     more: dict[str, Any] = {"help": field.meta.description, "default": field.default, **_TYPES.get(field.special, {})}
     extra = field.meta.extra or {}

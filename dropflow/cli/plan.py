@@ -3,10 +3,9 @@
 The last four are stages of one function, `planned`, and have one set of options, a `PlanOrder`.
 """
 
-import functools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -28,6 +27,7 @@ from dropflow.cli.option_types import (
     form_option,
     fuse_option,
     graph_argument,
+    grouped,
     output_options,
     prefix_option,
     setting_options,
@@ -176,33 +176,29 @@ class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str | None
 
 
-def plan_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Add GRAPH and the options of a plan; the command gets them as one `PlanOrder`."""
-
-    @graph_argument
-    @setting_options
-    @prefix_option
-    @click.option(
+plan_options = grouped(
+    "order",
+    PlanOrder,
+    graph_argument,
+    setting_options,
+    prefix_option,
+    click.option(
         "-k",
         "-n",
         "--parts",
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of parts; by default one for each node of --nodes.",
-    )
-    @planning_options
-    @click.option(
+    ),
+    planning_options,
+    click.option(
         "--nodes",
         metavar="FILE.toml|URL|NODE,NODE...|N|NxCORES",
         help="The nodes to plan for: described in a file, or those of the manager at URL with their load now, or names "
         "of equal nodes of one core, or a number of equal nodes, such as 4x16 for four with 16 cores.",
-    )
-    @functools.wraps(function)
-    def command(*arguments: Any, **given: Any) -> Exit:
-        order = PlanOrder(**{name: given.pop(name) for name in PlanOrder.__struct_fields__})
-        return function(*arguments, order=order, **given)
-
-    return command
+    ),
+)
+"""Adds GRAPH and the options of a plan; the command gets them as one `PlanOrder`, called `order`."""
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
-from dropflow.cli.option_types import FloatRange, output_options
+from dropflow.cli.option_types import Decorator, FloatRange, grouped, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.up import discover_options, lost_option, memory_option, serve_options, suspect_option
 
@@ -119,31 +119,34 @@ def _drain_seconds(options: ServeOptions, wanted: float | None) -> float:
 # ``dropflow island``: a data island manager, above nodes.
 
 
+def composite_options(*, finds: str, daliuge: bool = True) -> Decorator:
+    """Return a decorator that adds the options that islands and masters share: arguments of `serve_composite`."""
+    return grouped(
+        "composite",
+        dict,
+        click.option(
+            "--links-port",
+            type=click.IntRange(0, 65535),
+            default=0,
+            show_default="any that is free",
+            help="Port at which nodes reach this manager when it votes about their losses.",
+        ),
+        suspect_option("A child that does not answer for this long is suspect."),
+        lost_option("A child that does not answer for this long is lost."),
+        discover_options(finds=finds, daliuge=daliuge),
+        fields=("links_port", "suspect_after", "lost_after", "discovery"),
+    )
+
+
 @click.command("island")
 @output_options
 @serve_options(8001)
 @click.option(
     "--nodes", multiple=True, metavar="URL", help="A node of the island; several with commas, or repeat the option."
 )
-@click.option(
-    "--links-port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default="any that is free",
-    help="Port at which nodes reach this manager when it votes about their losses.",
-)
-@suspect_option("A child that does not answer for this long is suspect.")
-@lost_option("A child that does not answer for this long is lost.")
-@discover_options(finds="nodes")
+@composite_options(finds="nodes")
 def island_command(
-    _: CommandOutput,
-    *,
-    options: ServeOptions,
-    nodes: tuple[str, ...],
-    links_port: int,
-    suspect_after: float,
-    lost_after: float,
-    discovery: DiscoverOptions,
+    _: CommandOutput, *, options: ServeOptions, nodes: tuple[str, ...], composite: dict[str, Any]
 ) -> Exit:
     """Run a data island manager over nodes, until SIGINT or SIGTERM.
 
@@ -152,15 +155,7 @@ def island_command(
     """
     from dropflow.cli.manager_service import serve_composite
 
-    return serve_composite(
-        "island",
-        options,
-        children=nodes,
-        suspect_after=suspect_after,
-        lost_after=lost_after,
-        links_port=links_port,
-        discovery=discovery,
-    )
+    return serve_composite("island", options, children=nodes, **composite)
 
 
 # ``dropflow master``: a master manager, above islands.
@@ -171,26 +166,14 @@ def island_command(
 @serve_options(8002)
 @click.option("--islands", multiple=True, metavar="URL", help="An island; several with commas, or repeat the option.")
 @click.option("--nodes", multiple=True, metavar="URL", help="A node without an island; as --islands.")
-@click.option(
-    "--links-port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default="any that is free",
-    help="Port at which nodes reach this manager when it votes about their losses.",
-)
-@suspect_option("A child that does not answer for this long is suspect.")
-@lost_option("A child that does not answer for this long is lost.")
-@discover_options(finds="islands", daliuge=False)
+@composite_options(finds="islands", daliuge=False)
 def master_command(
     _: CommandOutput,
     *,
     options: ServeOptions,
     islands: tuple[str, ...],
     nodes: tuple[str, ...],
-    links_port: int,
-    suspect_after: float,
-    lost_after: float,
-    discovery: DiscoverOptions,
+    composite: dict[str, Any],
 ) -> Exit:
     """Run a master manager over islands, until SIGINT or SIGTERM.
 
@@ -198,21 +181,10 @@ def master_command(
     """
     from dropflow.cli.manager_service import serve_composite
 
-    return serve_composite(
-        "master",
-        options,
-        children=(*islands, *nodes),
-        suspect_after=suspect_after,
-        lost_after=lost_after,
-        links_port=links_port,
-        discovery=discovery,
-    )
+    return serve_composite("master", options, children=(*islands, *nodes), **composite)
 
 
 # ``dropflow translator``: the translator service.
-
-if TYPE_CHECKING:
-    from dropflow.cli.server_process import ServerContext
 
 
 @click.command("translator")
@@ -284,10 +256,6 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
 
 
 # ``dropflow daemon``: starts and stops the other managers of this host.
-
-if TYPE_CHECKING:
-    from dropflow.cli.server_process import ServerContext
-
 
 _Role = Literal["node", "island", "master"]
 

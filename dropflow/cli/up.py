@@ -1,7 +1,6 @@
 """``dropflow up``: a translator, a master, an island and nodes; ``dropflow down`` ends them."""
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,9 +11,11 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions, DiscoverOptions, ServeOptions
 from dropflow.cli.option_types import (
+    Decorator,
     FloatRange,
     connection_options,
     given_on_command_line,
+    grouped,
     hosts_options,
     output_options,
 )
@@ -26,30 +27,28 @@ from managers.membership import LOST_AFTER, SUSPECT_AFTER
 # The options of the commands that start a server process: node, island, master, daemon, translator.
 
 
-def suspect_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def suspect_option(text: str) -> Decorator:
     """Return the option for the time without an answer after which a peer is suspect; `text` is its help."""
     return _seconds_option("--suspect-after", text, least=0.1, default=SUSPECT_AFTER)
 
 
-def lost_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def lost_option(text: str) -> Decorator:
     """Return the option for the time without an answer after which a peer is lost; `text` is its help."""
     return _seconds_option("--lost-after", text, least=0.2, default=LOST_AFTER)
 
 
-def _seconds_option(
-    name: str, text: str, *, least: float, default: float
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _seconds_option(name: str, text: str, *, least: float, default: float) -> Decorator:
     kind = FloatRange(min=least)
     return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
 
 
-def log_level_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def log_level_option(text: str) -> Decorator:
     """Return the option for the least severe level that is logged; `text` is its help."""
     levels = click.Choice(["debug", "info", "warning", "error"])
     return click.option("--log-level", type=levels, default="info", show_default=True, help=text)
 
 
-def memory_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def memory_option(text: str) -> Decorator:
     """Return the option for the memory that nodes may use, in bytes, or None; `text` is its help."""
 
     def checked(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
@@ -61,7 +60,7 @@ def memory_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return click.option("--memory", metavar="SIZE", callback=checked, help=text)
 
 
-def public_url_option(*, of_many: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def public_url_option(*, of_many: bool = False) -> Decorator:
     """Return the option for the address at which browsers reach a server, or several, through a proxy."""
 
     def checked(_: click.Context, __: click.Parameter, text: str) -> str:
@@ -144,48 +143,32 @@ _SHARED = (
 )
 
 
-def serve_options(port: int) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
-    """Add the shared options, with the default `port`; the command gets them as one `ServeOptions`."""
-
-    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
-        @functools.wraps(function)
-        def command(*arguments: Any, **given: Any) -> Exit:
-            names = ServeOptions.__struct_fields__
-            options = ServeOptions(**{name: given.pop(name) for name in names})
-            return function(*arguments, options=options, **given)
-
-        wrapped: Callable[..., Exit] = command
-        for option in reversed(_SHARED):
-            wrapped = option(wrapped)
-        return click.option(
-            "--port",
-            type=click.IntRange(0, 65535),
-            default=port,
-            show_default=True,
-            help="Port to listen on; 0 takes any that is free.",
-        )(wrapped)
-
-    return decorate
+def serve_options(port: int) -> Decorator:
+    """Return a decorator that adds the shared options, with this default port: one `ServeOptions`, called `options`."""
+    ports = click.IntRange(0, 65535)
+    text = "Port to listen on; 0 takes any that is free."
+    return grouped(
+        "options",
+        ServeOptions,
+        click.option("--port", type=ports, default=port, show_default=True, help=text),
+        *_SHARED,
+    )
 
 
-def discover_options(*, finds: str, daliuge: bool = True) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
-    """Add the options about zeroconf; `finds` names the managers that become children when they are found, if any."""
+def discover_options(*, finds: str, daliuge: bool = True) -> Decorator:
+    """Return a decorator that adds the options about zeroconf: one `DiscoverOptions`, called `discovery`.
 
-    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
-        @functools.wraps(function)
-        def command(*arguments: Any, discover: bool, daliuge_names: bool = False, **given: Any) -> Exit:
-            return function(*arguments, discovery=DiscoverOptions(discover, daliuge_names), **given)
-
-        wrapped: Callable[..., Exit] = command
-        if daliuge:
-            wrapped = click.option(
-                "--daliuge-names", is_flag=True, help="Announce it by zeroconf also under DALiuGE's name."
-            )(wrapped)
-        adopts = f", and use the {finds} with the same key that are found" if finds else ""
-        help_text = f"Announce it by zeroconf{adopts}."
-        return click.option("--discover/--no-discover", default=False, show_default=True, help=help_text)(wrapped)
-
-    return decorate
+    Parameters
+    ----------
+    finds : str
+        The managers that become children when they are found, if any.
+    """
+    adopts = f", and use the {finds} with the same key that are found" if finds else ""
+    text, also = f"Announce it by zeroconf{adopts}.", "Announce it by zeroconf also under DALiuGE's name."
+    options = [click.option("--discover/--no-discover", default=False, show_default=True, help=text)]
+    if daliuge:
+        options.append(click.option("--daliuge-names", is_flag=True, help=also))
+    return grouped("discovery", DiscoverOptions, *options)
 
 
 @click.command("up")
