@@ -51,13 +51,13 @@ exhaustive: coverage  ## tests that take minutes of processor time, all examples
 	$(BIN)/python -m pip install -q kubernetes-validate  # 100 MB of schemas, for one test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m exhaustive
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not (browser or netns or exhaustive)"
-	$(BIN)/python -m managers.simulation.loss_sweep --seeds 10000
+	$(BIN)/python -m tests.managers.simulation.loss_sweep --seeds 10000
 
 simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 trials (or forever), from seed FIRST on
-	$(BIN)/python -m managers.simulation.loss_sweep --seeds $(or $(SEEDS),100) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python -m tests.managers.simulation.loss_sweep --seeds $(or $(SEEDS),100) $(if $(FIRST),--first $(FIRST))
 
 simulate-forever: $(VENV)/.installed  ## the same until one fails, or until it is interrupted
-	$(BIN)/python -m managers.simulation.loss_sweep --seeds forever
+	$(BIN)/python -m tests.managers.simulation.loss_sweep --seeds forever
 
 torture: $(VENV)/.installed  ## kill processes of runs and clusters at random moments, KILLS=1000 times; takes an hour or two
 	$(BIN)/python -m tests.e2e.torture --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY))

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import msgspec
 from dropflow.api.records import SessionDetail, SubmitQuery
 from dropflow.graph.physical import PhysicalGraph
 from managers.machine_calls import Answered, Ask, Unanswered
-from managers.simulation.faults import DisturbanceRates, Disturbances
 from managers.simulation.history import Recorder
 from managers.simulation.network import NetworkFaults, SimulatedNetwork
 from managers.simulation.simulated_composite import ManagerCalls, SimulatedComposite
@@ -101,7 +99,7 @@ class SimulatedCluster:
         self._incarnations: dict[str, int] = {}
         self._numbers = count(1)
         self.processes: list[SimulatedProcess] = []
-        """Processes of all managers, including those that have ended. Disturbances choose from them."""
+        """Processes of all managers, including those that have ended."""
         self.nodes: dict[str, SimulatedNode] = {}
         self.islands: dict[str, SimulatedComposite] = {}
         for island, names in self._islands.items():
@@ -187,15 +185,6 @@ class SimulatedCluster:
             self.start_island(process.name)
         else:
             self.start_master()
-
-    def disturb(self, rates: DisturbanceRates, *, restart_after: float = 1.0) -> Disturbances:
-        """Begin to disturb the managers; those that crash are started again after a while."""
-
-        def on_crash(process: SimulatedProcess) -> bool:
-            self.simulation.call_later(restart_after, partial(self.restart, process))
-            return True
-
-        return Disturbances(self.network, self.processes, rates, may_crash=on_crash)
 
     # What people do.
 

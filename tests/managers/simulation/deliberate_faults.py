@@ -206,4 +206,4 @@ AIM_OF = {
     "earlier_messages_are_taken": 3,
     "new_witnesses_miss_their_view": 4,
 }
-"""Number in `managers.simulation.faults.AIMS` of the trials that find a fault which the others rarely find."""
+"""Number in `tests.managers.simulation.faults.AIMS` of the trials that find a fault which the others rarely find."""

@@ -17,9 +17,9 @@ from managers.machine_calls import Answered, Unanswered
 from managers.node.streams import StreamCopy
 from managers.node.view_changes import MAJORITY_SECONDS
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.faults import DisturbanceRates
 from managers.simulation.network import NetworkFaults
 from managers.simulation.simulated_node import Workload
+from tests.managers.simulation.faults import DisturbanceRates, disturb
 from tests.nightly import nightly
 from tests.streaming_graphs import FILE, bash
 
@@ -66,7 +66,7 @@ def _run(seed: int, directory: Path) -> str:
     """Run one session with streams in a disturbed cluster, and return what happened in one line."""
     cluster = SimulatedCluster(seed, directory, faults=_BAD_NETWORK, workload=_STREAMED)
     cluster.wait_for_nodes()
-    cluster.disturb(_CRASHING)
+    disturb(cluster, _CRASHING)
     answer = cluster.submit(_streams(2), "s")
     ended = cluster.finish("s", seconds=60.0)
     return f"{answer!r} {ended!r} {cluster.simulation.events} {cluster.simulation.digest:08x}"
@@ -161,7 +161,7 @@ def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
     """Without crashes, every accepted session finishes."""
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
     cluster.wait_for_nodes()
-    disturbances = cluster.disturb(_DISTURBED)
+    disturbances = disturb(cluster, _DISTURBED)
 
     answer = cluster.submit(_fan(4), "s")
     ended = cluster.finish("s", seconds=120.0)
@@ -205,7 +205,7 @@ def test_cuts_blocks_and_pauses_lose_nothing_of_streams(seed: int, tmp_path: Pat
     graph = _streams(2)
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK, workload=failing)
     cluster.wait_for_nodes()
-    disturbances = cluster.disturb(_DISTURBED)
+    disturbances = disturb(cluster, _DISTURBED)
 
     while isinstance(answer := cluster.submit(graph, "s"), Unanswered):
         assert getattr(answer.error, "retryable", False), answer.error
@@ -223,7 +223,7 @@ def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> No
     """Nodes, islands and the master crash and restart; the session ends on every node, and the master reports that."""
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK)
     cluster.wait_for_nodes()
-    disturbances = cluster.disturb(_CRASHING)
+    disturbances = disturb(cluster, _CRASHING)
 
     graphs = {"s": _fan(4), "streams": _streams(2)}
     for session, graph in graphs.items():

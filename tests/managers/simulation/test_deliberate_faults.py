@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from managers.simulation.faults import AIMS
-from managers.simulation.random_losses import AIMED, LossTrial
 from tests.managers.simulation.deliberate_faults import AIM_OF, FAULTS
+from tests.managers.simulation.faults import AIMS
+from tests.managers.simulation.random_losses import AIMED, LossTrial
 
 _MOST_SEEDS = 150
 """About a minute of processor time."""

@@ -1,4 +1,4 @@
-"""Trials with random graphs, faults and losses: `managers.simulation.random_losses`."""
+"""Trials with random graphs, faults and losses: `tests.managers.simulation.random_losses`."""
 
 import logging
 import os
@@ -13,16 +13,6 @@ from hypothesis import strategies as st
 
 from dropflow.data import shm_directory
 from managers.composite import merging
-from managers.simulation.faults import (
-    BadNetwork,
-    Crash,
-    CrashInStep,
-    CutOneWay,
-    Disturbed,
-    FullDisk,
-    SessionRequest,
-    Stop,
-)
 from managers.simulation.history import (
     Acknowledged,
     Committed,
@@ -34,9 +24,19 @@ from managers.simulation.history import (
     Revoked,
     check_history,
 )
-from managers.simulation.loss_sweep import shrink, sweep
-from managers.simulation.random_losses import LossTrial
-from managers.simulation.trial_checks import Expected
+from tests.managers.simulation.faults import (
+    BadNetwork,
+    Crash,
+    CrashInStep,
+    CutOneWay,
+    Disturbed,
+    FullDisk,
+    SessionRequest,
+    Stop,
+)
+from tests.managers.simulation.loss_sweep import shrink, sweep
+from tests.managers.simulation.random_losses import LossTrial
+from tests.managers.simulation.trial_checks import Expected
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from managers.membership import LOST_AFTER
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.history import Committed
-from managers.simulation.simulated_disks import SimulatedDisks
 from managers.simulation.simulated_node import Workload
+from tests.managers.simulation.simulated_disks import SimulatedDisks
 from tests.managers.simulation.test_cluster import _fan
 from tests.nightly import nightly
 

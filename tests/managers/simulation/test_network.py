@@ -448,8 +448,8 @@ def test_a_process_that_is_meant_and_did_not_answer_was_not_seen() -> None:
 
 _RUN = """
 from managers.messages import StopSession
-from managers.simulation import DisturbanceRates, Disturbances, NetworkFaults
-from managers.simulation import SimulatedLinks, SimulatedNetwork, Simulation
+from managers.simulation import NetworkFaults, SimulatedLinks, SimulatedNetwork, Simulation
+from tests.managers.simulation.faults import DisturbanceRates, Disturbances
 
 simulation = Simulation(7, keep_trace=True)
 network = SimulatedNetwork(simulation, NetworkFaults(lose=0.05, duplicate=0.1, reorder=0.1, cut=0.01))

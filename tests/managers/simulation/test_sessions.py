@@ -27,8 +27,6 @@ from managers.node.exchange import NodeExchange
 from managers.recovery.records import ViewDecision
 from managers.recovery.vote import SendToPeer
 from managers.simulation import (
-    DisturbanceRates,
-    Disturbances,
     NetworkFaults,
     SessionDriver,
     SessionInbox,
@@ -39,6 +37,7 @@ from managers.simulation import (
     Simulation,
 )
 from managers.simulation.simulated_node import Workload
+from tests.managers.simulation.faults import DisturbanceRates, Disturbances
 from tests.managers.simulation.test_cluster import _fan
 from tests.nightly import nightly
 

@@ -23,7 +23,11 @@ from managers.node.events import ContinueSession, FinishSession, FreezeSession, 
 from managers.node.hosted_session import HostedSession
 from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.faults import (
+from managers.simulation.history import Gone
+from managers.simulation.network import NetworkFaults
+from managers.simulation.simulated_node import SimulatedNode
+from managers.simulation.virtual_time import SimulatedProcess
+from tests.managers.simulation.faults import (
     BadNetwork,
     ClockJump,
     Crash,
@@ -42,12 +46,9 @@ from managers.simulation.faults import (
     SlowLinks,
     Split,
     Stop,
+    disturb,
 )
-from managers.simulation.history import Gone
-from managers.simulation.network import NetworkFaults
-from managers.simulation.simulated_disks import SimulatedDisks
-from managers.simulation.simulated_node import SimulatedNode
-from managers.simulation.virtual_time import SimulatedProcess
+from tests.managers.simulation.simulated_disks import SimulatedDisks
 
 __all__ = ["STEPS", "FaultInjector"]
 
@@ -275,7 +276,7 @@ class FaultInjector:
     def _disturb(self, fault: Disturbed) -> None:
         self._note(f"cuts, blocks and stops up to {fault.longest:g} s")
         rates = DisturbanceRates(cuts=0.3, blocks=0.2, pauses=0.2, longest=fault.longest)
-        disturbances = self._cluster.disturb(rates)
+        disturbances = disturb(self._cluster, rates)
         self._disturbances.append(disturbances)
         self._later(fault.seconds, disturbances.stop)
 

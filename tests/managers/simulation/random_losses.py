@@ -28,12 +28,12 @@ from managers.node.hosted_session import HostedSession
 from managers.recovery.records import ViewDecision, unpack_column
 from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.fault_injector import STEPS, FaultInjector
-from managers.simulation.faults import AIMS, Crash, Fault, FullDisk, draw_aimed_faults, draw_faults, happens
 from managers.simulation.history import Gone, Promised, Recorder, content_bytes
-from managers.simulation.simulated_disks import SimulatedDisks
 from managers.simulation.simulated_node import Workload
-from managers.simulation.trial_checks import Expected, KnownAbove, TrialChecks, kept_contents, states_of
+from tests.managers.simulation.fault_injector import STEPS, FaultInjector
+from tests.managers.simulation.faults import AIMS, Crash, Fault, FullDisk, draw_aimed_faults, draw_faults, happens
+from tests.managers.simulation.simulated_disks import SimulatedDisks
+from tests.managers.simulation.trial_checks import Expected, KnownAbove, TrialChecks, kept_contents, states_of
 
 __all__ = [
     "AIMED",

@@ -8,11 +8,13 @@ take away the majority of a session that must survive does nothing.
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from managers.messages import AcceptView, AdoptView, PromiseView, ProposeView
 from managers.node.events import ContinueSession
+from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.virtual_time import SimulatedProcess
 
@@ -524,3 +526,13 @@ class Disturbances:
         for process in self._draw(1):
             if self._may_crash(process):
                 process.crash()
+
+
+def disturb(cluster: SimulatedCluster, rates: DisturbanceRates, *, restart_after: float = 1.0) -> Disturbances:
+    """Begin to disturb the managers of a cluster; those that crash are started again after a while."""
+
+    def on_crash(process: SimulatedProcess) -> bool:
+        cluster.simulation.call_later(restart_after, partial(cluster.restart, process))
+        return True
+
+    return Disturbances(cluster.network, cluster.processes, rates, may_crash=on_crash)

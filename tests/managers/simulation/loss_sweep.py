@@ -1,4 +1,4 @@
-"""Run trials of `managers.simulation.random_losses` with many seeds: ``python -m managers.simulation.loss_sweep``."""
+"""Run trials of random losses with many seeds: ``python -m tests.managers.simulation.loss_sweep``."""
 
 import argparse
 import itertools
@@ -18,8 +18,8 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from managers.simulation.cluster import memory_directory
-from managers.simulation.faults import Fault
-from managers.simulation.random_losses import LossTrial, TrialOutcome
+from tests.managers.simulation.faults import Fault
+from tests.managers.simulation.random_losses import LossTrial, TrialOutcome
 
 __all__ = [
     "Figures",
