@@ -18,6 +18,7 @@ from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
 from dropflow.apps.component_findings import finding, findings
 from dropflow.apps.needs import prepare_containers
 from dropflow.apps.ranks import deliver, join_nodes, leave_nodes
+from dropflow.apps.template_cache import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.engine.api import ContentRecord, Handle
@@ -425,10 +426,19 @@ class HostedSession:
         def on_unavailable(peer: str, fail: Callable[[], None]) -> None:
             self._report(ContentUnavailable(self.name, self.epoch, view, peer, fail))
 
-        return self._resources.make_exchange(
+        resources = self._resources
+        return NodeExchange(
             piece,
-            self.deployment,
-            self._repository.workspace,
+            session=self.name,
+            epoch=self.epoch,
+            links=resources.links,
+            fetch_pool=resources.fetch_pool,
+            stream_pool=resources.stream_pool,
+            file_watcher=resources.file_watcher,
+            workspace=self._repository.workspace,
+            clock=self._clock,
+            streams=streaming_links(piece.graph),
+            in_place=resources.in_place,
             view=view,
             contents=contents,
             on_unavailable=on_unavailable,

@@ -15,17 +15,14 @@ import numpy as np
 import psutil
 
 from dropflow.api.records import LoadSample, NodeHistory, NodeInfo
-from dropflow.apps.template_cache import streaming_links
 from dropflow.clock import Clock
 from dropflow.data import shm_directory
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_errors
-from dropflow.data.workspace import Workspace
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
 from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
 from dropflow.reuse.store import ResultStore, store_directory
 from dropflow.runners.choice import capacity_notes, make_runner
@@ -33,11 +30,9 @@ from dropflow.runners.pool import WorkerPool
 from dropflow.sessions.factory import make_session
 from managers.deployment import Deployment
 from managers.links import Links
-from managers.node.contents import ContentExchange
 from managers.node.exchange import NodeExchange
-from managers.node.fetch_pool import FetchPool, JobThreads
-from managers.node.remote_events import Unavailable
-from managers.node.streams import FileWatcher
+from managers.node.fetch_pool import FetchPool, JobPool, JobThreads
+from managers.node.streams import DescriptorWatcher, FileWatcher, NodeLinks
 
 OnStop = Callable[[Exception | None], None]
 """Takes what the engine of a session raised, or None, when the session is over or frozen, in its thread."""
@@ -56,17 +51,29 @@ class SessionResources(Protocol):
         """Where sessions get their directories in shared memory."""
         ...
 
-    def make_exchange(
-        self,
-        piece: Slice,
-        deployment: Deployment,
-        workspace: Workspace,
-        *,
-        view: int,
-        contents: ContentExchange | None,
-        on_unavailable: Unavailable,
-    ) -> NodeExchange:
-        """Return the exchange of a session with the other nodes that hold drops of it."""
+    @property
+    def links(self) -> NodeLinks:
+        """Links of this process."""
+        ...
+
+    @property
+    def fetch_pool(self) -> JobPool:
+        """Fetches contents from other nodes."""
+        ...
+
+    @property
+    def stream_pool(self) -> JobPool:
+        """Fetches streams while they grow, all of them at the same time."""
+        ...
+
+    @property
+    def file_watcher(self) -> DescriptorWatcher:
+        """Watches files that grow while other nodes read them."""
+        ...
+
+    @property
+    def in_place(self) -> bool:
+        """Whether to read files of other nodes where they lie, if they are seen from here."""
         ...
 
     def make_session(
@@ -138,33 +145,10 @@ class ProcessResources:
         """How many attempts of a session run at a time."""
         return self.pool.size
 
-    def make_exchange(
-        self,
-        piece: Slice,
-        deployment: Deployment,
-        workspace: Workspace,
-        *,
-        view: int,
-        contents: ContentExchange | None,
-        on_unavailable: Unavailable,
-    ) -> NodeExchange:
-        """Return the exchange of a session with the other nodes that hold drops of it."""
-        return NodeExchange(
-            piece,
-            session=deployment.session,
-            epoch=deployment.epoch,
-            links=self.links,
-            fetch_pool=self.fetch_pool,
-            stream_pool=JobThreads(self.links),
-            file_watcher=self.file_watcher,
-            workspace=workspace,
-            clock=self.clock,
-            streams=streaming_links(piece.graph),
-            in_place=self.in_place,
-            view=view,
-            contents=contents,
-            on_unavailable=on_unavailable,
-        )
+    @property
+    def stream_pool(self) -> JobThreads:
+        """Threads that fetch streams while they grow."""
+        return JobThreads(self.links)
 
     def make_session(
         self,

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from dropflow.api.records import Load, ManagerInfo, ManagerStatus, NodeInfo, SessionInfo, manager_info
-from dropflow.apps.template_cache import streaming_links
 from dropflow.data.registry import store_for
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
@@ -25,20 +24,17 @@ from dropflow.engine.session_inputs import SessionInput
 from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
 from dropflow.sessions.factory import make_session
 from dropflow.testing.virtual import SimulatedRunner
 from dropflow.version import __version__
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
-from managers.node.contents import ContentExchange
 from managers.node.exchange import NodeExchange
 from managers.node.host import SessionHost
 from managers.node.machine import NodeMachine
 from managers.node.operations import NodeOperations, NodeSession, joining_deployment
 from managers.node.over import recover_all
-from managers.node.remote_events import Unavailable
 from managers.node.resources import OnStop
 from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
@@ -306,13 +302,10 @@ class SimulatedNode:
 
         self._operations = NodeOperations(name, lambda: self._host.sessions)
         self._handlers: Mapping[str, Callable[..., Any]] = {
+            **self._operations.handlers(),
             "status": self._status,
             "nodes": self._nodes,
-            "sessions": self._operations.sessions,
-            "session": self._operations.session,
-            "graph": self._operations.graph,
-            "remains": self._operations.remains,
-            "deployment": self._joining,
+            "deployment": lambda session: joining_deployment(self._operations.find(session)),
             "pause": partial(self._pause, is_paused=True),
             "unpause": partial(self._pause, is_paused=False),
         }
@@ -342,9 +335,6 @@ class SimulatedNode:
             on_return(answer, error)
 
         self.owner.submit(operation, decided, **arguments)
-
-    def _joining(self, session: str) -> Deployment:
-        return joining_deployment(self._operations.find(session))
 
     def _pause(self, session: str, *, is_paused: bool) -> SessionInfo:
         found = self._operations.find(session)
@@ -404,9 +394,11 @@ class _SimulatedResources:
     ) -> None:
         self.shared_memory = shared_memory
         self.drivers: list[SessionDriver] = []
+        self.links = links
+        self.fetch_pool = self.stream_pool = SimulatedFetchPool(links)
         self.file_watcher = SimulatedFileWatcher(process)
+        self.in_place = False
         self._parts: dict[int, tuple[SessionInbox, NodeExchange]] = {}
-        self._links = links
         self._process = process
         self._clock = clock
         self._workload = workload
@@ -416,35 +408,6 @@ class _SimulatedResources:
     def workers(self) -> int:
         """How many attempts of a session run at a time."""
         return self._workload.workers_of(self._process.name)
-
-    def make_exchange(
-        self,
-        piece: Slice,
-        deployment: Deployment,
-        workspace: Workspace,
-        *,
-        view: int,
-        contents: ContentExchange | None,
-        on_unavailable: Unavailable,
-    ) -> NodeExchange:
-        """Return an exchange over the simulated links."""
-        self._recorder.enter_view(piece.node, deployment.session, view)
-        return NodeExchange(
-            piece,
-            session=deployment.session,
-            epoch=deployment.epoch,
-            links=self._links,
-            fetch_pool=SimulatedFetchPool(self._links),
-            stream_pool=SimulatedFetchPool(self._links),
-            file_watcher=self.file_watcher,
-            workspace=workspace,
-            clock=self._clock,
-            streams=streaming_links(piece.graph),
-            in_place=False,
-            view=view,
-            contents=contents,
-            on_unavailable=on_unavailable,
-        )
 
     def make_session(
         self,
@@ -461,6 +424,7 @@ class _SimulatedResources:
         inbox = SessionInbox() if before is None else self._parts[id(before)][0]
         work, simulation, node = self._workload, self._process.simulation, self._process.name
         recorder, name = self._recorder, deployment.session
+        recorder.enter_view(node, name, exchange.view)
 
         def failure(task: Task) -> Failure | None:
             text = f"attempt {task.attempt} fails"

@@ -122,19 +122,12 @@ def _record(path: Path, node: str) -> None:
     """Wrap the methods of this process in which contents are committed and read, and views change."""
     recorder = Recorder(_Time())
     recorder.history = _File(path)
-    make_exchange, make_session, effects = (
-        ProcessResources.make_exchange,
-        ProcessResources.make_session,
-        SessionHost.effects,
-    )
-
-    def recorded_exchange(self: ProcessResources, piece: Any, deployment: Any, workspace: Any, **more: Any) -> Any:
-        recorder.enter_view(node, deployment.session, more["view"])
-        return make_exchange(self, piece, deployment, workspace, **more)
+    make_session, effects = ProcessResources.make_session, SessionHost.effects
 
     def recorded_session(
         self: ProcessResources, graph: PhysicalGraph, repository: Any, exchange: Any, deployment: Any, **more: Any
     ) -> Session:
+        recorder.enter_view(node, deployment.session, exchange.view)
         recorded = recorder.recorded(repository, graph, node=node, session=deployment.session)
         session = make_session(self, graph, recorded, exchange, deployment, **more)
         if more["before"] is None:
@@ -153,7 +146,6 @@ def _record(path: Path, node: str) -> None:
 
         return {kind: noted(effect) for kind, effect in found.items()}
 
-    ProcessResources.make_exchange = recorded_exchange  # type: ignore[method-assign,assignment]
     ProcessResources.make_session = recorded_session  # type: ignore[method-assign,assignment]
     SessionHost.effects = recorded_effects  # type: ignore[method-assign]
 
