@@ -269,18 +269,15 @@ def connected(*, url: str | None, token: str | None, key: str | os.PathLike[str]
     Raises
     ------
     NoManagerError, UsageError, LinkError
-        As `dropflow.cli.connection.connect`.
+        As `dropflow.cli.manager_options.ConnectionOptions.connect`.
     """
-    from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
-    from dropflow.cli.manager_options import ConnectionOptions  # noqa: PLC0415
+    from dropflow.cli.manager_options import ConnectionOptions  # noqa: PLC0415 - most graphs run on this machine
 
-    return connect(
-        ConnectionOptions(
-            url=url or os.environ.get("DROPFLOW_URL"),
-            token=token or os.environ.get("DROPFLOW_TOKEN"),
-            key=None if key is None else os.fspath(key),
-        )
-    )
+    return ConnectionOptions(
+        url=url or os.environ.get("DROPFLOW_URL"),
+        token=token or os.environ.get("DROPFLOW_TOKEN"),
+        key=None if key is None else os.fspath(key),
+    ).connect()
 
 
 def submit(

@@ -19,19 +19,6 @@ from managers.keys import load
 _RANK = ("master", "island", "node")
 
 
-def connect(manager: ConnectionOptions, *, timeout: float = 30.0) -> Client:
-    """Return a client for the manager that the options name. Nothing is sent yet.
-
-    Raises
-    ------
-    NoManagerError
-        No manager is named, and none runs on this host.
-    UsageError
-        There are several; the address is malformed; the key cannot be used.
-    """
-    return connect_to(manager_url(manager), manager, timeout=timeout)
-
-
 def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -> Client:
     """Return a client for the manager at `url`, with the credential that the options or this host have for it.
 
@@ -73,7 +60,7 @@ def manager_url(manager: ConnectionOptions) -> str:
     Raises
     ------
     UsageError
-        As `connect`.
+        As `ConnectionOptions.connect`.
     """
     if manager.url:
         return _checked(manager.url)

@@ -171,9 +171,7 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
         with suppress(DropflowError):  # a part of a node's, or a damaged one
             found += _same(run_report(journal.parent).results.results, str(journal.parent), size, checksum)
     if not found and not places:
-        from dropflow.cli.connection import connect
-
-        with suppress(DropflowError), connect(manager) as client:
+        with suppress(DropflowError), manager.connect() as client:
             for one in sorted(client.sessions(), key=lambda one: -one.created):
                 found += _same(client.results(one.session).results, one.session, size, checksum)
     if not found:
@@ -222,9 +220,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
 
 
 def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainReply:
-    from dropflow.cli.connection import connect
-
-    with connect(manager) as client:
+    with manager.connect() as client:
         found = client.drop(session, drop)
         detail = client.session(session)
         lines = _lines_of_graph(client, session, found, has_failures=bool(detail.failures))

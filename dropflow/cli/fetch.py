@@ -45,7 +45,6 @@ def fetch_command(
     you fetch again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if
     the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer says what is left.
     """
-    from dropflow.cli.connection import connect
     from dropflow.cli.downloads import download_archive
 
     archive = _archive_format(target)
@@ -53,7 +52,7 @@ def fetch_command(
         raise UsageError(f"an archive has the results of a session, not one drop: {target}", hint="name a directory")
     root = Path(target or safe_name(session, fallback="session")).absolute()
     quiet = output.kind is OutputKind.QUIET
-    with connect(manager) as client:
+    with manager.connect() as client:
         if archive is not None:
             output.answer(download_archive(client, session, archive, root, quiet=quiet))
             return Exit.FINISHED

@@ -90,6 +90,15 @@ def read_graph(
     return finish(found)
 
 
+def read_for_nodes(
+    output: CommandOutput, source: str, configuration: str | None, settings: tuple[str, ...]
+) -> PhysicalGraph:
+    """Return the graph in a file. Components are not looked for here: the nodes report what they lack."""
+    found = read_graph(source, configuration=configuration, settings=settings, components=None)
+    note_warnings(output, found.problems)
+    return found.graph
+
+
 def note_warnings(output: CommandOutput, problems: tuple[Problem, ...]) -> None:
     """Print the warnings of a graph that is used nevertheless."""
     warnings = [found for found in problems if found.severity is Severity.WARNING]
@@ -122,8 +131,8 @@ class GraphTarget(msgspec.Struct, frozen=True):
         path = Path(self.path)
         return (path, path.with_suffix(_EDGES)) if self.form == "csv" else (path,)
 
-    def write(self, graph: PhysicalGraph) -> None:
-        """Write `graph`; a file is written whole or not at all.
+    def write(self, graph: PhysicalGraph) -> bool:
+        """Write `graph`, a file whole or not at all, and return `is_standard_output`.
 
         Raises
         ------
@@ -136,6 +145,7 @@ class GraphTarget(msgspec.Struct, frozen=True):
             save(graph, Path(self.path))
         else:
             self._write_texts(graph)
+        return self.is_standard_output
 
     def _write_texts(self, graph: PhysicalGraph) -> None:
         with ExitStack() as stack:

@@ -205,23 +205,12 @@ def continue_session(
     patience: float,
 ) -> Exit:
     """Continue a session by `call`, and answer as ``dropflow submit`` does."""
-    from dropflow.cli.connection import connect
-    from dropflow.cli.session_replies import SubmitReply, exit_of_session
-    from dropflow.cli.watch import follow
+    from dropflow.cli.watch import answer_started
 
-    with connect(manager) as client:
+    with manager.connect() as client:
         info = call(client)
-        if not wait:
-            info = client.session(info.session)
-            output.answer(SubmitReply.of(info, manager=client.url, parts=max(len(info.nodes), 1), waited=False))
-            return Exit.FINISHED
-        try:
-            detail = follow(manager, client.url, info.session, output, patience=patience, known=info)
-        except KeyboardInterrupt:
-            output.note(f"stopped waiting; session {info.session} continues")
-            return Exit.INTERRUPTED
-        output.answer(SubmitReply.of(detail, manager=client.url, parts=max(len(detail.nodes), 1), waited=True))
-    return exit_of_session(detail)
+        info = info if wait else client.session(info.session)
+        return answer_started(output, manager, client.url, info, patience=patience if wait else None)
 
 
 def _no_manager(context: click.Context) -> bool:

@@ -23,7 +23,6 @@ from dropflow.errors import UsageError
 from dropflow.sessions.options import SubmitOptions
 
 if TYPE_CHECKING:
-    from dropflow.graph.physical import PhysicalGraph
     from managers.places.batch import Facility
     from managers.places.ssh import SshHost
 
@@ -252,6 +251,7 @@ def _launch(
     login: str | None = None,
     hosts: tuple["SshHost", ...] = (),
 ) -> Exit:
+    from dropflow.cli.graph_files import read_for_nodes
     from dropflow.cli.jobs import run_order
     from dropflow.clock import SystemClock
     from dropflow.ids import dated_session_name
@@ -268,7 +268,7 @@ def _launch(
         raise UsageError(
             "--login needs a graph", hint=f"run this on {login}, with 'ssh -t {login} dropflow launch ...'"
         )
-    read = None if graph is None or is_job else _read(output, graph, configuration, settings)
+    read = None if graph is None or is_job else read_for_nodes(output, graph, configuration, settings)
     session = "" if read is None else dated_session_name(read.name, SystemClock().now())
     request = JobRequest(
         system=name,
@@ -299,12 +299,3 @@ def _launch(
     path = parent / (session or dated_session_name("cluster", SystemClock().now()))
     job = JobDirectory(path) if dry_run else new_job_directory(parent, path.name)
     return run_order(output, order, job, read)
-
-
-def _read(output: CommandOutput, graph: str, configuration: str | None, settings: tuple[str, ...]) -> "PhysicalGraph":
-    """Return the graph in a file. Components are not looked for here: the nodes report what they lack."""
-    from dropflow.cli.graph_files import note_warnings, read_graph
-
-    found = read_graph(graph, configuration=configuration, settings=settings, components=None)
-    note_warnings(output, found.problems)
-    return found.graph

@@ -113,11 +113,10 @@ def log_command(
     prints new lines until Ctrl-C.
     """
     from dropflow.api.logs import LogQuery
-    from dropflow.cli.connection import connect
 
     if (session is None) != bool(of_manager):
         raise UsageError("the log of a session or of a manager is wanted", hint="give either SESSION or --manager NAME")
-    with connect(manager) as client:
+    with manager.connect() as client:
         if session is None:
             own = LogQuery(text=text, level=(level or "").upper(), drop=drops)  # type: ignore[arg-type]
             return _print_log(output, _ManagerLog(client, of_manager), own, last, follow=follow, with_drop=True)

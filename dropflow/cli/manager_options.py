@@ -1,6 +1,11 @@
 """The options that name a manager, and those of the commands that start one; without the commands' own modules."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    from dropflow.api.client import Client
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -9,6 +14,20 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
     token: str | None = None
     key: str | None = None
+
+    def connect(self, *, timeout: float = 30.0) -> "Client":
+        """Return a client for the manager that the options name. Nothing is sent yet.
+
+        Raises
+        ------
+        NoManagerError
+            No manager is named, and none runs on this host.
+        UsageError
+            There are several; the address is malformed; the key cannot be used.
+        """
+        from dropflow.cli.connection import connect_to, manager_url
+
+        return connect_to(manager_url(self), self, timeout=timeout)
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):

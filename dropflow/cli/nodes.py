@@ -48,11 +48,11 @@ def open_command(
     It works once, within ten minutes; each call prints a fresh one. From there all managers of the cluster and its
     translator are reached without another sign-in.
     """
-    from dropflow.cli.connection import connect, ticket_of
+    from dropflow.cli.connection import ticket_of
     from dropflow.web.places import login_url
     from dropflow.web.tickets import LONGEST
 
-    with connect(manager) as client:
+    with manager.connect() as client:
         path = "/" if session is None else f"/sessions/{quote(client.session(session).session, safe='')}"
         found = ticket_of(client.url, manager, seconds=LONGEST, read_only=read_only)
         base = found.url or client.url
@@ -179,9 +179,7 @@ def nodes_command(output: CommandOutput, *, manager: ConnectionOptions, graph: s
     removed from the children of its island. With --components GRAPH, exit status 1 if a component of it can run on none
     of the nodes.
     """
-    from dropflow.cli.connection import connect
-
-    with connect(manager) as client:
+    with manager.connect() as client:
         if graph is not None:
             found_there = _components(client, graph)
             output.answer(found_there)

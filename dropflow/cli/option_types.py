@@ -168,10 +168,8 @@ def _settings(_: click.Context, incomplete: str) -> Iterator[str]:
 
 def _client(context: click.Context) -> "Client":
     """Return a client for the manager that the command line names, or the default one."""
-    from dropflow.cli.connection import connect
-
     given: dict[str, Any] = {name: context.params.get(name) for name in ("url", "token", "key")}
-    return connect(ConnectionOptions(**given), timeout=MANAGER_SECONDS / 2)
+    return ConnectionOptions(**given).connect(timeout=MANAGER_SECONDS / 2)
 
 
 graphs = _guarded(_graphs, "graph", FILE_SECONDS)

@@ -17,7 +17,6 @@ import msgspec
 
 from dropflow.api.client import Client
 from dropflow.api.requests import DrainRequest
-from dropflow.cli.connection import connect
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs import ScriptReply
 from dropflow.cli.manager_options import ConnectionOptions
@@ -145,7 +144,7 @@ def add_pool(
     known = directory_of_job(f"pool-{name}")
     if known is not None and _is_running(known):
         raise ConflictError(f"there is a pool {name}", where=str(known), hint="remove it first, or give another --name")
-    with connect(manager) as client:
+    with manager.connect() as client:
         info = client.info()
         if info.role != "island":
             raise UsageError(f"a pool is added to an island, and this is a {info.role}", where=client.url, hint="--to")

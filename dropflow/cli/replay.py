@@ -161,10 +161,9 @@ def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path) 
         return replay_of_run(Path(run).absolute(), drop)
     import numpy as np
 
-    from dropflow.cli.connection import connect
     from dropflow.graph.text_ids import find_drop
 
-    with connect(manager) as client:
+    with manager.connect() as client:
         graph = client.graph(run)
         known = client.states(run)
         states = np.zeros(graph.drops, dtype=np.uint8)

@@ -59,9 +59,7 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
 @connection_options
 def sessions_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
     """List the sessions of a manager, the youngest first."""
-    from dropflow.cli.connection import connect
-
-    with connect(manager) as client:
+    with manager.connect() as client:
         output.answer(SessionsReply(url=client.url, sessions=client.sessions()))
     return Exit.FINISHED
 
@@ -107,9 +105,7 @@ def cancel_command(
     Exit status 3 if nodes of it do not answer, which the message names: they may not have stopped it. Repeat the
     command when they answer. With DROPs, those on nodes that answer are cancelled all the same.
     """
-    from dropflow.cli.connection import connect
-
-    with connect(manager) as client:
+    with manager.connect() as client:
         if drops:
             states, unknown = {}, {}
             for drop in drops:
@@ -142,9 +138,7 @@ def pause_command(output: CommandOutput, *, manager: ConnectionOptions, session:
     Repeating the command changes nothing, and a session that is over stays as it is. Exit status 3 if
     nodes of it do not answer: the message names them, and the others have paused it.
     """
-    from dropflow.cli.connection import connect
-
-    with connect(manager) as client:
+    with manager.connect() as client:
         return _changed(output, client.pause(session))
 
 
@@ -158,9 +152,7 @@ def rebalance_command(output: CommandOutput, *, manager: ConnectionOptions, sess
     Nodes get as much as they have worked off before. What runs goes on where it is, and what has completed stays. The
     command returns when the nodes have decided. A note of the session tells what moved.
     """
-    from dropflow.cli.connection import connect
-
-    with connect(manager) as client:
+    with manager.connect() as client:
         return _changed(output, client.rebalance(session))
 
 
@@ -170,10 +162,9 @@ def rebalance_command(output: CommandOutput, *, manager: ConnectionOptions, sess
 @connection_options
 def delete_command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
     """Remove SESSION and all of its files, also its results. A running session is stopped first."""
-    from dropflow.cli.connection import connect
     from dropflow.cli.session_replies import SessionChange
 
-    with connect(manager) as client:
+    with manager.connect() as client:
         client.delete(session)
     output.answer(SessionChange(session=session, status="DELETED"))
     return Exit.FINISHED
@@ -222,9 +213,7 @@ def drain_command(output: CommandOutput, *, manager: ConnectionOptions, node: st
     ended in time run again on other nodes. A session that no other node can go on with is cancelled then, unless it has
     ended. The command returns at once, and tells what happens to each session; again, it shows what is left.
     """
-    from dropflow.cli.connection import connect
-
-    with connect(manager) as client:
+    with manager.connect() as client:
         reply = client.drain(node, DrainRequest(grace=grace))
     output.answer(
         DrainAnswer(ok=True, node=reply.node, seconds=reply.seconds, sessions=reply.sessions, over=reply.over)

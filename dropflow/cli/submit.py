@@ -28,8 +28,6 @@ from dropflow.cli.option_types import (
     setting_options,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import shell_command
-from dropflow.cli.session_replies import SubmitReply, exit_of_session
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import few
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
@@ -128,8 +126,9 @@ def submit_command(
     walltime that has passed is left out. The session of a physical graph can be run again without other values.
     SESSION itself does not change.
     """
-    from dropflow.cli.connection import connect, patient
-    from dropflow.cli.watch import follow
+    from dropflow.cli.connection import patient
+    from dropflow.cli.graph_files import read_for_nodes
+    from dropflow.cli.watch import answer_started
     from dropflow.graph.notes import planning_of
     from dropflow.graph.physical import with_fusion, without_fusion
 
@@ -137,8 +136,8 @@ def submit_command(
         raise UsageError("a graph is wanted", hint="give either GRAPH or --like SESSION")
     if name and not is_session_name(name):
         raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
-    read = None if graph is None else _read(output, graph, configuration, settings)
-    with connect(manager) as client, closing(patient(client, manager, patience)) as asked:
+    read = None if graph is None else read_for_nodes(output, graph, configuration, settings)
+    with manager.connect() as client, closing(patient(client, manager, patience)) as asked:
         chosen, whole = options.options, read
         if whole is None:
             original = client.graph(str(like))
@@ -153,21 +152,10 @@ def submit_command(
             return Exit.FINISHED
         query = SubmitQuery.of(chosen, session=name, anew=anew)
         info, parted = submit_fitted(asked, weighted, query, placement, weight=whole.weight, note=output.note)
-        if not wait:
-            if whole.places:  # the manager may have chosen other nodes, and reports that in a note
-                info = asked.client.session(info.session)
-            output.answer(SubmitReply.of(info, manager=client.url, parts=parted.parts, waited=False))
-            return Exit.FINISHED
-        try:
-            detail = follow(manager, client.url, info.session, output, patience=patience, known=info)
-        except KeyboardInterrupt:
-            output.note(
-                f"stopped waiting; session {info.session} continues. Watch it with "
-                f"{shell_command('watch', info.session)}, stop it with {shell_command('cancel', info.session)}"
-            )
-            return Exit.INTERRUPTED
-        output.answer(SubmitReply.of(detail, manager=client.url, parts=parted.parts, waited=True))
-    return exit_of_session(detail)
+        if whole.places and not wait:  # the manager may have chosen other nodes, and reports that in a note
+            info = asked.client.session(info.session)
+        seconds = patience if wait else None
+        return answer_started(output, manager, client.url, info, patience=seconds, parts=parted.parts)
 
 
 def _foreseen(graph: "PhysicalGraph", chosen: SubmitOptions) -> "ForecastReply":
@@ -178,15 +166,6 @@ def _foreseen(graph: "PhysicalGraph", chosen: SubmitOptions) -> "ForecastReply":
 
     options = RunOptions(trust_times=chosen.trust_times)
     return ForecastReply.of(foresee(graph, options, is_here=False, prices=graph.weight))
-
-
-def _read(output: CommandOutput, graph: str, configuration: str | None, settings: tuple[str, ...]) -> "PhysicalGraph":
-    """Return the graph in a file. Components are not looked for here: the nodes report what they lack."""
-    from dropflow.cli.graph_files import note_warnings, read_graph
-
-    found = read_graph(graph, configuration=configuration, settings=settings, components=None)
-    note_warnings(output, found.problems)
-    return found.graph
 
 
 def _options_like(

@@ -60,10 +60,9 @@ def _recorded(
         from dropflow.times.measured_run import read_parts
 
         return read_parts([Path(run) for run in runs])
-    from dropflow.cli.connection import connect
     from dropflow.times.octets import read_sections
 
-    with connect(manager) as client:
+    with manager.connect() as client:
         sections = list(read_sections(client.times(runs[0]).chunks, where=client.url))
         graph = client.graph(runs[0])
     for section in sections:
@@ -543,9 +542,7 @@ def _report(manager: ConnectionOptions, runs: tuple[str, ...], *, here: bool) ->
 
         report = run_report(Path(runs[0]))
     else:
-        from dropflow.cli.connection import connect
-
-        with connect(manager) as client:
+        with manager.connect() as client:
             report = session_report(client, runs[0])
     return f"{report.detail.session}, which is {report.detail.status.lower()}", report_page(report)
 
@@ -565,8 +562,7 @@ def _of_directories(runs: tuple[str, ...], slowest: int, steps: int) -> TimesRep
 
 def _of_session(manager: ConnectionOptions, session: str, slowest: int, steps: int) -> TimesReply:
     from dropflow.api.requests import StatisticsQuery
-    from dropflow.cli.connection import connect
 
-    with connect(manager) as client:
+    with manager.connect() as client:
         statistics = client.times_statistics(session, StatisticsQuery(slowest=slowest, steps=steps))
     return TimesReply(run=session, statistics=statistics)

@@ -78,6 +78,38 @@ def _results(manager: ConnectionOptions, url: str, detail: "SessionDetail") -> "
     return ()
 
 
+def answer_started(
+    output: CommandOutput,
+    manager: ConnectionOptions,
+    url: str,
+    info: "SessionInfo",
+    *,
+    patience: float | None,
+    parts: int = 0,
+) -> Exit:
+    """Answer with a session that was started: as it is now or, with the patience of ``--wait``, how it has ended.
+
+    Parameters
+    ----------
+    parts : int
+        Of its graph; one for each of its nodes unless given.
+    """
+    from dropflow.cli.session_replies import SubmitReply, exit_of_session
+
+    if patience is not None:
+        try:
+            info = follow(manager, url, info.session, output, patience=patience, known=info)
+        except KeyboardInterrupt:
+            output.note(
+                f"stopped waiting; session {info.session} continues. Watch it with "
+                f"{shell_command('watch', info.session)}, stop it with {shell_command('cancel', info.session)}"
+            )
+            return Exit.INTERRUPTED
+    parts, waited = parts or max(len(info.nodes), 1), patience is not None
+    output.answer(SubmitReply.of(info, manager=url, parts=parts, waited=waited))
+    return exit_of_session(info) if waited else Exit.FINISHED
+
+
 def follow(
     manager: ConnectionOptions,
     url: str,
