@@ -34,6 +34,19 @@ def drop_name(graph: str, node: str, index: Sequence[int]) -> str:
     return key_of(graph, node, tuple(index))
 
 
+def attempt_key(
+    own: Sequence[KeyPart],
+    index: Sequence[int],
+    inputs: Sequence[tuple[str, str, str, str, bool]],
+    ports: Sequence[str],
+) -> str:
+    """Return the key of an application by the contents of its inputs, and by the ports of its outputs.
+
+    The source of its code is not in it, so that a comment does not count.
+    """
+    return key_of([(part.kind, part.name, part.value) for part in own], tuple(index), inputs, ports)
+
+
 def is_sampled(session: str, drop: str, share: float) -> bool:
     """Whether the result of a drop is among those that a session computes again, to compare."""
     return share > 0.0 and int(key_of(session, drop)[:8], 16) < share * (1 << 32)
@@ -88,7 +101,7 @@ class AttemptReuse:
         if inputs is None:
             return None
         ports = [attempt.plans.links[edge.link].source_port for edge in task.outputs]
-        key = key_of(own, task.index, inputs, ports)
+        key = attempt_key(own, task.index, inputs, ports)
         found = self._store.find(key)
         if found is not None and not all(map(self._store.is_there, found.outputs)):
             found = None

@@ -24,11 +24,11 @@ from dropflow.graph.order import levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Template
 from dropflow.graph.text_ids import index_of, oid
-from dropflow.reuse.attempt import input_name, is_sampled, known_key, trusted_digest
+from dropflow.reuse.attempt import attempt_key, input_name, is_sampled, known_key, trusted_digest
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import NodeKey, deep_keys, node_keys
 from dropflow.reuse.log import REUSE_LOG, ReuseLog, TakenResult
-from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
+from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of
 from dropflow.states import DropState
 
 _COMPLETED = int(DropState.COMPLETED)
@@ -53,10 +53,9 @@ class ReusePlan:
         Applications that do not run because nothing that runs reads their outputs.
     running : list of int
         All other applications, the last one in the graph first.
-    digests : mapping of int to str or None
-        Of the inputs from outside.
     contents : mapping of int to tuple of (str, str, bool)
-        Of the same inputs name, digest and whether it is text, as in the keys of attempts.
+        Of inputs from outside name, digest and whether it is text, as in the keys of attempts; after `take_by_contents`
+        also of what taken applications wrote.
     """
 
     graph: PhysicalGraph
@@ -66,7 +65,6 @@ class ReusePlan:
     spared: list[int] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
     needed: bytearray = field(default_factory=bytearray)
-    digests: dict[int, str | None] = field(default_factory=dict)
     contents: dict[int, tuple[str, str, bool]] = field(default_factory=dict)
 
 
@@ -122,7 +120,7 @@ def plan_reuse(
     nodes = node_keys(graph, CodeReader(store), Path(repository.workspace.directory))
     roots = _OutsideContents(graph, repository, trust_times=choices.trust_times)
     keys = deep_keys(graph, nodes, roots.digest)
-    plan = ReusePlan(graph, nodes, keys, digests=roots.digests, contents=roots.contents)
+    plan = ReusePlan(graph, nodes, keys, contents=roots.contents)
     plan.needed = _needed_at_the_end(graph)
     branches = _KnownBranches(plan, store, repository.workspace.session, verify=choices.verify, is_checked=is_checked)
     apps = np.flatnonzero(graph.kinds[graph.template] == np.uint8(Kind.APP))
@@ -137,7 +135,7 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
     It is what happens on nodes, whose attempts ask one by one. For forecasts only: a run takes branches as a whole.
     """
     graph, is_order = plan.graph, _is_order(plan.graph)
-    known = dict(plan.contents)
+    known = plan.contents
 
     def add(app: int, record: Record) -> None:
         written = [data for data, link in _edges(graph.successors, app) if not is_order[link]]
@@ -160,7 +158,7 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
                 component = graph.templates[graph.template[data]].component
                 parts.append((graph.links[link].target_port, name, component, digest, is_text))
             ports = [graph.links[link].source_port for _, link in _edges(graph.successors, app)]
-            found = store.find(key_of(node.parts, tuple(index_of(graph, app)), parts, ports))
+            found = store.find(attempt_key(node.parts, index_of(graph, app), parts, ports))
         if found is not None and all(store.is_there(content, checked=False) for content in found.outputs):
             plan.taken[app] = found
             add(app, found)
@@ -177,7 +175,6 @@ class _OutsideContents:
         self._repository = repository
         self._trusts = trust_times
         self._plans = TemplateCache(graph.templates, graph.links)
-        self.digests: dict[int, str | None] = {}
         self.contents: dict[int, tuple[str, str, bool]] = {}
 
     def digest(self, drop: int) -> str | None:
@@ -195,7 +192,6 @@ class _OutsideContents:
                 self._repository.discard(handle)
         except DropflowError:
             found = None  # the attempt reports it
-        self.digests[drop] = found
         return found
 
 

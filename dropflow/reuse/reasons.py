@@ -9,7 +9,7 @@ import numpy as np
 from dropflow.engine.api import KeyPart
 from dropflow.formatting import few
 from dropflow.graph.physical import FloatColumn, PhysicalGraph
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import ORDER_PORT, Kind
 from dropflow.graph.text_ids import index_of
 from dropflow.reuse.attempt import drop_name
 from dropflow.reuse.code import first_changed_line
@@ -19,6 +19,7 @@ from dropflow.reuse.store import Record, ResultStore
 _LOOKED_AT = 20
 """Applications of a node whose last record is compared; the reasons of the others are most often the same."""
 _MOST_REASONS = 4
+_INPUTS = ("input", "inputs")
 
 
 class NodeForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,17 +112,36 @@ def _reasons(plan: ReusePlan, store: ResultStore, app: int, last: Record | None)
     if last is None:
         return ["not run before"]
     own = plan.nodes[plan.graph.template[app]].parts
-    before = [part for part in last.parts if part.kind not in ("input", "inputs")]
-    found = list(differences(before, own, store))
-    graph = plan.graph
-    inputs = graph.predecessors.of(app)
-    known = {part.value for part in last.parts if part.kind == "input"}
-    for data in inputs:
-        digest = plan.digests.get(data)
-        if digest is not None and known and digest not in known:
-            found.append(f"input {plan.graph.templates[plan.graph.template[data]].name} changed")
-    is_made = any(graph.predecessors.ptr[data] < graph.predecessors.ptr[data + 1] for data in inputs)
-    return found or ([] if is_made else ["its stored result is gone"])
+    before = [part for part in last.parts if part.kind not in _INPUTS]
+    is_known, changes = _of_inputs(plan, app, [part for part in last.parts if part.kind in _INPUTS])
+    found = [*differences(before, own, store), *changes]
+    return found or (["its stored result is gone"] if is_known else [])
+
+
+def _of_inputs(plan: ReusePlan, app: int, before: Sequence[KeyPart]) -> tuple[bool, list[str]]:
+    """Return whether the contents of all inputs are known, and how what is known differs from an earlier run."""
+    graph, edges = plan.graph, plan.graph.predecessors
+    rows = slice(edges.ptr[app], edges.ptr[app + 1])
+    pairs = zip(edges.neighbour[rows].tolist(), edges.link[rows].tolist(), strict=True)
+    inputs = [data for data, link in pairs if graph.links[link].target_port != ORDER_PORT]
+    is_known = all(data in plan.contents for data in inputs)
+    count = int(before[0].name) if before and before[0].kind == "inputs" else len(before)
+    if count != len(inputs):
+        return is_known, [f"number of inputs: {count:,} -> {len(inputs):,}"]
+    if count != len(before):  # of so many the store has one digest
+        return is_known, [f"one of {count:,} inputs changed, or its stored result is gone"] if is_known else []
+    nothing = ("", "", False)
+    names = [plan.contents.get(data, nothing)[0] or graph.templates[graph.template[data]].name for data in inputs]
+    old = [part.name for part in before]
+    if old != names:
+        what = "order of inputs" if sorted(old) == sorted(names) else "inputs"
+        return is_known, [f"{what}: {few(old)} -> {few(names)}"]
+    digests = [
+        (part.value.partition(",")[0], plan.contents.get(data, nothing)[1])
+        for part, data in zip(before, inputs, strict=True)
+    ]
+    changed = [name for name, (value, now) in zip(names, digests, strict=True) if now and now != value]
+    return is_known, [f"input {name} changed" for name in dict.fromkeys(changed)]
 
 
 def _change(before: KeyPart, now: KeyPart, store: ResultStore) -> str:

@@ -249,7 +249,7 @@ class ResultStore:
         if handle.size <= _INLINE:
             return StoredContent(kind, digest, handle.size, handle.text, bytes(view(handle)))
         if handle.kind == _FILE:
-            self._keep_file(handle.location, digest, linked=linked)
+            self._keep_file(handle.location, digest, handle.size, linked=linked)
         else:
             self.keep_bytes(view(handle))
         return StoredContent(kind, digest, handle.size, handle.text)
@@ -258,7 +258,7 @@ class ResultStore:
         """Have the store keep bytes, and return their digest."""
         digest = _digest(content)
         path = self._path("contents", digest)
-        if not os.path.exists(path):  # noqa: PTH110 - text
+        if not self._has(digest, len(content), checked=False):
             with storage_errors("write", path):
                 self._write(path, content)
         return digest
@@ -356,12 +356,12 @@ class ResultStore:
     def _entries(self, folder: str, *, linked: bool) -> Iterator[_Entry]:
         for path, entry in _walk(folder):
             if entry.kind in "fx":
-                self._keep_file(path, entry.target, linked=linked)
+                self._keep_file(path, entry.target, entry.size, linked=linked)
             yield entry
 
-    def _keep_file(self, location: str, digest: str, *, linked: bool) -> None:
+    def _keep_file(self, location: str, digest: str, size: int, *, linked: bool) -> None:
         path = self._path("contents", digest)
-        if os.path.exists(path):  # noqa: PTH110 - text
+        if self._has(digest, size, checked=False):
             return
         with storage_errors("write", path):
             part = self._part()

@@ -346,7 +346,7 @@ TAKEN = (0, 0, 1, "")
         (_edit_parameter, "Rms", "parameter `offset` is new"),
         (_edit_function, "Show", "function `Show`: line 2 changed: return f'{label}: {input}' + '.' * 5000"),
         (_edit_module, "Rms", "module reuse_helpers.py: line 2 changed: return 4 * x"),
-        (_edit_input, "Read", "input input changed"),
+        (_edit_input, "Read", "input input.txt changed"),
         (_edit_random, "Rms", "says that it is not deterministic"),
     ],
 )
