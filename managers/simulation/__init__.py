@@ -14,8 +14,7 @@ Everything is drawn from one seed: the same seed gives the same run, byte by byt
                        simulated links
 `cluster`              A whole cluster on virtual time: a master, islands and nodes, and a client that submits graphs
                        to them
-`history`              Histories of sessions: what was committed, read and acknowledged, when and in which view; and a
-                       checker
+`history`              Histories of sessions: what was committed and read, when and in which view
 `drill`                Runs of one graph on a simulated cluster with faults: when it ends, what is repeated, and what
                        would help
 `simulated_composite`  An island or master on virtual time: the state machine of the product, with simulated calls

@@ -27,7 +27,8 @@ from managers.node.host import SessionHost
 from managers.node.resources import ProcessResources
 from managers.recovery.records import ViewDecision, unpack_column
 from managers.recovery.vote import SendToPeer
-from managers.simulation.history import Gone, Promised, Record, Recorder, check_history
+from managers.simulation.history import Recorder
+from tests.managers.simulation.checked_history import Gone, Promised, Record, check_history
 
 _ROOT = Path(__file__).resolve().parents[2]
 

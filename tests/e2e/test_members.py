@@ -14,7 +14,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
-from managers.simulation.history import Committed, Promised
+from managers.simulation.history import Committed
 from tests.e2e.cluster import (
     PATIENT,
     TIMES,
@@ -31,6 +31,7 @@ from tests.e2e.cluster import (
 )
 from tests.e2e.recorded_node import Decided, History, recorded
 from tests.faults import ConnectionFaults, FaultyProxy
+from tests.managers.simulation.checked_history import Promised
 from tests.nightly import nightly
 from tests.processes import Running, gone, run
 from tests.streaming_graphs import FILE, bash

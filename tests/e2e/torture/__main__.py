@@ -10,8 +10,8 @@
 Each session must end, with the results of one that was not disturbed, and nothing of it may be left when it is deleted.
 No application begins more often than it has a reason to: its tries, a view that resets it or moves it from a node that
 is lost, a worker that was killed. What a killed ``run`` had committed does not run again at all. The history of each
-session (commits, reads, promises, acknowledged results) is checked by `managers.simulation.history`. The first
-violation ends it, with its seed.
+session (commits, reads, promises, acknowledged results) is checked by `tests.managers.simulation.checked_history`. The
+first violation ends it, with its seed.
 """
 
 import argparse

@@ -15,10 +15,11 @@ from dropflow.engine.session import Session as EngineSession
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.sessions import local_run
-from managers.simulation.history import Acknowledged, Found, content_bytes
+from managers.simulation.history import content_bytes
 from tests.e2e.cluster import content, finished, until
 from tests.e2e.recorded_node import Decided, History, Line
 from tests.e2e.test_resume import Run, check_repeated, undisturbed
+from tests.managers.simulation.checked_history import Acknowledged, Found
 from tests.recovery_graphs import GRAPHS
 
 # What a torture has done so far.

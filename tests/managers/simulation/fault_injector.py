@@ -23,10 +23,10 @@ from managers.node.events import ContinueSession, FinishSession, FreezeSession, 
 from managers.node.hosted_session import HostedSession
 from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.history import Gone
 from managers.simulation.network import NetworkFaults
 from managers.simulation.simulated_node import SimulatedNode
 from managers.simulation.virtual_time import SimulatedProcess
+from tests.managers.simulation.checked_history import Gone
 from tests.managers.simulation.faults import (
     BadNetwork,
     ClockJump,

@@ -28,8 +28,9 @@ from managers.node.hosted_session import HostedSession
 from managers.recovery.records import ViewDecision, unpack_column
 from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.history import Gone, Promised, Recorder, content_bytes
+from managers.simulation.history import Recorder, content_bytes
 from managers.simulation.simulated_node import Workload
+from tests.managers.simulation.checked_history import Gone, Promised
 from tests.managers.simulation.fault_injector import STEPS, FaultInjector
 from tests.managers.simulation.faults import AIMS, Crash, Fault, FullDisk, draw_aimed_faults, draw_faults, happens
 from tests.managers.simulation.simulated_disks import SimulatedDisks

@@ -13,17 +13,8 @@ from hypothesis import strategies as st
 
 from dropflow.data import shm_directory
 from managers.composite import merging
-from managers.simulation.history import (
-    Acknowledged,
-    Committed,
-    Found,
-    Gone,
-    Promised,
-    Read,
-    Record,
-    Revoked,
-    check_history,
-)
+from managers.simulation.history import Committed, Read, Revoked
+from tests.managers.simulation.checked_history import Acknowledged, Found, Gone, Promised, Record, check_history
 from tests.managers.simulation.faults import (
     BadNetwork,
     Crash,

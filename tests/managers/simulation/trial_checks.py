@@ -16,9 +16,10 @@ from managers.machine_calls import Unanswered
 from managers.node.hosted_session import HostedSession
 from managers.node.over import DamagedSession
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.history import Acknowledged, Found, check_history, content_bytes, digest
+from managers.simulation.history import content_bytes, digest
 from managers.simulation.simulated_composite import SimulatedComposite
 from managers.simulation.simulated_node import SimulatedNode
+from tests.managers.simulation.checked_history import Acknowledged, Found, check_history
 from tests.managers.simulation.fault_injector import FaultInjector
 
 __all__ = ["Expected", "KnownAbove", "TrialChecks", "kept_contents", "states_of"]
