@@ -52,7 +52,7 @@ from dropflow.api.state_records import DropStates
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import triples
 from dropflow.times.octets import pack_times
-from managers.node.views import StateLog
+from managers.node.session_records import StateLog
 from managers.routes.handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes

@@ -5,16 +5,17 @@ This module is the public interface: everything in `__all__` is imported from he
 
 The package is laid out in rings; an outer ring imports inner ones, never the other way::
 
-    dropflow.cli                                 commands, everything imported lazily
-    dropflow.builder                               logical graphs written in Python
-    dropflow.dask                                  collections of dask, here and on managers
-    dropflow.sessions.public                              run a graph from Python
-    dropflow.sessions.local_run                               one graph on this machine: repository + runner + session
-    dropflow.data | dropflow.apps                stores of data drops; applications, their execution
-    dropflow.engine                              the sans-IO core, sessions, runners, journal
-    dropflow.graph                               physical graphs as tables, their files and formats
-    dropflow.failure | dropflow.clock
-    dropflow.errors | dropflow.ids | dropflow.states
+    dropflow.cli                     commands; each is imported when it is run
+    dropflow.builder | dropflow.dask graphs written in Python; collections of dask
+    dropflow.sessions                one graph on this machine, and what runs leave in their directories
+    dropflow.web                     what the pages of all servers share
+    dropflow.api | dropflow.apps     operations and records of managers; applications and their execution
+    dropflow.reuse | dropflow.runnersresults that are not computed twice; threads, processes and other engines
+    dropflow.data                    stores of data drops
+    dropflow.engine                  the sans-IO core, sessions, the journal
+    dropflow.times | dropflow.previewwhere the time of a run went; pictures and tables of contents
+    dropflow.graph                   physical graphs as tables, their files and formats
+    dropflow.errors | dropflow.ids   and other modules that all of them use
 
 Read `dropflow.graph.physical` first (what a graph is), then `dropflow.engine.core` (how it advances).
 """

@@ -9,12 +9,13 @@ anything of a manager: those come in through the protocols of `api`.
 `core`              The core of a session: `handle(events) -> actions`
 `drop_table`        The state of every drop of a session
 `streaming`         Streaming: which data drops are open, and which applications run ahead of their inputs
-`recovery`          The rules of drops: how they advance, what runs again after contents are lost, and whether an
-                    attempt is repeated
+`drop_rules`        The rules of drops: into which states they go, and whether a failed attempt is followed by another
+`recovery`          What must run again after contents are lost
 `continuation`      How a session continues: after its process ended, or in the same process with other drops
 `parameters`        The parser of typed parameters: for fields of graphs, ``--set`` on the command line and palettes
 `session`           A session: the owner of a core, and the order in which decisions become effects
 `session_inputs`    What comes in through the inbox of a session, and the events for the core that follow from it
+`session_outputs`   What a session sends to the other nodes that hold neighbours of its drops
 `ready`             Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
 `followers`         The attempts of a session that were given to its runner together with the one that they follow
 `content_table`     The contents of a session's data drops, from the parts that attempts wrote to their release

@@ -4,7 +4,7 @@ It does no I/O: events say what happened, actions say what is to be done. One th
 work list, not by recursion, so a chain of a million skipped drops needs no deep stack.
 
 A drop that is settled, that is, in a terminal state, *reports* to its successors. What their reports add up to is
-decided by the functions of `dropflow.engine.recovery`; the state of all drops is in `dropflow.engine.drop_table`, and
+decided by the functions of `dropflow.engine.drop_rules`; the state of all drops is in `dropflow.engine.drop_table`, and
 reading data while they are written in `dropflow.engine.streaming`.
 """
 
@@ -13,6 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from dropflow.engine.drop_rules import (
+    INFRASTRUCTURE_RETRIES,
+    NextAttempt,
+    decide_app,
+    decide_data,
+    decide_next_attempt,
+    effective_inputs,
+    fault_delay,
+)
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import (
     Abandon,
@@ -39,16 +48,7 @@ from dropflow.engine.events import (
     Stopped,
     Withdrawn,
 )
-from dropflow.engine.recovery import (
-    INFRASTRUCTURE_RETRIES,
-    NextAttempt,
-    decide_app,
-    decide_data,
-    decide_next_attempt,
-    effective_inputs,
-    fault_delay,
-    known_reports,
-)
+from dropflow.engine.recovery import known_reports
 from dropflow.engine.streaming import Streaming
 from dropflow.errors import OutOfMemoryError
 from dropflow.failure import Failure

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dropflow.engine.core import Core
+from dropflow.engine.drop_rules import effective_inputs
 from dropflow.engine.events import KnownStates
 from dropflow.engine.failure_table import Fault, fault_lines
-from dropflow.engine.recovery import effective_inputs
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid

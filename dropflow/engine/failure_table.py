@@ -7,8 +7,8 @@ import numpy as np
 
 from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
+from dropflow.engine.drop_rules import NextAttempt
 from dropflow.engine.events import CancelDrop, Lost
-from dropflow.engine.recovery import NextAttempt
 from dropflow.engine.statistics import FailureReport, RankedCauses, cause_reports, given_up, ranked_causes
 from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
 from dropflow.failure import Failure

@@ -18,6 +18,7 @@ import msgspec
 
 from dropflow.engine.api import ContentRecord, Handle
 from dropflow.engine.core import Core
+from dropflow.engine.drop_rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.events import (
     Abort,
     Assembled,
@@ -31,7 +32,6 @@ from dropflow.engine.events import (
     Release,
 )
 from dropflow.engine.failure_table import Fault
-from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
 from dropflow.files import force_to_disk

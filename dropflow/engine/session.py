@@ -27,6 +27,7 @@ from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.content_table import ContentTable, kept_drops
 from dropflow.engine.continuation import Continuation, FrozenSession
 from dropflow.engine.core import Core
+from dropflow.engine.drop_rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.events import (
     Abandon,
     Abort,
@@ -53,8 +54,8 @@ from dropflow.engine.inbox import Inbox
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
 from dropflow.engine.ready import Handover, ReadyRuns, TaskBuilder
-from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
-from dropflow.engine.session_inputs import OutgoingEvents, OwnerCall, SessionInput, SessionInputs
+from dropflow.engine.session_inputs import OwnerCall, SessionInput, SessionInputs
+from dropflow.engine.session_outputs import OutgoingEvents
 from dropflow.engine.statistics import (
     Attempts,
     FailureReport,

@@ -13,9 +13,9 @@ from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange, Runner
 from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.continuation import Continuation
+from dropflow.engine.drop_rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.journal import Journal, JournalHeader
-from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Execution, Resources, Session, Watch
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.graph.codec import digest

@@ -19,8 +19,8 @@ import msgspec
 
 from dropflow.api.records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.errors import NotFoundError, UsageError
-from managers.machine_calls import Uptime
 from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
+from managers.uptime import Uptime
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -15,7 +15,7 @@ from dropflow.errors import InternalError
 from managers.deployment import Deployment, Place
 from managers.messages import AdoptView, PartDone, SessionDone, ViewMessage
 from managers.recovery.records import View, decode_decision, first_view
-from managers.recovery.vote import AdoptDecision, SendToPeer, ViewChange
+from managers.recovery.vote import AdoptDecision, SendToPeer, Voter
 
 _MOST = 1000
 """How many sessions are remembered. The oldest are forgotten: they go on, and one voter less answers."""
@@ -50,7 +50,7 @@ class _Witnessed:
         Whether another manager has become the witness since.
     """
 
-    views: ViewChange
+    views: Voter
     members: dict[str, int]
     invitation: str = ""
     is_over: bool = False
@@ -83,7 +83,7 @@ class Witness:
         view = first_view(deployment)
         if self.place is None or self.place not in deployment.witnesses or view is None:
             return
-        views = ViewChange(self.place.node, deployment.session, deployment.epoch, view)
+        views = Voter(self.place.node, deployment.session, deployment.epoch, view)
         members = {place.node: place.incarnation for place in view.members}
         self._add(deployment.session, deployment.epoch, _Witnessed(views, members))
 
@@ -104,7 +104,7 @@ class Witness:
             raise InternalError("this manager cannot be a witness")
         invitation = f"{self.place.node}:{self.place.incarnation}:{next(self._invitations)}"
         # Without voters, it takes in nothing but the decision that names this manager, and asks for it.
-        views = ViewChange(self.place.node, session, epoch, View(0, ()))
+        views = Voter(self.place.node, session, epoch, View(0, ()))
         self._add(session, epoch, _Witnessed(views, {}, invitation))
         return invitation
 

@@ -30,8 +30,9 @@ from managers.node.copies import HeldCopy
 from managers.node.copy_effects import CopyRecords
 from managers.node.events import CopiesReleased, CopiesWanted, ViewBegun
 from managers.node.fetch_pool import FetchJob, JobPool
+from managers.node.neighbours import NeighbourNodes, NodeLinks
 from managers.node.remote_events import EventReceiver, EventSender, Unavailable
-from managers.node.streams import DescriptorWatcher, NeighbourNodes, NodeLinks, NodeStreams
+from managers.node.streams import DescriptorWatcher, NodeStreams
 
 # Jobs that copy contents of other nodes, to hold them for their owners.
 
@@ -400,7 +401,7 @@ class ContentWatch(Instrument):
 # Messages of other nodes about drops, sorted by the view of the session that they belong to.
 
 
-class ViewEvents:
+class MessagesByView:
     """Passes on messages in the order of their senders: those of the present view, and later ones when it has come.
 
     Parameters

@@ -52,7 +52,7 @@ from managers.node.events import (
     SessionEvent,
     ViewEvent,
 )
-from managers.node.exchange import ContentWatch, NodeExchange, ViewEvents
+from managers.node.exchange import ContentWatch, MessagesByView, NodeExchange
 from managers.node.fetch_pool import write_receipts
 from managers.node.over import REPLACED
 from managers.node.resources import SessionResources
@@ -412,7 +412,7 @@ class HostedSession:
             self.exchange = self._make_exchange(piece, self.view.number, None)
             undo.callback(self.exchange.close)
             self.exchange.contents.copies_to_disk = bool(deployment.memory_limit)
-            self.events = ViewEvents(self.exchange)
+            self.events = MessagesByView(self.exchange)
             """Takes the messages of other nodes."""
             if beginning is not None:
                 continuation, problems = beginning.continuation(piece, self._repository, directory)

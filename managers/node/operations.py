@@ -51,14 +51,14 @@ from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
 from dropflow.web.views import find_drop
 from managers.deployment import Deployment, deployment_download
-from managers.node import views
+from managers.node import session_records
 from managers.node.copy_effects import CopyRecords, ReleasedContents, copied_results, served_copies
 from managers.node.downloads import ContentPreviews, batch, content_download, file_download
 from managers.node.hosted_session import HostedSession, receipts_of
 from managers.node.over import DamagedSession, FinishedSession
 from managers.node.session_log import SessionLogs
+from managers.node.session_records import StateLogs
 from managers.node.view_states import stopped_part
-from managers.node.views import StateLogs
 from managers.recovery.records import FEWEST_VOTERS, StoppedPart
 
 _TIMES = operations.TIMES.gives
@@ -161,12 +161,14 @@ class NodeOperations(SessionTimes):
         if query.time:
             return self.drops_at(session, query)
         found = self.find(session)
-        return views.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
+        return session_records.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
 
     def drop(self, session: str, drop: str, query: PageQuery) -> DropDetail:
         """Return one drop."""
         found, row = self.find(session), self._row(session, drop)
-        detail = views.detail_of(found.session, found.piece, row, found.directory.logs, query, running=_running(found))
+        detail = session_records.detail_of(
+            found.session, found.piece, row, found.directory.logs, query, running=_running(found)
+        )
         return msgspec.structs.replace(detail, attempts=_attempts(found, row))
 
     def cancel_drop(self, session: str, drop: str, reason: str, grace: float) -> DropDetail:
@@ -193,7 +195,7 @@ class NodeOperations(SessionTimes):
 
     def failures(self, session: str, query: FailureQuery) -> FailureList:
         """Return a page of the root causes."""
-        return views.failure_list(self.find(session).session, query, self.name)
+        return session_records.failure_list(self.find(session).session, query, self.name)
 
     def log(self, session: str, drop: str) -> Download:
         """Return the log of a drop."""
@@ -274,9 +276,9 @@ class NodeOperations(SessionTimes):
         directory, copies = found.directory, served_copies(found)
         if not copies:
             first = query.limit if query.is_in_order else 0
-            return views.results(found.piece, contents, directory.path, limit=first).chosen(query)
+            return session_records.results(found.piece, contents, directory.path, limit=first).chosen(query)
         # Managers above have to know all copies, to leave out those of results that have their node: they choose.
-        own = views.results(found.piece, contents, directory.path)
+        own = session_records.results(found.piece, contents, directory.path)
         copied = copied_results(directory.graph_in_view(), copies, directory.path, self.name)
         return msgspec.structs.replace(own, results=own.results + copied)
 

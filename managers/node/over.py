@@ -47,7 +47,7 @@ from managers.node.downloads import refuse_changed
 
 
 class WrittenFailures:
-    """Answers as the failure table of a session that runs does (`managers.node.views.FailureReports`).
+    """Answers as the failure table of a session that runs does (`managers.node.session_records.FailureReports`).
 
     Parameters
     ----------

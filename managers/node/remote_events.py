@@ -28,7 +28,8 @@ from dropflow.states import DropState
 from managers.messages import Content, Events, StopSession, StreamUpdate
 from managers.node.contents import ContentExchange
 from managers.node.fetch_pool import FetchJob, JobPool
-from managers.node.streams import NeighbourNodes, NodeLinks, NodeStreams
+from managers.node.neighbours import NeighbourNodes, NodeLinks
+from managers.node.streams import NodeStreams
 
 _log = logging.getLogger(__name__)
 

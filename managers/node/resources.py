@@ -32,7 +32,8 @@ from managers.deployment import Deployment
 from managers.links import Links
 from managers.node.exchange import NodeExchange
 from managers.node.fetch_pool import FetchPool, JobPool, JobThreads
-from managers.node.streams import DescriptorWatcher, FileWatcher, NodeLinks
+from managers.node.neighbours import NodeLinks
+from managers.node.streams import DescriptorWatcher, FileWatcher
 
 OnStop = Callable[[Exception | None], None]
 """Takes what the engine of a session raised, or None, when the session is over or frozen, in its thread."""

@@ -41,7 +41,7 @@ from managers.node.events import (
     WithdrawSession,
 )
 from managers.recovery.records import RequestedChange, ViewDecision
-from managers.recovery.vote import AdoptDecision, SendToPeer, ViewChange
+from managers.recovery.vote import AdoptDecision, SendToPeer, Voter
 
 # Changes of views that this node was asked for: sent to the member that decides, again until a view
 # has them.
@@ -101,7 +101,7 @@ class ViewRequests:
         """Wait for a view with a change."""
         self._open[change.id] = _Open(change, call, now + REQUEST_SECONDS)
 
-    def send(self, views: ViewChange, lost: Collection[str]) -> list[RequestView]:
+    def send(self, views: Voter, lost: Collection[str]) -> list[RequestView]:
         """Ask the first member that is not lost for all changes; return the requests if that is this node."""
         # While a view is being decided, others are not sent: they are sent again if that view does not have them.
         changes = [one.change for one in self._open.values() if one.change.is_forced or not views.is_frozen]
@@ -280,7 +280,7 @@ class ViewMember:
     ----------
     record : SessionRecord
         The session.
-    views : ViewChange
+    views : Voter
         How its members agree on its views.
     copies : ContentCopies
         The copies of contents that its members hold for each other.
@@ -319,7 +319,7 @@ class ViewMember:
     """
 
     record: "SessionRecord"
-    views: ViewChange
+    views: Voter
     copies: ContentCopies
     requests: ViewRequests
     witnesses: Mapping[str, Place] = field(default_factory=dict)

@@ -61,7 +61,7 @@ from managers.recovery.vote import (
     SendToPeer,
     StopForReport,
     ViewAction,
-    ViewChange,
+    Voter,
 )
 
 MAJORITY_SECONDS = 600.0
@@ -90,7 +90,7 @@ class ViewChanges:
     actions : list
         What is to be done; decisions are appended.
     patience : float
-        See `ViewChange`.
+        See `Voter`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ViewChanges:
         if view is not None:
             record.member = ViewMember(
                 record,
-                ViewChange(self._node, record.name, record.epoch, view, patience=self._patience),
+                Voter(self._node, record.name, record.epoch, view, patience=self._patience),
                 ContentCopies(self._node, record.name, record.epoch),
                 ViewRequests(self._node, record.name, record.epoch, self._actions),
                 witnesses={place.node: place for place in view.witnesses},

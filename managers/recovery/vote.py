@@ -42,7 +42,7 @@ from managers.messages import (
 )
 from managers.recovery.records import RequestedChange, View, ViewDecision
 
-# Actions of `ViewChange`. Those that concern links are actions of nodes and witnesses, too.
+# Actions of `Voter`. Those that concern links are actions of nodes and witnesses, too.
 
 Ballot = tuple[int, int]
 """Round, and rank of the candidate among the voters: greater ballots win."""
@@ -56,11 +56,11 @@ class SendToPeer(msgspec.Struct, frozen=True):
 
 
 class StopForReport(msgspec.Struct, frozen=True):
-    """Stop the core of the session, and pass its report to `ViewChange.frozen`. What runs goes on running."""
+    """Stop the core of the session, and pass its report to `Voter.frozen`. What runs goes on running."""
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """Compute the next view from the reports of the members that go on, and pass it to `ViewChange.planned`.
+    """Compute the next view from the reports of the members that go on, and pass it to `Voter.planned`.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class _Candidacy:
     """Voters that have promised a greater ballot."""
 
 
-class ViewChange:
+class Voter:
     """The part of one voter in the views of one session.
 
     Methods return the actions to carry out, in order.

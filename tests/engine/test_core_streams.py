@@ -8,6 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.core import Core
+from dropflow.engine.drop_rules import (
+    NextAttempt,
+    decide_app,
+    decide_data,
+    decide_next_attempt,
+    effective_inputs,
+    fault_delay,
+)
 from dropflow.engine.events import (
     NO_CAUSE,
     NO_PRODUCER,
@@ -28,14 +36,6 @@ from dropflow.engine.events import (
 )
 from dropflow.engine.explain import explain
 from dropflow.engine.invariants import check
-from dropflow.engine.recovery import (
-    NextAttempt,
-    decide_app,
-    decide_data,
-    decide_next_attempt,
-    effective_inputs,
-    fault_delay,
-)
 from dropflow.errors import InputLostError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

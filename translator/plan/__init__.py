@@ -7,8 +7,8 @@ that keeps the limits is taken.
 `registry`         The algorithms by name, and the stage of a translation that runs one
 `auto`             The planner `auto`: tries the algorithms that suit the size of a graph, improves the best plan, and
                    gives a reason
-`metis`            Partition with METIS (G. Karypis and V. Kumar, SIAM J. Sci
-`kahypar`          Partition of the hypergraph of data with Mt-KaHyPar (L. Gottesbueren et al., ACM J. Exp
+`metis`            Partition with METIS (Karypis and Kumar 1998), through pymetis
+`kahypar`          Partition of the hypergraph of data with Mt-KaHyPar (Gottesbueren et al. 2021)
 `heft`             The planners that schedule lists: `heft` and `lookahead`, and `min_parts` for few nodes under a
                    deadline
 `refine`           Improves a plan: moves tasks and groups of tasks, and joins the best of two plans
@@ -27,6 +27,7 @@ that keeps the limits is taken.
                    must be done
 `profile_file`     Profiles on disk: what runs have measured, by logical node and instance, as arrays (a ``.npz`` file
                    of NumPy)
-`steering`         The fields by which EAGLE and DALiuGE steer a partition, as options of a plan
+`steering`         What planners have in common: their signature, what they decide, and the fields by which EAGLE and
+                   DALiuGE steer them
 =================  ====================================================================================================
 """

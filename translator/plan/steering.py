@@ -1,4 +1,4 @@
-"""The fields by which EAGLE and DALiuGE steer a partition, as options of a plan."""
+"""What planners have in common: their signature, what they decide, and the fields by which EAGLE and DALiuGE steer them."""
 
 import math
 from collections.abc import Callable, Mapping

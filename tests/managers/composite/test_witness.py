@@ -25,7 +25,7 @@ from managers.recovery.vote import (
     SendToPeer,
     StopForReport,
     ViewAction,
-    ViewChange,
+    Voter,
 )
 
 _PLACE = Place("island (witness)", "tcp://island:1", 7)
@@ -132,7 +132,7 @@ class _Cluster:
         self.random = random.Random(seed)  # noqa: S311 - not for cryptography
         self.now = 0.0
         view = View(0, tuple(_place(f"n{number}", 1) for number in range(members)), (_place("w0", 1),))
-        self.members = {place.node: ViewChange(place.node, "s", 1, view, patience=_PATIENCE) for place in view.members}
+        self.members = {place.node: Voter(place.node, "s", 1, view, patience=_PATIENCE) for place in view.members}
         self.dead: set[str] = set()
         self.cut: set[tuple[str, str]] = set()
         self.managers: dict[str, Witness] = {}

@@ -24,7 +24,7 @@ from dropflow.preview.look import picture, preview
 from dropflow.preview.source import FIRST_LOOK, BytesSource, DirectorySource, Preview, PreviewAnswer
 from dropflow.testing.drawing import draw
 from managers.node.downloads import ContentPreviews, PreviewLimits
-from managers.node.views import results
+from managers.node.session_records import results
 from tests.preview.made_files import fits, npy, png, tiled, zarr
 
 pytestmark = pytest.mark.slow

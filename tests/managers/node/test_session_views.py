@@ -40,7 +40,7 @@ from managers.node.hosted_session import SettlingRate
 from managers.node.manager import NodeManager
 from managers.node.operations import busy_with
 from managers.node.resources import LoadHistory, ProcessorUse
-from managers.node.views import StateLog, StateLogs, page
+from managers.node.session_records import StateLog, StateLogs, page
 from managers.routes.streams import state_events
 from managers.state_hub import StateHub
 from tests.engine.test_core_slices import Cluster as DropPagesCluster

@@ -18,7 +18,7 @@ from managers.recovery.vote import (
     SendToPeer,
     StopForReport,
     ViewAction,
-    ViewChange,
+    Voter,
 )
 
 _PATIENCE = 10.0
@@ -40,7 +40,7 @@ class _Voters:
         self.random = random.Random(seed)  # noqa: S311 - not for cryptography
         self.now = 0.0
         names = [place.node for place in (*view.members, *view.witnesses)]
-        self.voters = {name: ViewChange(name, "s", 1, view, patience=_PATIENCE) for name in names}
+        self.voters = {name: Voter(name, "s", 1, view, patience=_PATIENCE) for name in names}
         self.dead: set[str] = set()
         self.cut: set[frozenset[str]] = set()
         self.wire: dict[tuple[str, str], deque[ViewMessage]] = {}
@@ -337,7 +337,7 @@ def test_a_node_joins_and_another_one_leaves() -> None:
     """The new member gets the decision without having voted, and votes from then on; the other one leaves."""
     voters = _Voters(_view(3), seed=1)
     new = Place("n9", "tcp://n9", 1)
-    voters.voters["n9"] = ViewChange("n9", "s", 1, _view(3), patience=_PATIENCE)
+    voters.voters["n9"] = Voter("n9", "s", 1, _view(3), patience=_PATIENCE)
     voters.act("n1", voters.voters["n1"].receive("n1", _request(add=(new,), leave=("n2",)), 0.0))
     voters.run()
     assert voters.connected == {"n9"}
@@ -352,7 +352,7 @@ def test_a_node_joins_and_another_one_leaves() -> None:
 def test_a_plan_for_an_earlier_view_is_not_proposed() -> None:
     """Planning takes time: a decision that comes after its view has ended is not taken for one of the next view."""
     view = _view(3)
-    voter = ViewChange("n0", "s", 1, view, patience=_PATIENCE)
+    voter = Voter("n0", "s", 1, view, patience=_PATIENCE)
 
     def plan(view: View) -> PlanView:
         """Stand as candidate in a view, and get the promises of the others."""
@@ -445,7 +445,7 @@ def test_records_survive_encoding() -> None:
 def test_messages_of_the_next_view_that_come_early_are_kept() -> None:
     """A voter that learns of a view after a candidate of it has asked promises to that candidate all the same."""
     view = _view(3)
-    voter = ViewChange("n1", "s", 1, view, patience=_PATIENCE)
+    voter = Voter("n1", "s", 1, view, patience=_PATIENCE)
     voter.receive("n0", PrepareView("s", 1, 1, (1, 0)), 0.0)
     decision = ViewDecision(msgspec.structs.replace(view, number=1), ("n0", "n1", "n2"), b"")
     actions = voter.receive("n2", AdoptView("s", 1, 0, msgspec.msgpack.encode(decision)), 0.0)

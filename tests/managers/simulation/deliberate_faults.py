@@ -18,12 +18,12 @@ from managers.composite.witness import Witness
 from managers.messages import AdoptView
 from managers.node import hosted_session, view_states
 from managers.node.events import Frozen
-from managers.node.exchange import ViewEvents
+from managers.node.exchange import MessagesByView
 from managers.node.hosted_session import HostedSession
 from managers.node.view_changes import ViewChanges
 from managers.recovery import replan
 from managers.recovery.records import MemberReport, View, pack_column
-from managers.recovery.vote import ViewChange
+from managers.recovery.vote import Voter
 
 Patch = pytest.MonkeyPatch
 
@@ -54,18 +54,18 @@ def released_contents_count_as_available(patch: Patch) -> None:
 
 def early_messages_are_dropped(patch: Patch) -> None:
     """Messages of a view that this node has not reached are ignored."""
-    pass_on = ViewEvents._pass_on
+    pass_on = MessagesByView._pass_on
 
     def passed(self: Any, peer: str, events: Any) -> None:
         if events.view <= self._view:
             pass_on(self, peer, events)
 
-    patch.setattr(ViewEvents, "_pass_on", passed)
+    patch.setattr(MessagesByView, "_pass_on", passed)
 
 
 def earlier_messages_are_taken(patch: Patch) -> None:
     """Messages of earlier views are passed on as if they were of the present one."""
-    pass_on = ViewEvents._pass_on
+    pass_on = MessagesByView._pass_on
 
     def passed(self: Any, peer: str, events: Any) -> None:
         if events.view < self._view:
@@ -73,30 +73,30 @@ def earlier_messages_are_taken(patch: Patch) -> None:
         else:
             pass_on(self, peer, events)
 
-    patch.setattr(ViewEvents, "_pass_on", passed)
+    patch.setattr(MessagesByView, "_pass_on", passed)
 
 
 def promises_leave_out_the_accepted_decision(patch: Patch) -> None:
     """A voter that has accepted a decision does not tell the next candidate about it."""
-    promise = ViewChange._promise
+    promise = Voter._promise
 
     def promised(self: Any, peer: str, ballot: Any) -> None:
         accepted, self._accepted = self._accepted, ((0, 0), b"")
         promise(self, peer, ballot)
         self._accepted = accepted
 
-    patch.setattr(ViewChange, "_promise", promised)
+    patch.setattr(Voter, "_promise", promised)
 
 
 def smaller_ballots_are_promised(patch: Patch) -> None:
     """A voter promises to any candidate that asks, also after a promise to one with a greater ballot."""
-    on_prepare = ViewChange._on_prepare
+    on_prepare = Voter._on_prepare
 
     def on_any(self: Any, peer: str, message: Any, now: float) -> None:
         self._promised = min(self._promised, message.ballot)
         on_prepare(self, peer, message, now)
 
-    patch.setattr(ViewChange, "_on_prepare", on_any)
+    patch.setattr(Voter, "_on_prepare", on_any)
 
 
 def cancelled_sessions_commit_after_a_promise(patch: Patch) -> None:
