@@ -27,7 +27,7 @@ that keeps the limits is taken.
                    must be done
 `profile_file`     Profiles on disk: what runs have measured, by logical node and instance, as arrays (a ``.npz`` file
                    of NumPy)
-`steering`         What planners have in common: their signature, what they decide, and the fields by which EAGLE and
-                   DALiuGE steer them
+`steering`         What planners have in common: their signature, what they decide, and how EAGLE and DALiuGE
+                   steer them by fields
 =================  ====================================================================================================
 """

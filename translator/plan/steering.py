@@ -1,4 +1,4 @@
-"""What planners have in common: their signature, what they decide, and the fields by which EAGLE and DALiuGE steer them."""
+"""What planners have in common: their signature, what they decide, and how EAGLE and DALiuGE steer them by fields."""
 
 import math
 from collections.abc import Callable, Mapping
