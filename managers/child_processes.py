@@ -21,6 +21,7 @@ from typing import IO, Any, TypeVar, cast
 import msgspec
 import psutil
 
+from dropflow.clock import SystemClock
 from dropflow.errors import WorldError
 
 _LOG = logging.getLogger("dropflow.child_processes")
@@ -161,7 +162,7 @@ class ChildProcesses:
     Parameters
     ----------
     stop_seconds : float
-        How long a process may take to end before it is killed.
+        How long processes that are stopped together may take to end before they are killed.
     cancel : int, optional
         File descriptor that becomes readable when processes need not get ready any more: waiting for their ready lines
         ends with `concurrent.futures.CancelledError`.
@@ -169,6 +170,7 @@ class ChildProcesses:
 
     def __init__(self, *, stop_seconds: float = 15.0, cancel: int | None = None) -> None:
         self._stop_seconds = stop_seconds
+        self._clock = SystemClock()
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._processes: list[ChildProcess] = []
         self._is_cancelled = False
@@ -271,9 +273,10 @@ class ChildProcesses:
         """Stop processes, the first one first, and wait for their ends; those that do not end in time are killed."""
         for process in processes:
             process.request_end()
+        until = self._clock.monotonic() + self._stop_seconds
         for process in processes:
             try:
-                process.ended.result(self._stop_seconds)
+                process.ended.result(max(until - self._clock.monotonic(), 0.0))
             except TimeoutError:
                 _LOG.warning("%s did not end within %g s and is killed", process.name, self._stop_seconds)
                 process.send(signal.SIGKILL)

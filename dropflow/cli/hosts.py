@@ -2,7 +2,7 @@
 
 `usable_hosts` checks the hosts before anything is started. `start_node` starts the node manager of a host by an ``ssh``
 that runs until the manager ends. `run_hosts` does that for all hosts of a job, in the place of ``srun``; `run_host` is
-the other end: it runs on a host, stores the key, and becomes the node manager.
+the other end: it runs on a host, and becomes the node manager.
 """
 
 import os
@@ -41,6 +41,8 @@ from managers.places.ssh import (
 
 _END_SECONDS = 90.0
 """How long a cluster may take to end: its sessions are cancelled, and its managers end one after another."""
+_STOP_SECONDS = 8.0
+"""How long node managers may take to end: less than the head of their job waits."""
 
 
 class HostsReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,19 +123,22 @@ def run_hosts(directory: str) -> Exit:
 
     def changed(process: ChildProcess) -> None:
         """Write the address of a node, or why it has none; from the thread of `ChildProcesses`."""
-        if process.status is not None and process.error is None:
-            sys.stderr.write(f"{process.name}: its ssh has ended with status {process.status}\n")
-        elif process.status is None:
-            text = f"{process.name}: {process.error.text}" if process.error is not None else ""
+        number, text = numbers[process.name], ""
+        if process.error is not None:
+            text = f"{process.name}: {process.error.text}"
+        elif process.status is not None:
+            text = f"{process.name}: its ssh has ended with status {process.status}"
+            sys.stderr.write(f"{text}\n")
+        if process.status is None or not job.request.hosts[number].stays:
             line = {"error": {"text": text}} if text else {"url": process.url}
-            job.write_text(job.ready_file(numbers[process.name]), msgspec.json.encode(line).decode())
+            job.write_text(job.ready_file(number), msgspec.json.encode(line).decode())
         if all(node.status is not None for node in nodes) and len(nodes) == len(numbers) and not stays:
             stop.set()
 
     nodes: list[ChildProcess] = []
     stays = any(host.stays for host in job.request.hosts)
     with StopSignal(os.dup(0)) as stop:
-        processes = ChildProcesses(cancel=stop.fileno())
+        processes = ChildProcesses(stop_seconds=_STOP_SECONDS, cancel=stop.fileno())
         try:
             root = safe_name(job.path.name)
             start = partial(start_node, processes, key=job.key, root=root, options=(), changed=changed)
@@ -148,23 +153,20 @@ def run_hosts(directory: str) -> Exit:
 
 def run_host() -> NoReturn:
     """Run the node manager of this host by the order on standard input, and exit."""
-    from dropflow.api.auth import store_token
     from dropflow.cli.main import main
 
     order = msgspec.json.decode(first_line(0), type=NodeOrder)
     root = private_directory(Path(order.root).expanduser())
-    key = root / "key"
-    store_token(key, order.key)
+    key = os.memfd_create("key")  # in no file, so that nothing is left of it when this process is killed
+    os.fchmod(key, 0o600)
+    os.write(key, order.key.encode())
     connection = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     watched, held = os.pipe()
     watch = threading.Thread(target=_watch, args=(connection, held), kwargs={"stays": order.stays}, daemon=True)
     watch.start()
-    own = ("--root", str(root), "--key", str(key), "--log-file", str(root / "manager.log"))
-    try:
-        main(["node", *own, "--watch-parent", f"{watched}", *order.options])
-    finally:
-        key.unlink(missing_ok=True)
+    own = ("--root", str(root), "--key", f"/proc/self/fd/{key}", "--log-file", str(root / "manager.log"))
+    main(["node", *own, "--watch-parent", f"{watched}", *order.options])
 
 
 def first_line(descriptor: int) -> bytes:
@@ -176,7 +178,10 @@ def first_line(descriptor: int) -> bytes:
 
 
 def _watch(connection: int, held: int, *, stays: bool) -> None:
-    """Close a pipe when the connection has ended or been silent, or only after the line for the end."""
+    """Close a pipe after the line for the end; else end this process by a signal when its connection is cut or silent.
+
+    After a signal it gives its sessions to other nodes.
+    """
     last = b""
     while True:
         readable = select.select([connection], [], [], SILENT_SECONDS)[0]
@@ -186,11 +191,12 @@ def _watch(connection: int, held: int, *, stays: bool) -> None:
         last = (last + data)[-len(END_LINE) :]
         if data and last != END_LINE:
             continue
-        if last != END_LINE and stays:
-            if readable:
-                return
+        if last == END_LINE:
+            os.close(held)
+        elif not stays:
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif not readable:
             continue
-        os.close(held)
         return
 
 

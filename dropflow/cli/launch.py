@@ -1,6 +1,7 @@
 """``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh."""
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,54 +169,29 @@ def ssh_command(
     return _launch("ssh", output, nodes=len(found), site=site, hosts=found, **given) if found else Exit.BAD_INPUT
 
 
-@launch_command.command("head", hidden=True)
-@output_options
-@click.argument("directory")
-@click.argument("spread", nargs=-1, type=click.UNPROCESSED)
-def head_command(_: CommandOutput, *, directory: str, spread: tuple[str, ...]) -> Exit:
-    """Run the cluster of a job; its batch script is this command."""
-    from dropflow.cli.launched_job import run_head
-
-    return run_head(directory, spread)
-
-
-@launch_command.command("login", hidden=True)
-@output_options
-def login_command(_: CommandOutput) -> Exit:
-    """Submit a job on this login node, by an order on standard input, and send its results to standard output."""
-    from dropflow.cli.login import run_login
-
-    return run_login()
+_PARTS = {
+    "head": ("launched_job", "run_head"),
+    "member": ("launched_job", "run_member"),
+    "hosts": ("hosts", "run_hosts"),
+    "host": ("hosts", "run_host"),
+    "login": ("login", "run_login"),
+}
+"""The processes of a job, which start each other: the module and the function that each command calls."""
 
 
-@launch_command.command("member", hidden=True)
-@output_options
-@click.argument("directory")
-@click.argument("rank", required=False)
-def member_command(_: CommandOutput, *, directory: str, rank: str | None) -> Exit:
-    """Run the node manager of a host of a job."""
-    from dropflow.cli.launched_job import run_member
+def _part(name: str) -> None:
+    """Add the command of a process of jobs; its arguments are those of the function."""
+    module, function = _PARTS[name]
 
-    run_member(directory, rank)
-
-
-@launch_command.command("hosts", hidden=True)
-@output_options
-@click.argument("directory")
-def hosts_command(_: CommandOutput, *, directory: str) -> Exit:
-    """Run the node managers of a job on its hosts, over ssh."""
-    from dropflow.cli.hosts import run_hosts
-
-    return run_hosts(directory)
+    @launch_command.command(name, hidden=True)
+    @output_options
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def command(_: CommandOutput, *, arguments: tuple[str, ...]) -> Exit:
+        return Exit(getattr(import_module(f"dropflow.cli.{module}"), function)(*arguments))
 
 
-@launch_command.command("host", hidden=True)
-@output_options
-def host_command(_: CommandOutput) -> Exit:
-    """Run the node manager of this host, by an order on standard input."""
-    from dropflow.cli.hosts import run_host
-
-    run_host()
+for _name in _PARTS:
+    _part(_name)
 
 
 def refuse_job_array(arguments: Iterable[str]) -> None:

@@ -16,13 +16,13 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 import msgspec
 
 from dropflow.api.auth import make_token, store_token
 from dropflow.api.client import Client
-from dropflow.api.patience import PatientClient
+from dropflow.api.patience import Patience, PatientClient
 from dropflow.api.records import SessionDetail, SubmitQuery
 from dropflow.api.requests import WALLTIME_REQUEST, ResumeRequest
 from dropflow.cli.exit_status import Exit
@@ -34,10 +34,9 @@ from dropflow.errors import BatchSystemError, ConflictError, DropflowError, NotF
 from dropflow.files import private_directory, private_opener
 from dropflow.formatting import plural
 from dropflow.ids import safe_name
-from dropflow.states import SessionState
+from dropflow.states import UNKNOWN, SessionState
 from managers.child_processes import ChildProcesses
 from managers.keys import load
-from managers.membership import LOST_AFTER
 from managers.places.batch import SYSTEMS
 from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
 
@@ -52,19 +51,22 @@ _WATCH_SECONDS = 2.0
 _BEAT_SECONDS = 10.0
 """How often the status is written at least."""
 _AWAY_SECONDS = 60.0
-_LEAVE_SECONDS = 2 * LOST_AFTER
-"""How long an island may not find the session: a node has failed and is not lost yet, or all are about to end."""
+"""How long an island may not answer, or not know how the session is: a node may have failed and not be lost yet."""
 _TERM_GRACE = 5.0
 """How long attempts may clean up after SIGTERM: Slurm kills a job 30 s after it by default."""
 _STOP_SECONDS = 15.0
 """How long the end of a session that was cancelled is waited for."""
 _END_SECONDS = 10.0
+_PREEMPTED_SECONDS = 6.0
+"""How long after the end of the nodes of a preempted job its batch system may tell that it was preempted."""
+_MOST_IDLE = 3
+"""How often in a row a job is started again after which no more was completed."""
 _ENDED = "the batch system has ended its job"
 _SGE_AGAIN = 99
 """Status with which a job of Grid Engine asks to be started again."""
 
 
-def run_member(directory: str, rank: str | None) -> NoReturn:
+def run_member(directory: str, rank: str | None = None) -> NoReturn:
     """Run the node manager of this host, and exit."""
     job = JobDirectory(Path(directory))
     request = job.request
@@ -88,7 +90,7 @@ def run_member(directory: str, rank: str | None) -> NoReturn:
     main(options)
 
 
-def run_head(directory: str, spread: Sequence[str]) -> Exit:
+def run_head(directory: str, *spread: str) -> Exit:
     """Run the cluster of a job, and its session, until the session is over or the job must end.
 
     Returns
@@ -107,15 +109,18 @@ def run_head(directory: str, spread: Sequence[str]) -> Exit:
                 status = head.work()
             finally:
                 stack.close()
+            is_stopped = status is Exit.PAUSED or (head.was_ended and status is not Exit.FINISHED)
+            # After SIGTERM the batch system starts it again.
+            goes_on = is_stopped and signals.last is not signal.SIGTERM and request.goes_on
+            if goes_on:
+                head.count_idle()
         except DropflowError as error:
             is_ended = signals.last is signal.SIGTERM
             text = error.text + (f" ({error.hint})" if error.hint else "")
             head.tell("stopped" if is_ended else "over", code=error.code, text=_ENDED if is_ended else text)
             raise
-        is_stopped = status is Exit.PAUSED or (head.was_ended and status is not Exit.FINISHED)
         head.tell("stopped" if is_stopped else "over")
-    is_mine = is_stopped and signals.last is not signal.SIGTERM  # else the batch system starts it again
-    return _start_again(request, status) if is_mine and request.goes_on else status
+    return _start_again(request, status) if goes_on else status
 
 
 def _start_again(request: JobRequest, status: Exit) -> Exit:
@@ -189,6 +194,8 @@ class _JobHead:
         self._are_nodes_ended = False
         self._url = ""
         self._detail: SessionDetail | None = None
+        self._before = JobStatus()
+        self._idle = 0
         self._last = JobStatus()
 
     @property
@@ -206,8 +213,8 @@ class _JobHead:
         WorldError
             The island does not start.
         """
-        before = self._job.status
-        self._detail = before.detail if before is not None else None
+        self._before = self._job.status or self._before
+        self._detail, self._idle = self._before.detail, self._before.idle
         self._job.forget_addresses()
         self.tell("starting")
         self._nodes = subprocess.Popen(spread, stdin=subprocess.PIPE)  # noqa: S603 - of the script
@@ -238,8 +245,7 @@ class _JobHead:
                 self._pause.wait(_WATCH_SECONDS)
             return Exit.FINISHED
         with self._connect() as client:
-            self._begin(client)
-            detail = self._follow(client)
+            detail = self._follow(client, self._begin(client))
             status = exit_of_session(detail)
             is_last = status is not Exit.PAUSED or not self._request.goes_on
             if is_last and not self.was_ended:
@@ -247,6 +253,23 @@ class _JobHead:
                 if missing and status is Exit.FINISHED:
                     return Exit.FAILED
         return status
+
+    def count_idle(self) -> None:
+        """Count a job that is to be started again, if it has completed nothing.
+
+        Raises
+        ------
+        BatchSystemError
+            That was so several times in a row.
+        """
+        self._idle = self._before.idle_after(self._detail)
+        if self._idle == _MOST_IDLE:
+            self._idle = 0  # for those who start it again
+            raise BatchSystemError(
+                f"it ran {_MOST_IDLE} times in a row and completed no more drops, so it is not started again",
+                where=str(self._job.path),
+                hint=f"give it a longer --time; 'dropflow launch ... {self._job.path}' goes on",
+            )
 
     def close(self) -> None:
         """End the island, then the node managers."""
@@ -263,17 +286,21 @@ class _JobHead:
             self._nodes.kill()
             self._nodes.wait()
 
-    def tell(self, state: str, *, code: str = "", text: str = "") -> None:
+    def tell(self, state: Literal["starting", "running", "stopped", "over"], *, code: str = "", text: str = "") -> None:
         """Write how far the job is, if that has changed or was last written some time ago."""
-        status = msgspec.convert(
-            {"state": state, "url": self._url, "present": len(self._known), "code": code, "text": text}, JobStatus
+        status = JobStatus(
+            state=state,
+            url=self._url,
+            present=len(self._known),
+            detail=self._detail,
+            notes=tuple(self._output.notes),
+            code=code,
+            text=text,
+            idle=self._idle,
+            time=self._last.time,
         )
-        status = msgspec.structs.replace(status, detail=self._detail, notes=tuple(self._output.notes))
         now = self._clock.now()
-        if (
-            msgspec.structs.replace(status, time=self._last.time) == self._last
-            and now < self._last.time + _BEAT_SECONDS
-        ):
+        if status == self._last and now < self._last.time + _BEAT_SECONDS:
             return
         self._last = msgspec.structs.replace(status, time=now)
         self._job.write(self._last)
@@ -321,40 +348,52 @@ class _JobHead:
 
     # The session.
 
-    def _begin(self, client: Client) -> None:
-        """Submit the session, or go on with it: all nodes of the earlier job have ended."""
+    def _begin(self, client: Client) -> SessionDetail:
+        """Submit the session, or go on with it: all nodes of the earlier job have ended. Return it."""
         from dropflow.cli.submit import PlacementOptions, submit_fitted
         from dropflow.graph.codec import load as load_graph
 
         request, name = self._request, self._request.session
         walltime = self._signals.walltime
         until = min(filter(None, (request.options.until, walltime)), default=0.0)
-        try:
-            client.session(name)
-        except NotFoundError:
+
+        def submit() -> None:
             graph = load_graph(self._job.graph)
             query = SubmitQuery.of(msgspec.structs.replace(request.options, until=until), session=name)
-            with closing(PatientClient(self._connect, seconds=_AWAY_SECONDS)) as asked:
-                submit_fitted(asked, graph, query, PlacementOptions(), weight=graph.weight, note=self._output.note)
-        else:
+            submit_fitted(asked, graph, query, PlacementOptions(), weight=graph.weight, note=self._output.note)
+
+        def resume() -> None:
             try:
-                client.resume(name, ResumeRequest(without_missing=True, until=until))
+                asked.ask(lambda manager: manager.resume(name, ResumeRequest(without_missing=True, until=until)))
             except ConflictError:  # an earlier job has ended before it had the results
                 if not client.session(name).is_over:
                     raise
 
-    def _follow(self, client: Client) -> SessionDetail:
+        with closing(PatientClient(self._connect, seconds=_AWAY_SECONDS)) as asked:
+            if self._before.detail is None:
+                try:
+                    submit()
+                except ConflictError:  # an earlier job has ended before it told of its session
+                    resume()
+            else:
+                try:
+                    resume()
+                except NotFoundError:  # none of these nodes has it
+                    submit()
+            return asked.ask(lambda manager: manager.session(name))
+
+    def _follow(self, client: Client, detail: SessionDetail) -> SessionDetail:
         """Return the session once it is over; stop it when the job must end.
 
         Raises
         ------
         BatchSystemError
-            All nodes have failed.
+            All nodes have failed, or those that could go on do not answer.
         DropflowError
             The island does not answer.
         """
-        detail = self._first_detail(client)
-        away, end = 0.0, inf
+        end = inf
+        away, unknown = Patience(_AWAY_SECONDS, self._clock), Patience(_AWAY_SECONDS, self._clock)
         while True:
             self._detail = detail
             self.tell("running")
@@ -364,7 +403,7 @@ class _JobHead:
                 self._stop(client, detail)
                 end = self._clock.monotonic() + _STOP_SECONDS
             have_ended = self._have_nodes_ended()
-            self._are_nodes_ended = have_ended and self._nodes is not None and not self._nodes.returncode
+            self._are_nodes_ended = have_ended and self._is_preempted()
             if self._are_nodes_ended or (self._signals.must_stop and (have_ended or self._clock.monotonic() > end)):
                 self._detail = msgspec.structs.replace(detail, status=SessionState.CANCELLED.name, text=_ENDED)
                 return self._detail
@@ -372,27 +411,36 @@ class _JobHead:
                 raise BatchSystemError(
                     "all node managers of the job have ended before the session was over", where=str(self._job.output)
                 )
+            if unknown.is_over:
+                text = f"the session has been {UNKNOWN} for {_AWAY_SECONDS:g} s: {detail.text}"
+                raise BatchSystemError(text, where=str(self._job.output))
             try:
                 self._add_late_nodes(client)
                 detail = client.watch(detail.session, version=detail.version, seconds=_WATCH_SECONDS)
-                away = 0.0
+                away.end()
                 self._pause.wait(_LOOK_SECONDS)
-            except DropflowError as error:
-                away += 1.0
-                if away > (_AWAY_SECONDS if error.retryable else _LEAVE_SECONDS):
-                    raise
-                self._pause.wait(1.0)
-
-    def _first_detail(self, client: Client) -> SessionDetail:
-        """Return the session; a node that has just failed keeps the island from finding it until the node is lost."""
-        until = self._clock.monotonic() + _LEAVE_SECONDS
-        while True:
-            try:
-                return client.session(self._request.session)
             except DropflowError:
-                if self._clock.monotonic() > until or self._have_nodes_ended():
+                away.begin()
+                if away.is_over:
                     raise
                 self._pause.wait(1.0)
+            if detail.status == UNKNOWN:
+                unknown.begin()
+            else:
+                unknown.end()
+
+    def _is_preempted(self) -> bool:
+        """Return whether the nodes have ended because of the batch system, which may tell that a little later."""
+        system = SYSTEMS[self._request.system]
+        until = self._clock.monotonic() + _PREEMPTED_SECONDS
+        while not self._signals.must_stop:
+            with suppress(DropflowError):
+                if system.is_preempted(os.environ.get(system.job, "")):
+                    return True
+            if not system.preempted or self._clock.monotonic() > until:
+                return False
+            self._pause.wait(2.0)
+        return self._signals.last is signal.SIGTERM
 
     def _stop(self, client: Client, detail: SessionDetail) -> None:
         """Pause the session until what runs has ended, or half of the time is over; then cancel it."""

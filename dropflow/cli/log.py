@@ -114,7 +114,9 @@ def log_command(
     """
     from dropflow.api.logs import LogQuery
 
-    if (session is None) != bool(of_manager):
+    if session is not None and of_manager:
+        raise UsageError("SESSION and --manager exclude each other", hint="leave out one of them")
+    if session is None and not of_manager:
         raise UsageError("the log of a session or of a manager is wanted", hint="give either SESSION or --manager NAME")
     with manager.connect() as client:
         if session is None:

@@ -14,6 +14,7 @@ from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
 from dropflow.cli.manager_records import records_here
 from dropflow.cli.server_process import LOG_FILE, ServerContext, links_advertise, links_bind, serve
 from dropflow.clock import SystemClock
+from dropflow.errors import UsageError
 from dropflow.web.places import ServerAddress
 from managers.composite.manager import Composite, discover_children
 from managers.probing import Prober
@@ -78,8 +79,17 @@ def announce_by_zeroconf(context: ServerContext, info: ManagerInfo, options: Dis
 
 
 def split_urls(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses in options that may be repeated and may hold several with commas between; each once."""
+    """Return the addresses in options that may be repeated and may hold several with commas between; each once.
+
+    Raises
+    ------
+    UsageError
+        One is a word alone.
+    """
     found = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
+    for url in found:
+        if ":" not in url:
+            raise UsageError(f"{url!r} is not a manager URL", hint=f"such as http://{url}:8000, or {url}:8000")
     return tuple(dict.fromkeys(url if "://" in url else f"http://{url}" for url in found))
 
 

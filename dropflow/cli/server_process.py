@@ -61,6 +61,8 @@ class StopSignal:
         self._parent = parent
         self._before_exit = before_exit
         self._is_set = False
+        self.has_lost_parent = False
+        """Whether the process that started this one has ended."""
 
     def __enter__(self) -> Self:
         # A pipe, because a signal handler that takes a lock may wait for the thread that it interrupts.
@@ -120,6 +122,7 @@ class StopSignal:
         except OSError:
             _stop_signal_log.warning("the pipe to the starting process cannot be read; it is not watched")
             return
+        self.has_lost_parent = True
         self.set()
 
 

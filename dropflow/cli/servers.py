@@ -101,7 +101,8 @@ def node_command(
         service = rest_service(context, manager)
         manager.set_url(service.url)
         service.start()
-        context.stack.callback(manager.drain_before_end, _drain_seconds(context.options, drain_seconds))
+        seconds = _drain_seconds(context.options, drain_seconds)
+        context.stack.callback(lambda: manager.drain_before_end(0.0 if context.stop.has_lost_parent else seconds))
         announce_by_zeroconf(context, manager.info(), discovery)
         return service.url
 

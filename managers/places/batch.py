@@ -136,6 +136,8 @@ class BatchSystem(NamedTuple):
     submit, states, cancel, requeue : tuple of str
         The commands that submit a script, list the jobs of the user, and cancel or start again the job whose number
         follows. An empty `requeue`: the script ends with status 99.
+    preempted : tuple of str
+        The command that prints when the job whose number follows was preempted, if it was. Empty: it cannot be asked.
     read_states : callable
         Returns the states in an answer of `states`, by the number of the job.
     rank, processors : str
@@ -160,6 +162,7 @@ class BatchSystem(NamedTuple):
     rank: str
     processors: str
     job: str
+    preempted: tuple[str, ...] = ()
     has_input: bool = False
     is_here: bool = False
 
@@ -187,6 +190,12 @@ class BatchSystem(NamedTuple):
     def requeue_job(self, job: str) -> None:
         """Have a job start again."""
         _call([*self.requeue, job], what=f"job {job} cannot be started again")
+
+    def is_preempted(self, job: str) -> bool:
+        """Return whether the batch system is about to end a job for another one."""
+        if not self.preempted:
+            return False
+        return any(map(str.isdigit, _call([*self.preempted, job], what=f"job {job} cannot be looked up")))
 
 
 def facility_of(path: str | None) -> Facility:
@@ -265,13 +274,11 @@ _SLURM_OVER = (
 
 def _slurm_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
     return [
-        f"--job-name={_job_name(request)}",
+        *_named(
+            ("--job-name={}", "--time={}", "--partition={}", "--account={}", "--output={}"), request, facility, output
+        ),
         f"--nodes={request.nodes}",
         "--ntasks-per-node=1",
-        *([f"--time={facility.time}"] if facility.time else []),
-        *([f"--partition={facility.partition}"] if facility.partition else []),
-        *([f"--account={facility.account}"] if facility.account else []),
-        f"--output={output}",
         "--open-mode=append",
         "--no-kill",
         "--requeue" if request.goes_on else "--no-requeue",
@@ -300,9 +307,11 @@ def _slurm_states(answer: str) -> dict[str, JobState]:
     }
 
 
-def _job_name(request: JobRequest) -> str:
-    name = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in request.session)
-    return name[:60] or "dropflow"
+def _named(forms: Sequence[str], request: JobRequest, facility: Facility, output: Path) -> list[str]:
+    """Return the directives for the name of a job, its walltime, partition, account and output, of those it has."""
+    name = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in request.session)[:60] or "dropflow"
+    given = (name, facility.time, facility.partition, facility.account, str(output))
+    return [form.format(value) for form, value in zip(forms, given, strict=True) if value]
 
 
 # PBS and Grid Engine. Untried.
@@ -310,12 +319,8 @@ def _job_name(request: JobRequest) -> str:
 
 def _pbs_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
     return [
-        f"-N {_job_name(request)[:15]}",
+        *_named(("-N {:.15}", "-l walltime={}", "-q {}", "-A {}", "-o {}"), request, facility, output),
         f"-l nodes={request.nodes}:ppn=1",
-        *([f"-l walltime={facility.time}"] if facility.time else []),
-        *([f"-q {facility.partition}"] if facility.partition else []),
-        *([f"-A {facility.account}"] if facility.account else []),
-        f"-o {output}",
         "-j oe",
         "-r y" if request.goes_on else "-r n",
     ]
@@ -334,11 +339,7 @@ def _pbs_states(answer: str) -> dict[str, JobState]:
 
 def _sge_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
     return [
-        f"-N {_job_name(request)}",
-        *([f"-l h_rt={facility.time}"] if facility.time else []),
-        *([f"-q {facility.partition}"] if facility.partition else []),
-        *([f"-A {facility.account}"] if facility.account else []),
-        f"-o {output}",
+        *_named(("-N {}", "-l h_rt={}", "-q {}", "-A {}", "-o {}"), request, facility, output),
         "-j y",
         "-notify",
         "-r y" if request.goes_on else "-r n",
@@ -377,6 +378,7 @@ SYSTEMS = {
         states=("squeue", "--noheader", "--me", "--states=all", "--format=%A|%T|%r"),
         cancel=("scancel",),
         requeue=("scontrol", "requeue"),
+        preempted=("squeue", "--noheader", "--Format=PreemptTime", "--jobs"),
         read_states=_slurm_states,
         rank="SLURM_PROCID",
         processors="SLURM_CPUS_ON_NODE",

@@ -93,6 +93,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         What people should know.
     code, text : str
         The error that ended the job.
+    idle : int
+        How often in a row the job was started again by itself without more that is completed.
     time : float
         When this was written, in seconds since the epoch.
     """
@@ -104,7 +106,13 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     code: str = ""
     text: str = ""
+    idle: int = 0
     time: float = 0.0
+
+    def idle_after(self, detail: SessionDetail | None) -> int:
+        """Return `idle` after the job that began with this status, and ended with such a session."""
+        then, now = (0 if one is None else one.counts.completed for one in (self.detail, detail))
+        return 0 if now > then else self.idle + 1
 
 
 class JobDirectory:

@@ -3,7 +3,7 @@
 ``ssh`` reads the user's configuration, so that jump hosts, agents and shared connections work as in a terminal. It
 never asks: a host that needs a password is a problem of that host. A node manager gets its `NodeOrder`, which has the
 cluster key, as the first line of its standard input. Further lines tell that its connection still works; it ends when
-standard input ends.
+standard input ends, once its sessions are with other nodes, and at once after the line for the end.
 """
 
 import inspect
@@ -44,6 +44,8 @@ _OPTIONS = (
     *("-o", "ClearAllForwardings=yes"),
 )
 _CHECK_SECONDS = 30.0
+_DRAIN_SECONDS = 30
+"""How long a node manager whose connection is cut may give its sessions to the others."""
 _CONNECT_SECONDS = 5.0
 _MOST_AT_ONCE = 64
 _FEWEST_BYTES = 1 << 30
@@ -185,7 +187,7 @@ def node_input(host: SshHost, *, key: Path, root: str, options: Sequence[str]) -
     """
     own = [
         *("--name", host.name, "--host", "0.0.0.0", "--advertise", host.address),  # noqa: S104 - with a key
-        *("--port", f"{host.port}", "--links-port", f"{host.links_port}", "--drain-seconds", "0"),
+        *("--port", f"{host.port}", "--links-port", f"{host.links_port}", "--drain-seconds", f"{_DRAIN_SECONDS}"),
         *(("--workers", f"{host.workers}") if host.workers else ()),
         *(("--memory", host.memory) if host.memory else ()),
     ]

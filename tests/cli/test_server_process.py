@@ -299,6 +299,14 @@ def test_addresses_that_cannot_be_used_are_refused(command: Command, role: str, 
     assert reason in answer.err
 
 
+@pytest.mark.parametrize("role", ["island", "master"])
+def test_a_word_is_no_address_of_a_node(command: Command, role: str, tmp_path: Path) -> None:
+    """A manager does not wait for a child at an address that has neither scheme nor port."""
+    answer = command(role, "--port", "0", "--root", tmp_path, "--nodes", "http://a:8000,notaurl")
+
+    assert (answer.status, "'notaurl' is not a manager URL" in answer.err) == (2, True)
+
+
 @pytest.mark.parametrize("text", ["much", "-1 GB", "0", "inf", "2 GiB/s"])
 @pytest.mark.parametrize("role", ["node", "up"])
 def test_what_is_no_memory_is_refused(command: Command, role: str, text: str) -> None:

@@ -402,6 +402,6 @@ def test_the_log_of_a_manager_is_printed(ask: Command, manager: FakeManager) -> 
     assert ask("log", "--manager", manager.name, "--level", "warning").text.count("\n") == 1
     assert ask("log", "--manager", manager.name, "--last", "1").text.endswith("slow\n")
     assert ask("log", "--manager", "elsewhere").status != 0
-    for arguments in ((), ("finished", "--manager", manager.name)):
-        refused = ask("log", *arguments)
-        assert (refused.status, "give either SESSION or --manager NAME" in refused.err) == (2, True)
+    neither, both = ask("log"), ask("log", "finished", "--manager", manager.name)
+    assert (neither.status, "give either SESSION or --manager NAME" in neither.err) == (2, True)
+    assert (both.status, "SESSION and --manager exclude each other" in both.err) == (2, True)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -182,17 +182,20 @@ def running_slurm(tmp_path: Path) -> Iterator[Launched]:
         found.shell("slurmctld -c; slurmd -N n1 -c; slurmd -N n2 -c")
         found.until("sinfo -h -o %D -t idle", "2")
         yield found
-        found.shell("scancel --user root --full --signal KILL; true")
     finally:
-        pids = [tmp_path / f"{name}.pid" for name in ("n1", "n2", "controller")]
-        running = [psutil.Process(int(path.read_text())) for path in pids if path.exists()]
-        for process in running:
-            process.terminate()
-        for process in psutil.process_iter(["name", "environ"]):  # they wait for the controller
-            if process.info["name"] == "slurmstepd" and str(tmp_path) in str(process.info["environ"]):
-                process.kill()
-        for process in psutil.wait_procs(running, timeout=2)[1]:
-            process.kill()
+        with suppress(AssertionError, subprocess.TimeoutExpired):
+            found.shell("timeout 20 scancel --user root --full --signal KILL; true")
+        for _ in range(10):  # a daemon may start one of another kind while these are killed
+            left = [
+                process
+                for process in psutil.process_iter(["name", "cmdline", "environ"])
+                if process.info["name"].startswith("slurm") and str(tmp_path) in str(process.info)
+            ]
+            for process in left:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()  # those of steps wait for the controller
+            if not psutil.wait_procs(left, timeout=2)[1] and not left:
+                break
 
 
 @contextmanager

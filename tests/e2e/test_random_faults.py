@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(7200
 
 _SESSIONS = int(os.environ.get("DROPFLOW_FAULTS", "6"))
 _SECONDS = 200.0
+_FACTORS = (1.0, 1.0, -0.3, -0.3, -0.3)
+"""Of moments: a negative one is so long after the first drop of the session has begun, others after the command."""
 _KEPT = "results/files/sums.txt"
 
 
@@ -73,14 +75,28 @@ class Trial:
         if found:
             self.chance.choice(found).kill()
 
-    def stop(self, *, seconds: float) -> None:
-        """Stop a node manager, and let it continue after a time, or once the session is over."""
-        found = self.found(*_NODE)
-        if not found:
-            return
-        node = self.chance.choice(found)
-        node.suspend()
-        self.later(lambda: node.is_running() and node.resume(), seconds)
+    def stop(self, found: list[psutil.Process], *, seconds: float) -> None:
+        """Stop processes, and let them continue after a time, or once the session is over."""
+        for one in found:
+            one.suspend()
+
+        def go_on() -> None:
+            for one in found:
+                with suppress(psutil.NoSuchProcess):
+                    one.resume()
+
+        self.later(go_on, seconds)
+
+    def stop_node(self, *, seconds: float) -> None:
+        """Stop one of the node managers; see `stop`."""
+        self.stop(self.found(*_NODE)[:1], seconds=seconds)
+
+    def stop_server(self, *, seconds: float) -> None:
+        """Stop the server of SSH and what it has started for connections; see `stop`."""
+        every = psutil.process_iter(["name", "cmdline"])
+        servers = [one for one in every if one.info["name"] == "sshd" and str(self.launched.home) in str(one.info)]
+        serving = [child for one in servers for child in one.children(recursive=True) if child.name() == "sshd"]
+        self.stop([*servers, *serving], seconds=seconds)
 
     def kill_ssh(self) -> None:
         """Kill the ssh to one of the hosts."""
@@ -117,8 +133,8 @@ _RESUMED = "scontrol update nodename=n1 state=resume; scontrol update nodename=n
 _EVERYWHERE: dict[str, Callable[[Trial], None]] = {
     "kill -9 of a node": lambda trial: trial.kill(*_NODE),
     "kill -9 of what a node runs": Trial.kill_worker,
-    "SIGSTOP of a node": lambda trial: trial.stop(seconds=0),
-    "SIGSTOP of a node for 5 s": lambda trial: trial.stop(seconds=5),
+    "SIGSTOP of a node": lambda trial: trial.stop_node(seconds=0),
+    "SIGSTOP of a node for 5 s": lambda trial: trial.stop_node(seconds=5),
 }
 _FAULTS: dict[str, dict[str, Callable[[Trial], None]]] = {
     "slurm": {
@@ -142,6 +158,8 @@ _FAULTS: dict[str, dict[str, Callable[[Trial], None]]] = {
         "kill -9 of the head": lambda trial: trial.kill("launch head"),
         "kill -9 of the island": lambda trial: trial.kill("dropflow island"),
         "kill -9 of ssh": Trial.kill_ssh,
+        "SIGSTOP of sshd": lambda trial: trial.stop_server(seconds=0),
+        "SIGSTOP of sshd for 5 s": lambda trial: trial.stop_server(seconds=5),
         "Ctrl-C": Trial.interrupt,
     },
     "island": {**_EVERYWHERE, "kill -9 of the island": lambda trial: trial.kill("dropflow island")},
@@ -196,7 +214,7 @@ def test_faults_at_random_moments(place: str, tmp_path: Path) -> None:
                     up = ("up", "--nodes", 2, "--workers", 2, "--port", 0, "--lost-after", 6, "--no-auth")
                     running = stack.enter_context(Running(tmp_path, *up))
                     launched.environment["DROPFLOW_URL"] = running.ready["island"]
-                moment, began = chance.uniform(0.5, 9.0), monotonic()
+                moment, began = chance.uniform(0.5, 9.0) * chance.choice(_FACTORS), monotonic()
                 end, text = _run(trial, place, trial.graph, inject, moment)
                 again = ""
                 if not end and place != "island":
@@ -226,24 +244,30 @@ def test_faults_at_random_moments(place: str, tmp_path: Path) -> None:
     assert wrong == [], f"seed {seed}"
 
 
-def _unless_it_has_ended(inject: Callable[[Trial], None], trial: Trial) -> None:
-    with suppress(psutil.NoSuchProcess):
-        inject(trial)
+def _inject_at(moment: float, inject: Callable[[Trial], None], trial: Trial, over: threading.Event) -> None:
+    """Wait, and make the fault unless the command has ended; a negative moment counts from the first drop on."""
+    while moment < 0 and not (trial.directory / "marks").exists() and not over.wait(0.05):
+        pass
+    if not over.wait(abs(moment)):
+        with suppress(psutil.NoSuchProcess):
+            inject(trial)
 
 
 def _run(trial: Trial, place: str, graph: Path, inject: Callable[[Trial], None], moment: float) -> tuple[str, str]:
     """Run a session with a fault; return its status if it has finished, and the words of its end if not."""
     with _start(trial, place, graph) as process:
         trial.process = process
-        timer = threading.Timer(moment, _unless_it_has_ended, (inject, trial))
-        timer.start()
+        over = threading.Event()
+        injector = threading.Thread(target=_inject_at, args=(moment, inject, trial, over))
+        injector.start()
         try:
             answer, notes = process.communicate(timeout=_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             return "", f"HANGS: {process.communicate()}"
-        timer.cancel()
-        timer.join()
+        finally:
+            over.set()
+            injector.join()
     try:
         reply = json.loads(answer)
     except ValueError:

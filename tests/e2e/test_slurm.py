@@ -98,6 +98,34 @@ def test_faults_of_slurm_one_after_another(slurm: Launched) -> None:
     assert slurm.nothing_is_left()
 
 
+@pytest.mark.exhaustive
+def test_a_job_is_not_started_again_without_end(slurm: Launched) -> None:
+    """With --requeue, a job whose nodes end by themselves is not; nor is one that completes nothing in three runs."""
+    marks = slurm.home / "marks"
+    save(files(marks, 600), slurm.home / "g.dfg")
+    arguments = ("--nodes", 2, "--time", 10, "--margin", "4s", "--requeue", "--output", "json")
+    with slurm.started("g.dfg", *arguments) as launched:
+        slurm.until(f"cat {marks}", "SOURCE")
+        for node in [one for one in slurm.processes() if one.cmdline()[3:5] == ["launch", "member"]]:
+            node.terminate()
+        launched.communicate(timeout=200)
+    first = (launched.returncode, slurm.shell("squeue -h"))
+    (directory,) = (slurm.home / "dropflow-jobs").iterdir()
+    with slurm.started(directory, *arguments) as launched:
+        for number in range(1, 4):
+            slurm.until(f"cat {marks}", "SOURCE\n" * (number + 1))
+            slurm.shell("scancel --signal=USR1 --batch 2")  # as Slurm does before the walltime
+            if number < 3:
+                slurm.until("squeue -h -o %r", "BeginTime")
+                slurm.shell("scontrol update jobid=2 StartTime=now")
+        second, _ = launched.communicate(timeout=200)
+
+    assert first == (1, "")
+    assert launched.returncode == 1
+    assert "it ran 3 times in a row and completed no more drops" in json.loads(second)["error"]["text"]
+    assert slurm.nothing_is_left()
+
+
 def test_jobs_that_never_run(slurm: Launched) -> None:
     """What Slurm refuses, and why a job waits, is told in its words; nothing is left of a refused job."""
     refused = slurm.shell("dropflow launch slurm examples/hello.graph -p nowhere", status=2)

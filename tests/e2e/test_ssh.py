@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dropflow.graph.codec import save
@@ -35,16 +36,13 @@ def test_the_guide_to_ssh_is_as_it_says(ssh: Launched) -> None:
 
     def then(command: str) -> None:
         if command.startswith("dropflow nodes"):
-            keys = list(ssh.home.glob("nodes/*/*/key"))
-            public = ssh.shell("cat dropflow-jobs/*/job.sh dropflow-jobs/*/output nodes/*/*/manager.log")
+            public = ssh.shell("cat dropflow-jobs/*/job.sh dropflow-jobs/*/output; grep -rh . nodes")
 
-            assert [path.stat().st_mode & 0o777 for path in keys] == [0o600, 0o600]
             assert ssh.secrets_seen(public) == []
 
     ssh.run_guide("howto/ssh.md", then)
 
     assert ssh.nothing_is_left()
-    assert list(ssh.home.glob("nodes/*/*/key")) == []
 
 
 def test_all_problems_of_hosts_are_in_one_table(ssh: Launched) -> None:
@@ -108,6 +106,28 @@ def test_dropflow_is_installed_on_hosts_once(tmp_path: Path) -> None:
     assert "dropflow cannot be installed: ERROR: No matching distribution found for no-such-package" in refused
     assert ("FINISHED" in first, "FINISHED" in second, len(made)) == (True, True, 1)
     assert made == [path.stat().st_ctime for path in tmp_path.glob("nodes/dropflow-*/complete")]
+    assert ssh.nothing_is_left()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "sign", ["nodes/0.json", "island", "FIRST"], ids=["before the island", "before the session", "at work"]
+)
+def test_a_session_goes_on_when_the_ssh_to_a_host_is_cut(sign: str, ssh: Launched) -> None:
+    """Whenever that is, the session ends on the other host with all results, and its own manager ends."""
+    save(files(ssh.home / "marks", 0.5), ssh.home / "g.dfg")
+    with ssh.started("g.dfg", "--hosts", "hosts.toml", "--output", "json") as launched:
+        ssh.until("ls dropflow-jobs/*/nodes/0.json dropflow-jobs/*/ marks && cat marks", sign)
+        every = psutil.process_iter(["cmdline", "environ"])
+        ours = [one for one in every if str(ssh.home) in str(one.info["environ"]) and one.info["cmdline"]]
+        cut = [
+            one for one in ours if one.info["cmdline"][-2:-1] == ["alpha"] and "launch host" in one.info["cmdline"][-1]
+        ]
+        cut[0].kill()
+        answer, notes = launched.communicate(timeout=200)
+
+    assert launched.returncode == 0, notes
+    assert (json.loads(answer)["status"], len(cut)) == ("FINISHED", 1)
     assert ssh.nothing_is_left()
 
 

@@ -1,0 +1,79 @@
+"""The head of a job of `dropflow launch`, and the node manager of a host over ssh."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dropflow.api.client import Client
+from dropflow.api.records import SessionDetail
+from dropflow.cli import launched_job
+from dropflow.errors import BatchSystemError
+from dropflow.states import UNKNOWN
+from managers.keys import create, load
+from managers.places.job_directory import JobRequest, JobStatus, new_job_directory
+from managers.places.ssh import SshHost, node_input
+from tests.fake_manager import manager_with_sessions
+from tests.processes import environment
+
+_REQUEST = JobRequest(system="ssh", session="s", nodes=1, seconds=0.0, margin=0.0, goes_on=True, results="")
+
+
+def _detail(**changes: object) -> SessionDetail:
+    manager = manager_with_sessions()
+    return msgspec.structs.replace(manager.session(manager.sessions()[0].session), **changes)
+
+
+def test_a_session_whose_nodes_do_not_answer_ends_its_job_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job does not wait without end for a session that is UNKNOWN."""
+    monkeypatch.setattr(launched_job, "_AWAY_SECONDS", 0.0)
+    job = new_job_directory(tmp_path, "job")
+    unknown = _detail(status=UNKNOWN, text="alpha is unavailable")
+
+    class Island(Client):
+        def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
+            assert (session, version, seconds > 0) == (unknown.session, unknown.version, True)
+            return unknown
+
+    head = launched_job._JobHead(job, _REQUEST, launched_job._JobSignals(_REQUEST))
+    with Island("http://127.0.0.1:9") as island, pytest.raises(BatchSystemError, match="UNKNOWN for 0 s: alpha is un"):
+        head._follow(island, unknown)
+
+
+def test_jobs_in_a_row_that_complete_nothing_are_counted() -> None:
+    """The count begins again with a job that completes more, and with the first one."""
+    some = _detail()
+    more = msgspec.structs.replace(
+        some, counts=msgspec.structs.replace(some.counts, completed=some.counts.completed + 1)
+    )
+    before = JobStatus(detail=some, idle=2)
+
+    assert [before.idle_after(one) for one in (some, more, None)] == [3, 0, 3]
+    assert JobStatus().idle_after(None) == 1
+
+
+def test_nothing_is_left_of_the_key_of_a_node_that_is_killed(tmp_path: Path) -> None:
+    """A node manager over ssh has the cluster key in no file."""
+    secret = create(tmp_path / "key").secret.decode()
+    host = SshHost(name="alpha", address="127.0.0.1", directory=f"{tmp_path}/nodes")
+    order = node_input(host, key=tmp_path / "key", root="job", options=("--output", "json", "--workers", "1"))
+    command = [sys.executable, "-m", "dropflow", "launch", "host"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(tmp_path), cwd=tmp_path
+    ) as node:
+        assert node.stdin is not None
+        assert node.stdout is not None
+        node.stdin.write(order)
+        node.stdin.flush()
+        ready = msgspec.json.decode(node.stdout.readline())
+        with Client(ready["url"], secret=load(tmp_path / "key").secret) as client:
+            name = client.info().name
+        node.kill()
+    files = [path for path in (tmp_path / "nodes").rglob("*") if path.is_file()]
+
+    assert (name, files != []) == ("alpha", True)
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
