@@ -4,10 +4,10 @@ import csv
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from html import escape
 from io import StringIO
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -370,7 +370,7 @@ def _data(key: str, text: str) -> str:
 
 def _graphml_escaped(text: str) -> str:
     # A carriage return would be read as the end of a line, which is a line feed.
-    return escape(_NOT_XML.sub("\ufffd", text), {"\r": "&#13;"})
+    return escape(_NOT_XML.sub("\ufffd", text), quote=False).replace("\r", "&#13;")
 
 
 def _number(number: float) -> str:
