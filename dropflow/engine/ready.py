@@ -6,9 +6,8 @@ Those of drops with the greatest priority become tasks first; without priorities
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,7 +24,7 @@ from dropflow.engine.host_memory import host_memory
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, needs_of, with_more_memory
-from dropflow.graph.text_ids import index_of, oids
+from dropflow.graph.text_ids import index_of, oid
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import stopped_after
 
@@ -64,7 +63,7 @@ _READERS = 4
 
 
 class TaskBuilder:
-    """Builds the tasks of one graph in batches: computing the ids of many drops together is much cheaper.
+    """Builds the tasks of one graph.
 
     Parameters
     ----------
@@ -96,13 +95,16 @@ class TaskBuilder:
         priority = attempt_priority(graph)
         self.priority = None if priority is None else np.ascontiguousarray(priority).data
         """Priority of the attempts of each drop; None if the graph has none."""
-        self._is_line = [len(template.shape) == 1 for template in graph.templates]
+        self._shapes = [template.shape for template in graph.templates]
+        self._outer: dict[int, tuple[int, str]] = {}
+        """By template: the outer indices of the last id that was made, as one number, and what the id begins with."""
+        self._heads = [f"{graph.prefix}_{template.key}_0" for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:
         """Return whether a data drop has several producers that each write a part."""
         return self._before_ptr[drop + 1] - self._before_ptr[drop] > 1
 
-    def build_chains(
+    def build(
         self,
         batch: Sequence[Run],
         chains: Sequence[Sequence[Run]],
@@ -110,62 +112,37 @@ class TaskBuilder:
         contents: Mapping[int, Handle],
         streams: OpenStreams,
     ) -> list[Task]:
-        """Return the tasks of a batch, each with those of the attempts that follow it."""
-        if not any(chains):
-            return self.build(batch, core, contents, streams)
-        tasks = iter(self.build([*batch, *(run for chain in chains for run in chain)], core, contents, streams))
-        first = [next(tasks) for _ in batch]
-        change = msgspec.structs.replace
-        return [
-            change(task, then=tuple([change(next(tasks), follows=True) for _ in chain])) if chain else task
-            for task, chain in zip(first, chains, strict=True)
-        ]
+        """Return the tasks of a batch, each with those of the attempts that follow it.
 
-    def build(
-        self, batch: Sequence[Run], core: Core, contents: Mapping[int, Handle], streams: OpenStreams
-    ) -> list[Task]:
-        """Return the tasks of a batch, in its order, with the inputs as they are now: contents, or open streams."""
+        Their inputs are as they are now: contents, or open streams.
+        """
 
         def content_or_stream(drop: int) -> Handle | None:
             return contents.get(drop) or streams.find(drop, core.streaming.open_attempt(drop))
 
-        def handle(app: int) -> Callable[[int], Handle | None]:
+        def task(run: Run, then: Sequence[Run] = (), *, follows: bool = False) -> Task:
+            drop, row = run.drop, self._template[run.drop]
+            is_ahead, is_app = core.streaming.is_ahead(drop), self._is_app[row]
             # Only an attempt that runs ahead is aborted when an open drop is withdrawn: others read complete inputs.
-            return content_or_stream if core.streaming.is_ahead(app) else contents.get
-
-        before, after = self._before_ptr, self._after_ptr
-        inputs: list[Sequence[int]] = []
-        outputs: list[Sequence[int]] = []
-        rows: list[int] = []
-        for run in batch:
-            drop = run.drop
-            rows.append(drop)
-            if self._is_app[self._template[drop]]:
-                inputs.append(self._before[before[drop] : before[drop + 1]].tolist())
-                outputs.append(self._after[after[drop] : after[drop + 1]].tolist())
-                rows += inputs[-1]
-                rows += outputs[-1]
-            else:
-                inputs.append(())
-                outputs.append(())
-        names = iter(oids(self._graph, np.array(rows, dtype=np.int32)))
-        suspects, priority = core.drops.faults, self.priority
-        return [
-            Task(
-                run.drop,
+            handle = content_or_stream if is_ahead else contents.get
+            is_suspect = drop in core.drops.faults
+            return Task(
+                drop,
                 run.attempt,
-                self._template[run.drop],
-                next(names),
-                self._index(run.drop),
-                self._inputs(run.drop, taken, names, core, handle(run.drop)) if taken else (),
-                self._outputs(run.drop, given, names) if given else (),
-                core.streaming.is_ahead(run.drop),
-                run.drop in suspects,
-                0 if priority is None else priority[run.drop],
-                memory=self._memory(run.drop, core) if run.drop in suspects else 0.0,
+                row,
+                self._name(drop),
+                self._index(drop),
+                self._inputs(drop, core, handle) if is_app else (),
+                self._outputs(drop) if is_app else (),
+                is_ahead,
+                is_suspect,
+                0 if self.priority is None else self.priority[drop],
+                follows=follows,
+                then=tuple([task(following, follows=True) for following in then]),
+                memory=self._memory(drop, core) if is_suspect else 0.0,
             )
-            for run, taken, given in zip(batch, inputs, outputs, strict=True)
-        ]
+
+        return [task(*one) for one in zip(batch, chains, strict=True)] if chains else [task(run) for run in batch]
 
     def _memory(self, drop: int, core: Core) -> float:
         """Return the memory of an attempt after those that had too little; 0 if its template declares what it gets."""
@@ -176,24 +153,34 @@ class TaskBuilder:
         return with_more_memory(needs, faults, self._retry_memory, host_memory().limit.bytes).memory
 
     def _index(self, drop: int) -> tuple[int, ...]:
-        return (self._instance[drop],) if self._is_line[self._template[drop]] else index_of(self._graph, drop)
+        instance, shape = self._instance[drop], self._shapes[self._template[drop]]
+        return (instance,) if len(shape) == 1 else index_of(self._graph, drop)
 
-    def _inputs(
-        self,
-        app: int,
-        rows: Sequence[int],
-        names: Iterator[str],
-        core: Core,
-        handle: Callable[[int], Handle | None],
-    ) -> tuple[Input, ...]:
-        template, state, is_reread = self._template, core.drops.state, self._is_reread
-        first = self._before_ptr[app]
+    def _name(self, drop: int) -> str:
+        """Return the text id of a drop. `dropflow.graph.text_ids.oid` takes ten times as long."""
+        if self._graph.oids is not None:
+            return self._graph.oids[drop]
+        row, instance = self._template[drop], self._instance[drop]
+        head, shape = self._heads[row], self._shapes[row]
+        if len(shape) == 1:
+            return f"{head}-{instance}"
+        if not shape:
+            return head
+        # The ids of neighbours differ in the last index only.
+        outer, last = divmod(instance, shape[-1])
+        known = self._outer.get(row)
+        if known is None or known[0] != outer:
+            known = self._outer[row] = outer, oid(self._graph, drop).rpartition("-")[0]
+        return f"{known[1]}-{last}"
+
+    def _inputs(self, app: int, core: Core, handle: Callable[[int], Handle | None]) -> tuple[Input, ...]:
+        name, template, state, is_reread = self._name, self._template, core.drops.state, self._is_reread
+        first, last = self._before_ptr[app], self._before_ptr[app + 1]
+        edges = zip(self._before[first:last].tolist(), self._before_link[first:last].tolist(), strict=True)
         return tuple(
             [
-                Input(
-                    row, next(names), template[row], link, state(row), content := handle(row), is_reread(row, content)
-                )
-                for row, link in zip(rows, self._before_link[first : first + len(rows)], strict=True)
+                Input(row, name(row), template[row], link, state(row), content := handle(row), is_reread(row, content))
+                for row, link in edges
             ]
         )
 
@@ -202,21 +189,22 @@ class TaskBuilder:
             return False
         return self._after_ptr[drop + 1] - self._after_ptr[drop] >= _READERS
 
-    def _outputs(self, app: int, rows: Sequence[int], names: Iterator[str]) -> tuple[Output, ...]:
-        template, is_streamed, kept = self._template, self._is_streamed, self._kept
-        first = self._after_ptr[app]
+    def _outputs(self, app: int) -> tuple[Output, ...]:
+        name, template, is_streamed, kept = self._name, self._template, self._is_streamed, self._kept
+        first, last = self._after_ptr[app], self._after_ptr[app + 1]
+        edges = zip(self._after[first:last].tolist(), self._after_link[first:last].tolist(), strict=True)
         return tuple(
             [
                 Output(
                     row,
-                    next(names),
+                    name(row),
                     template[row],
                     link,
                     self.is_shared(row),
                     is_streamed[template[row]],
                     bool(kept[row]),
                 )
-                for row, link in zip(rows, self._after_link[first : first + len(rows)], strict=True)
+                for row, link in edges
             ]
         )
 
@@ -432,7 +420,7 @@ class ReadyRuns:
             if self._tasks.priority is not None:
                 self._runner.submit(())  # it may wait for what is more urgent than what it has
             return
-        tasks = self._tasks.build_chains(batch, chains, self._core, self._contents.contents, self._streams)
+        tasks = self._tasks.build(batch, chains, self._core, self._contents.contents, self._streams)
         self._inputs.in_flight += len(batch) + sum(map(len, chains))
         if self._times is not None:
             self._times.given(batch)

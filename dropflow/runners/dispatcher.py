@@ -341,7 +341,7 @@ class Dispatcher:
     def assign(self, now: float) -> None:
         """Give attempts that wait to the workers that have room for them."""
         self.is_paused = self._must_pause()
-        if not self._workers or self.is_paused or not self._assign_suspects(now):
+        if not self.has_waiting or not self._workers or self.is_paused or not self._assign_suspects(now):
             return
         waiting = self._count_waiting(now)
         while waiting:
@@ -462,10 +462,10 @@ class Dispatcher:
 
     def recall(self, now: float) -> None:
         """If a worker is idle, recall what waits behind a long attempt of another one."""
-        if any(worker.is_idle for worker in self._workers) and not self._has_startable:
-            for worker in self._workers:
-                if worker.is_slow(now):
-                    worker.recall()
+        slow = [worker for worker in self._workers if worker.is_slow(now)]
+        if slow and any(worker.is_idle for worker in self._workers) and not self._has_startable:
+            for worker in slow:
+                worker.recall()
 
     def requeue(self, worker: WorkerProcess, numbers: Iterable[int]) -> None:
         """Put attempts that a worker was given first in the queues of their runners, unless they were aborted.

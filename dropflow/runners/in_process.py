@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import (
@@ -252,11 +252,12 @@ class ThreadRunner:
 
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue `tasks`."""
+        waiting = [(one.drop, one.attempt) for task in tasks for one in members(task)]
         with self._changed:
             self._answers += 1
             if not tasks:
                 self._changed.notify_all()
-            self._waiting.update((one.drop, one.attempt) for task in tasks for one in members(task))
+            self._waiting.update(waiting)
             self._queue.extend(tasks)
             self._changed.notify(len(tasks))
 
@@ -366,7 +367,7 @@ class ThreadRunner:
             task = with_input(following[0], result) if key in self._waiting else None
             if task is not None:
                 self._waiting.discard(key)
-                self._running[key] = replace(ended, following=following[1:])
+                self._running[key] = ended._replace(following=following[1:])
                 return task, []
         self._free(ended)
         return None, self._leave(following)
@@ -437,8 +438,7 @@ class ThreadRunner:
             return AttemptResult(task.drop, task.attempt, failure=failure)
 
 
-@dataclass(frozen=True)
-class _ThreadAttempt:
+class _ThreadAttempt(NamedTuple):
     """An attempt that runs: its thread, what it has taken, those that follow it, and when its chain began."""
 
     thread: threading.Thread

@@ -155,7 +155,9 @@ class OutputLogs:
 
 _LOG = logging.getLogger(__name__)
 
-_READ = 1 << 20
+_SENT = 1 << 20
+_WAKES = 4096
+"""Bytes of wake-ups that are read together. To read up to 1 MiB costs 20 us more, however few there are."""
 _PAUSE_SECONDS = 0.2
 """How often memory is looked at while attempts wait for it. The end of an attempt wakes the pool at once."""
 _CLOSE_SECONDS = 1.0
@@ -315,7 +317,7 @@ class WorkerPool:
         return max(0.0, min(deadlines) - self._time.now) if deadlines else None
 
     def _clear_wake(self) -> None:
-        self._woken.recv(_READ)
+        self._woken.recv(_WAKES)
 
     @property
     def _has_attempts(self) -> bool:
@@ -361,17 +363,16 @@ class WorkerPool:
         if worker not in self._workers:
             return False
         try:
-            data = worker.link.recv(_READ)
+            is_open = worker.buffer.receive(worker.link)
         except BlockingIOError:
             return False
         except OSError:
-            data = b""
-        if not data:
+            is_open = False
+        if not is_open:
             # The worker has closed its end, so nothing can be sent to it.
             self._unregister(worker.link)
             worker.kill()
             return False
-        worker.buffer.add(data)
         for body in worker.buffer.frames():
             self._on_message(worker, msgspec.msgpack.decode(body, type=FromWorker))
         return True
@@ -397,17 +398,17 @@ class WorkerPool:
     def _flush(self, worker: WorkerProcess) -> None:
         while worker.outgoing:
             try:
-                sent = worker.link.send(memoryview(worker.outgoing)[:_READ])
+                sent = worker.link.send(memoryview(worker.outgoing)[:_SENT])
             except BlockingIOError:
                 break
             except OSError:
                 worker.outgoing.clear()  # it is dead, or dying
                 break
             del worker.outgoing[:sent]
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.outgoing else 0)
-        key = self._selector.get_map().get(worker.link)
-        if key is not None and key.events != wanted:
-            self._selector.modify(worker.link, wanted, key.data)
+        if worker.awaits_room != bool(worker.outgoing) and worker.link in self._selector.get_map():
+            worker.awaits_room = bool(worker.outgoing)
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.outgoing else 0)
+            self._selector.modify(worker.link, wanted, partial(self._receive, worker))
 
     def _read_output(self, worker: WorkerProcess) -> None:
         # The worker stays at this attempt while there is something in the pipe, so all of it is this attempt's.

@@ -58,7 +58,6 @@ from dropflow.runners.worker_messages import (
     frame,
 )
 
-_READ = 1 << 20
 _FLUSH_SECONDS = 0.002
 _DELAY_SECONDS = 0.02
 _EXIT_SECONDS = 0.8
@@ -293,12 +292,11 @@ class _Worker:
         buffer = Buffer()
         while True:
             try:
-                data = self._link.recv(_READ)
+                is_open = buffer.receive(self._link)
             except OSError:
-                data = b""
-            if not data:
+                is_open = False
+            if not is_open:
                 self._exit()
-            buffer.add(data)
             for body in buffer.frames():
                 self._on_message(self._decode(body))
 

@@ -329,6 +329,8 @@ class WorkerProcess:
 
     gpus: tuple[str, ...] = ()
     """The GPUs of its attempt, which are its own until it has ended."""
+    awaits_room = False
+    """Whether the pool waits until its socket takes more."""
 
     def __init__(self, number: int) -> None:
         self.number = number

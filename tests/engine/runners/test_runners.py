@@ -1,6 +1,7 @@
 """All runners, with real threads and real processes."""
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -221,8 +222,10 @@ def _task(*handles: Handle, is_reread: bool = True) -> Task:
 
 
 def _received(message: Tasks) -> Tasks:
-    buffer = Buffer()
-    buffer.add(frame(message))
+    buffer, (ours, theirs) = Buffer(), socket.socketpair()
+    with ours, theirs:
+        ours.sendall(frame(message))
+        assert buffer.receive(theirs)
     (body,) = buffer.frames()
     return msgspec.msgpack.decode(body, type=Tasks)
 
