@@ -21,8 +21,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.testing.drawing import fan
 from dropflow.web.places import Places, ServerAddress, hop_url
-from managers.web.actions import launch_routes
 from managers.web.page_templates import drop_label, drop_url
+from managers.web.pages import launch_routes
 from managers.web.views import (
     DropView,
     NodeQuery,
