@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from dropflow.errors import BadGraphError, DropflowError
+from dropflow.errors import BadGraphError
 from dropflow.failure import Severity
 from dropflow.graph.codec import digest, dump, parse
 from dropflow.graph.daliuge_read import read_pg_stream
@@ -37,7 +37,7 @@ from translator.formats.dump import dump as corpus_mutations_dump
 from translator.formats.load import _validator
 from translator.options import PartitionOptions, UnrollOptions
 from translator.parameters import fill
-from translator.pipeline import Checked, examine, translate
+from translator.pipeline import Checked, examine
 from translator.plan.quality import quality_of
 from translator.plan.registry import partition
 from translator.preview import preview
@@ -52,7 +52,7 @@ COLUMNS = ("file", "family", "drops", "edges", "errors")
 def outcomes() -> Iterator[tuple[str, ...]]:
     """Yield a row for each logical graph: its family, and its numbers of drops and edges or the codes of its errors."""
     for path in corpus_files():
-        found = examine(path)
+        found = examined(path)
         if found.plan is None:
             continue
         errors = sorted({one.code for one in found.problems if one.severity is Severity.ERROR})
@@ -269,11 +269,11 @@ def _graphs() -> dict[str, PhysicalGraph]:
     """Every graph of the corpus that can be translated and is not large."""
     found = {}
     for path in corpus_files():
-        try:
-            graph = translate(path).graph
-        except DropflowError:
+        if refused(path):
             continue
-        if 1 < graph.drops <= _MOST_DROPS:
+        plan = examined(path).plan
+        graph = examined(path).graph if plan is None else unroll(plan)
+        if graph is not None and 1 < graph.drops <= _MOST_DROPS:
             found[path.name] = graph
     return found
 
