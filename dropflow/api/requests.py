@@ -421,15 +421,15 @@ class ResultList(msgspec.Struct, frozen=True, kw_only=True):
         Nodes that did not answer.
     more, more_size : int
         How many results that match there are behind those that are listed, and their bytes.
-    stored : tuple of str
-        URLs of results that are in stores outside of the nodes.
+    in_stores : tuple of ResultInfo
+        Results that are in stores outside of the nodes, which read them there.
     """
 
     results: tuple[ResultInfo, ...]
     missing: tuple[str, ...] = ()
     more: int = 0
     more_size: int = 0
-    stored: tuple[str, ...] = ()
+    in_stores: tuple[ResultInfo, ...] = ()
 
     def chosen(self, query: ResultsQuery) -> "ResultList":
         """Return the list with what the query asks for: again if it was chosen by the same query before."""

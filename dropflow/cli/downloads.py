@@ -38,7 +38,7 @@ from dropflow.cli.incoming_files import IncomingFile, ResultDirectory
 from dropflow.cli.progress import CountFile, shell_command, transfer_progress
 from dropflow.data.storage_errors import storage_error
 from dropflow.errors import DropflowError, LinkError, ProtocolError, StorageError
-from dropflow.formatting import few, format_size, plural
+from dropflow.formatting import format_size, plural
 
 # The answer of ``dropflow fetch``.
 
@@ -90,8 +90,6 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         Whether it ended by Ctrl-C or SIGTERM; `missing` has what was not fetched yet.
     terminated : bool
         Whether that was SIGTERM.
-    stored : tuple of str
-        URLs of results that are in stores: they are not fetched, and read there.
     """
 
     ok: bool
@@ -106,7 +104,6 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
     interrupted: bool = False
     terminated: bool = False
-    stored: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -116,7 +113,6 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         results: Sequence[FetchedFile | MissedFile],
         silent: tuple[str, ...],
         *,
-        stored: tuple[str, ...] = (),
         is_interrupted: bool = False,
         is_terminated: bool = False,
     ) -> "FetchReply":
@@ -135,7 +131,6 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             files=files,
             missing=missing,
             silent=silent,
-            stored=stored,
             interrupted=is_interrupted,
             terminated=is_interrupted and is_terminated,
         )
@@ -148,9 +143,6 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"  {file.path}" for file in shown[:_SHOWN_FILES])
         if len(shown) > _SHOWN_FILES:
             yield f"  ... and {len(shown) - _SHOWN_FILES:,} more (--output json has them all)"
-        if self.stored:
-            where = few(self.stored, _SHOWN_MISSING)
-            yield f"{plural(len(self.stored), 'result')} not fetched, to be read in the store: {where}"
         if self.interrupted:
             left = [one for one in self.missing if one.is_cut_off]
             yield f"interrupted: {plural(len(left), 'result')} left to fetch{_sizes(left)}"

@@ -35,8 +35,20 @@ if TYPE_CHECKING:
     metavar="DIR|FILE",
     help="Where to put them: a directory, the session's name by default, or a file that ends with .tar or .zip.",
 )
+@click.option(
+    "--stores/--no-stores",
+    "with_stores",
+    default=True,
+    help="Whether to copy results that are in stores (s3://, https:// and others), through their nodes.",
+)
 def fetch_command(
-    output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str | None, target: str | None
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    session: str,
+    drop: str | None,
+    target: str | None,
+    with_stores: bool,
 ) -> Exit:
     """Copy the results of SESSION here, or the content of one DROP of it.
 
@@ -56,15 +68,23 @@ def fetch_command(
         if archive is not None:
             output.answer(download_archive(client, session, archive, root, quiet=quiet))
             return Exit.FINISHED
-        reply = fetch_results(client, session, root, drop=drop, quiet=quiet)
+        reply = fetch_results(client, session, root, drop=drop, with_stores=with_stores, quiet=quiet)
     output.answer(reply)
     return reply.status
 
 
 def fetch_results(
-    client: "Client", session: str, root: Path, *, drop: str | None = None, quiet: bool = True
+    client: "Client",
+    session: str,
+    root: Path,
+    *,
+    drop: str | None = None,
+    with_stores: bool = True,
+    quiet: bool = True,
 ) -> "FetchReply":
     """Copy the results of a session into a directory, or the content of one drop, and return what is there.
+
+    Those in stores are read by the nodes, which have the credentials; `with_stores` says whether to copy them.
 
     Raises
     ------
@@ -77,7 +97,8 @@ def fetch_results(
     from dropflow.web.cause_groups import result_paths
 
     found = client.results(session) if drop is None else _one_result(client, session, drop)
-    files = [WantedFile(result, path) for result, path in result_paths(found.results)]
+    wanted = (*found.results, *(found.in_stores if with_stores else ()))
+    files = [WantedFile(result, path) for result, path in result_paths(wanted)]
     sizes = sum(file.result.size for file in files)
     download = None
     try:
@@ -92,7 +113,6 @@ def fetch_results(
         str(root),
         [fetched[file] for file in files],
         silent=found.missing,
-        stored=found.stored,
         is_interrupted=download.is_interrupted,
         is_terminated=bool(signals),
     )
@@ -158,7 +178,8 @@ def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
     if detail.is_app:
         hint = f"see {shell_command('log', session, detail.oid)}"
         raise NotFoundError(f"{detail.oid} is an application, and has no content", hint=hint)
-    known = next((result for result in client.results(session).results if result.oid == detail.oid), None)
+    found = client.results(session)
+    known = next((one for one in (*found.results, *found.in_stores) if one.oid == detail.oid), None)
     return ResultList(results=(known or content_of(detail, f"results/{drop_file_name(detail.oid)}"),))
 
 

@@ -462,7 +462,7 @@ class _JobHead:
         """Copy the results to where they were asked for; return how many could not be."""
         from dropflow.cli.fetch import fetch_results
 
-        reply: FetchReply = fetch_results(client, self._request.session, Path(self._request.results))
+        reply: FetchReply = fetch_results(client, self._request.session, Path(self._request.results), with_stores=False)
         for line in reply.lines() if reply.missing or reply.silent else ():
             self._output.note(line)
         return len(reply.missing) + len(reply.silent)

@@ -234,6 +234,11 @@ def existing(location: str, node: str) -> Handle:
     return Handle(kind="url", location=location, size=reach(location, "found", measure))
 
 
+def is_exact(handle: Handle) -> bool:
+    """Return whether the store gives the bytes that were written, with their size and checksum."""
+    return _service(handle.location).is_exact
+
+
 def open_remote(handle: Handle) -> BinaryIO:
     """Return a stream over a content, which cannot seek. It fails at the end if the content is not as it was committed.
 
@@ -337,7 +342,7 @@ class _ComparedStream(io.RawIOBase):
 
     def _compare(self) -> None:
         handle = self._handle
-        if not _service(handle.location).is_exact:
+        if not is_exact(handle):
             return
         if handle.size and self._size != handle.size:
             found = f"{self._size} bytes where there were {handle.size}"

@@ -199,7 +199,7 @@ class ContentQueries(SessionTimes):
             missing=tuple(sorted({*below, *refused, *found.missing})),
             more=sum(answer.more for _, answer in found.replies.values),
             more_size=sum(answer.more_size for _, answer in found.replies.values),
-            stored=tuple(sorted(url for _, answer in found.replies.values for url in answer.stored)),
+            in_stores=tuple(result for _, answer in found.replies.values for result in answer.in_stores),
         ).chosen(query)
 
     def release(self, session: str, rows: Sequence[int]) -> None:

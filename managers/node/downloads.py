@@ -32,7 +32,7 @@ from dropflow.api.contents import (
 from dropflow.api.error_body import to_body
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file
-from dropflow.data.remote import open_remote, url_of
+from dropflow.data.remote import is_exact, open_remote, url_of
 from dropflow.data.storage_errors import fingerprint, storage_errors
 from dropflow.engine.api import Handle
 from dropflow.errors import (
@@ -151,10 +151,11 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
     return Download(name=name, content_type=content_type, size=size, chunks=_chunks(stream, size))
 
 
-def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int, Iterator[bytes]]:
+def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Iterator[bytes]]:
     """Return the size of the content of a data drop that is no directory, and its bytes from `start`.
 
-    A file of one block is compared with the checksum that it was committed with; the receiver compares longer ones.
+    What is in a store comes whole, compared at its end, and its size is None: the store may have another one. A file
+    of one block is compared with the checksum that it was committed with; the receiver compares longer ones.
 
     Raises
     ------
@@ -164,7 +165,7 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int, Iterator[byt
     if handle.kind in ("bytes", "null"):
         return len(handle.body), iter((handle.body[start:],))
     if handle.kind == "url":
-        raise GoneError(f"the content is at {url_of(handle.location)}, not on this node", hint="download it whole")
+        return None, _stored(handle)
     try:
         stream = open_file(handle.location)
     except OSError as error:
@@ -333,8 +334,10 @@ def _content(index: int, request: ContentRequest, handle: Handle) -> Iterator[Co
     if handle.kind == "directory":
         yield from _directory(index, request, handle)
         return
-    known = handle.checksum or None
-    start = request.offset if known is not None and known == request.checksum and request.offset <= handle.size else 0
+    is_stored = handle.kind == "url"
+    known = (handle.checksum or None) if not is_stored or is_exact(handle) else None
+    can_go_on = known is not None and known == request.checksum and request.offset <= handle.size and not is_stored
+    start = request.offset if can_go_on else 0
     size, chunks = content_chunks(handle, start=start)
     yield ContentBegin(index, size=size, checksum=known, offset=start)
     # The receiver compares the checksum. To compute it here too would cost a large part of the time to send the bytes.
@@ -346,7 +349,7 @@ def _content(index: int, request: ContentRequest, handle: Handle) -> Iterator[Co
         # Content in memory is one chunk, of any size.
         for at in range(0, len(chunk), _PIECE):
             yield ContentPiece(memoryview(chunk)[at : at + _PIECE])
-    if size != sent:
+    if size not in (None, sent):
         raise StorageError(f"only {sent} of {size} bytes can be read", where=handle.location)
     yield ContentEnd(checksum)
 

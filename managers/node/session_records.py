@@ -3,8 +3,9 @@
 import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 from weakref import ref
 
 import msgspec
@@ -23,7 +24,7 @@ from dropflow.api.records import (
 )
 from dropflow.api.requests import FailureList, FailureQuery, ResultList
 from dropflow.api.state_records import QUEUED, RUNNING, DropStates
-from dropflow.data.remote import url_of
+from dropflow.data.remote import is_exact
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates, row_of_foreign
@@ -34,7 +35,7 @@ from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, oids, row_of
-from dropflow.ids import drop_file_name
+from dropflow.ids import drop_file_name, safe_name
 from dropflow.reuse.log import reuse_lines
 from dropflow.sessions import shown
 from dropflow.states import DropState
@@ -292,29 +293,27 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
     is_root = (np.diff(graph.predecessors.ptr) == 0).data
     is_own = piece.is_own.data
     found: list[ResultInfo] = []
-    stored: list[str] = []
+    in_stores: list[ResultInfo] = []
     more = more_size = 0
     for row in sorted(contents, key=piece.drop.data.__getitem__):
         handle = contents[row]
         if not is_own[row] or handle.kind == "null":
             continue
-        if handle.kind == "url":
-            if stays[row] and not is_root[row]:
-                stored.append(url_of(handle.location))
-            continue
-        is_file = handle.kind in ("file", "directory")
+        is_file, is_stored = handle.kind in ("file", "directory"), handle.kind == "url"
         if not (stays[row] or is_file) or (is_root[row] and not Path(handle.location).is_relative_to(directory)):
             continue  # consumed by other drops, or an input of the graph
-        if limit and len(found) == limit:
+        if limit and len(found) == limit and not is_stored:
             more, more_size = more + 1, more_size + handle.size
             continue
         path, template = Path(handle.location), graph.templates[graph.template[row]]
         inside = path.is_relative_to(directory)
         if is_file:
             where = str(path.relative_to(directory)) if inside else str(path)
+        elif is_stored:
+            where = f"results/{safe_name(PurePosixPath(urlsplit(handle.location).path).name, fallback=template.name)}"
         else:
             where = f"results/{drop_file_name(oid(graph, row))}"
-        found.append(
+        (in_stores if is_stored else found).append(
             ResultInfo(
                 drop=int(piece.drop[row]),
                 oid=oid(graph, row),
@@ -322,12 +321,12 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
                 node=piece.node,
                 path=where,
                 size=handle.size,
-                checksum=handle.checksum or None,
+                checksum=(handle.checksum or None) if not is_stored or is_exact(handle) else None,
                 is_directory=handle.kind == "directory",
                 missing=handle.missing,
             )
         )
-    return ResultList(results=tuple(found), more=more, more_size=more_size, stored=tuple(stored))
+    return ResultList(results=tuple(found), more=more, more_size=more_size, in_stores=tuple(in_stores))
 
 
 # The states of the drops of a session here, and their latest changes, for clients that ask again and

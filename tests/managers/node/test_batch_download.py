@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dropflow.api.contents import (
     ContentBegin,
     ContentEnd,
+    ContentError,
     ContentPiece,
     ContentRecord,
     ContentRequest,
@@ -160,10 +161,16 @@ def test_a_content_in_a_store_is_downloaded_through_the_node(tmp_path: Path) -> 
     handle = replace(stored, kind="url", location=location_of(f"file://{tmp_path}/content", {}))
     found = content_download(handle, "x")
     assert (found.size, b"".join(found.chunks)) == (len(_LARGE), _LARGE)
+    begin, *pieces, end = read_records(write_records(batch((ContentRequest(row=0),), lambda _: handle)))
+    assert begin == ContentBegin(0, checksum=handle.checksum)
+    assert end == ContentEnd(handle.checksum)
+    assert b"".join(bytes(one.data) for one in pieces if isinstance(one, ContentPiece)) == _LARGE
 
     (tmp_path / "content").write_bytes(bytes(len(_LARGE)))
     with pytest.raises(StorageError, match=r"CRC-32 .* was written"):
         b"".join(content_download(handle, "x").chunks)
+    *_, end = read_records(write_records(batch((ContentRequest(row=0),), lambda _: handle)))
+    assert isinstance(end, ContentError)
     (tmp_path / "content").unlink()
     with pytest.raises(StorageError, match="cannot be read"):
         content_download(handle, "x")

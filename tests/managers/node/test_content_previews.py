@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.cli.downloads import FetchReply
 from dropflow.engine.api import Handle
 from dropflow.errors import BadFileError, GoneError, PreviewError, UsageError, WorldError
 from dropflow.graph.slices import slice_for, with_placement
@@ -250,16 +249,15 @@ def _processes(previews: ContentPreviews) -> list[int]:
     return [process._popen.pid for process in previews._idle]
 
 
-def test_results_in_stores_are_named_by_their_urls() -> None:
-    """They are no files that can be fetched: the list has their URLs apart, and a fetch shows them."""
+def test_results_in_stores_are_apart() -> None:
+    """They are no files of the session, and have safe names of their own."""
     graph = with_placement(draw("A -> x, A -> y"), np.zeros(3, dtype=np.int32), ("n1",))
     piece, rows = slice_for(graph, "n1"), {graph.templates[at].name: drop for drop, at in enumerate(graph.template)}
     contents = {
-        rows["x"]: Handle(kind="url", location='s3://bucket/x#{"anon":true}', size=3),
+        rows["x"]: Handle(kind="url", location='s3://bucket/dir/x y.fits#{"anon":true}', size=3),
         rows["y"]: Handle(kind="bytes", body=b"abc", size=3),
     }
     found = results(piece, contents, Path("/nowhere"))
-    reply = FetchReply.of("s", "/out", [], (), stored=found.stored)
 
-    assert ([one.name for one in found.results], found.stored) == (["y"], ("s3://bucket/x",))
-    assert "1 result not fetched, to be read in the store: s3://bucket/x" in [*reply.lines()]
+    assert [one.name for one in found.results] == ["y"]
+    assert [(one.name, one.path) for one in found.in_stores] == [("x", "results/x_y.fits")]
