@@ -115,7 +115,7 @@ def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> 
 
         assert kinds.count("submit") <= 1
         for action in actions:
-            if action.kind == "drain" and running[action.job]:
+            if action.kind == "drain" and running.get(action.job):
                 assert now >= (before[action.job].started or before[action.job].up) + SETTINGS.seconds - SETTINGS.margin
         if "submit" in kinds:
             lasting = [one for one in state.allocations if not one.leaving and now < one.up + 3480.0]
