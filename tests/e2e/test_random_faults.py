@@ -223,8 +223,6 @@ def test_faults_at_random_moments(place: str, tmp_path: Path) -> None:
                     text += more
             for timer in trial.timers:
                 timer.cancel()
-            for each in trial.after:
-                each()
             left: list[object] = [*psutil.wait_procs(launched.processes(), timeout=60)[1]]
             if place == "slurm" and not launched.becomes("squeue --noheader | wc -l", "0"):
                 left.append(launched.shell("squeue; sinfo; scancel --user root --full --signal KILL"))
@@ -268,6 +266,8 @@ def _run(trial: Trial, place: str, graph: Path, inject: Callable[[Trial], None],
         finally:
             over.set()
             injector.join()
+            for each in trial.after:
+                each()
     try:
         reply = json.loads(answer)
     except ValueError:
