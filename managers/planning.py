@@ -10,7 +10,7 @@ import numpy as np
 from dropflow.api.error_body import is_loopback
 from dropflow.api.records import Lack, NodeComponents, NodeInfo, SubmitQuery
 from dropflow.api.submission_note import note_options
-from dropflow.apps.needs import has_images, needs_of
+from dropflow.apps.needs import has_images, host_needs
 from dropflow.clock import Clock
 from dropflow.data.survival import replicas_of
 from dropflow.errors import BadGraphError, LinkError, MissingDependencyError, UsageError
@@ -161,7 +161,7 @@ def where_they_run(
     lacks = {one.node: {lack.need: lack for lack in one.lacks} for one in components if one.lacks}
     if not lacks:
         return graph, ""
-    needs = needs_of(graph.templates)
+    needs = host_needs(graph.templates)
     unable: dict[frozenset[str], list[int]] = {}
     for row, wanted in needs.items():
         if refusing := frozenset(node for node in nodes if not lacks.get(node, {}).keys().isdisjoint(wanted)):

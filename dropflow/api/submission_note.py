@@ -20,7 +20,7 @@ def note_options(graph: PhysicalGraph, options: SubmitOptions) -> PhysicalGraph:
     return replace(fused, meta={**fused.meta, META: msgspec.json.encode(noted).decode()})
 
 
-def options_of(graph: PhysicalGraph) -> SubmitOptions:
+def submission_options(graph: PhysicalGraph) -> SubmitOptions:
     """Return the options that a session with this graph was submitted with; the defaults if they are not known."""
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(graph.meta.get(META, ""), type=SubmitOptions)

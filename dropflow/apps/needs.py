@@ -19,8 +19,7 @@ from dropflow.apps.load_function import refuse_name
 from dropflow.apps.registry import app_for, builtin_name
 from dropflow.apps.surroundings import refuse_surrounding
 from dropflow.errors import DropflowError, MissingDependencyError
-from dropflow.graph.templates import Kind, Template
-from dropflow.graph.templates import needs_of as resource_needs
+from dropflow.graph.templates import Kind, Template, needs_of
 from dropflow.runners.capacity import host_gpus, lack_of_gpus
 
 ENTRY_POINTS = "dropflow.components"
@@ -31,7 +30,7 @@ _OWN = "dropflow."
 _IMAGE = "image:"
 
 
-def needs_of(templates: Iterable[Template]) -> Mapping[int, tuple[str, ...]]:
+def host_needs(templates: Iterable[Template]) -> Mapping[int, tuple[str, ...]]:
     """Return the needs of the applications of a graph, by row; only of those that have any.
 
     An application that no host can run has none: the check of the components reports why.
@@ -55,7 +54,7 @@ def _needs(template: Template) -> tuple[str, ...]:
 
 def gpu_needs(template: Template) -> tuple[str, ...]:
     """Return the need for the GPUs that an application declares; none if it declares none."""
-    count = resource_needs(template).gpus
+    count = needs_of(template).gpus
     return (f"gpus:{count}",) if count else ()
 
 
@@ -66,7 +65,7 @@ def has_images(templates: Iterable[Template]) -> bool:
 
 def images_of(templates: Iterable[Template]) -> list[str]:
     """Return the names of the images that applications run in."""
-    needs = {need for found in needs_of(templates).values() for need in found if need.startswith(_IMAGE)}
+    needs = {need for found in host_needs(templates).values() for need in found if need.startswith(_IMAGE)}
     return sorted(need.removeprefix(_IMAGE) for need in needs)
 
 
@@ -156,7 +155,7 @@ def unable_rows(templates: Iterable[Template]) -> tuple[int, ...]:
                 refused[need] = False
         return refused[need]
 
-    return tuple(row for row, needs in needs_of(templates).items() if any(map(lacks, needs)))
+    return tuple(row for row, needs in host_needs(templates).items() if any(map(lacks, needs)))
 
 
 def registered_components() -> tuple[str, ...]:

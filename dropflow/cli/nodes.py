@@ -192,11 +192,11 @@ def nodes_command(output: CommandOutput, *, manager: ConnectionOptions, graph: s
 
 def _components(client: "Client", source: str) -> ComponentsAnswer:
     """Return what the nodes can run, and what of the graph in a file they cannot."""
-    from dropflow.apps.needs import needs_of
+    from dropflow.apps.needs import host_needs
     from dropflow.cli.graph_files import read_graph
 
     templates = read_graph(source, components=None).graph.templates if source else ()
-    needs = needs_of(templates)
+    needs = host_needs(templates)
     nodes = client.components(sorted({need for wanted in needs.values() for need in wanted}))
     lacks = [
         (row, one.node, lack)

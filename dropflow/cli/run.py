@@ -71,23 +71,9 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, result: "SessionResult") -> "RunReply":
         """Return the reply for a result."""
-        return cls(
-            ok=result.status is SessionState.FINISHED,
-            session=result.session,
-            status=result.status.name,
-            drops=result.drops,
-            states=result.states,
-            counts=result.counts,
-            seconds=round(result.seconds, 3),
-            failures=result.failures,
-            notes=result.notes,
-            infrastructure_faults=result.infrastructure_faults,
-            computed=result.computed,
-            reused=result.reused,
-            saved=round(result.saved, 3),
-            incomplete=result.incomplete,
-            output=result.directory,
-        )
+        from dropflow.sessions.local_run import summary
+
+        return cls(**summary(result))
 
     def lines(self) -> Iterator[str]:
         """The end, the root causes of failures, and where the results are."""

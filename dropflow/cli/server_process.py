@@ -38,8 +38,10 @@ from dropflow.version import __version__
 from dropflow.web.places import public_address
 from managers.keys import ClusterKey, create, load
 
+_log = logging.getLogger("dropflow.cli")
+
 # Wait for the end of a server process: a signal, or the end of the process that started it.
-_stop_signal_log = logging.getLogger("dropflow.cli")
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -120,13 +122,11 @@ class StopSignal:
             while os.read(parent, 1024):
                 pass
         except OSError:
-            _stop_signal_log.warning("the pipe to the starting process cannot be read; it is not watched")
+            _log.warning("the pipe to the starting process cannot be read; it is not watched")
             return
         self.has_lost_parent = True
         self.set()
 
-
-_server_process_log = logging.getLogger(__name__)
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them in options
 
@@ -221,7 +221,7 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
         url = build(context)
         record += _write_record(context, url)
         stack.callback(_remove_record, record)
-        _server_process_log.info("%s %s of dropflow %s answers at %s", role, name, __version__, url)
+        _log.info("%s %s of dropflow %s answers at %s", role, name, __version__, url)
         if not stop.is_set():
             # A command that starts several managers prints messages of its own. The address has the token.
             public = browser_url(public_address(options.public_url, url), token)
@@ -375,7 +375,7 @@ def _write_record(context: ServerContext, url: str) -> list[Path]:
             url, role=context.role, name=context.name, token=context.token, everywhere=everywhere, group=options.group
         )
     except StorageError as error:
-        _server_process_log.warning("commands on this host need --to %s: %s (%s)", url, error.text, error.where)
+        _log.warning("commands on this host need --to %s: %s (%s)", url, error.text, error.where)
         return []
     return [path]
 

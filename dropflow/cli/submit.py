@@ -172,10 +172,10 @@ def _options_like(
     output: CommandOutput, original: "PhysicalGraph", session: str, given: GivenOptions[SubmitOptions]
 ) -> SubmitOptions:
     """Return the options of an earlier submission, but for those that are given, and a walltime that has passed."""
-    from dropflow.api.submission_note import options_of, without_past_walltime
+    from dropflow.api.submission_note import submission_options, without_past_walltime
     from dropflow.clock import SystemClock
 
-    known = options_of(original)
+    known = submission_options(original)
     kept = without_past_walltime(known, SystemClock().now())
     if known.until and not kept.until and "until" not in given.given:
         output.note(f"the walltime of session {session} has passed: the new session has none")

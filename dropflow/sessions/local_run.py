@@ -340,20 +340,22 @@ def placement_notes(graph: PhysicalGraph, runner: str = "processes") -> tuple[st
 
 
 def summary(result: SessionResult) -> dict[str, Any]:
-    """Return the result of a session as ``dropflow run --output json`` prints it."""
+    """Return the fields of ``summary.json``, which are those of ``dropflow run --output json``."""
     return {
         "ok": result.status is SessionState.FINISHED,
         "session": result.session,
         "status": result.status.name,
         "drops": result.drops,
         "states": result.states,
+        "counts": result.counts,
         "seconds": round(result.seconds, 3),
-        "failures": msgspec.to_builtins(result.failures),
-        "notes": list(result.notes),
+        "failures": result.failures,
+        "notes": result.notes,
         "infrastructure_faults": result.infrastructure_faults,
         "computed": result.computed,
         "reused": result.reused,
-        "incomplete": msgspec.to_builtins(result.incomplete),
+        "saved": round(result.saved, 3),
+        "incomplete": result.incomplete,
         "output": result.directory,
     }
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from dropflow.api.submission_note import META as SUBMISSION
-from dropflow.api.submission_note import options_of
+from dropflow.api.submission_note import submission_options
 from dropflow.formatting import DASH, few, format_brief, format_count, format_size, plural, single_line
 from dropflow.graph.codec import digest
 from dropflow.graph.differences import Difference, graph_differences, matched_templates
@@ -225,7 +225,7 @@ def _plan(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
 
 def _options(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
     if SUBMISSION in graph.meta:
-        for name, value in msgspec.to_builtins(options_of(graph)).items():
+        for name, value in msgspec.to_builtins(submission_options(graph)).items():
             if name != "until":  # the walltime is another one each time
                 yield name, _text(value)
 

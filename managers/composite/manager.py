@@ -23,7 +23,7 @@ from dropflow.api.records import (
     manager_info,
 )
 from dropflow.api.requests import MOST_NEEDS
-from dropflow.apps.needs import needs_of
+from dropflow.apps.needs import host_needs
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
@@ -182,7 +182,7 @@ class Composite(Manager):
 
     def _submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Deploy a graph. What it needs of nodes is found here, in the thread of the caller."""
-        needs = sorted({need for needs in needs_of(graph.templates).values() for need in needs})[:MOST_NEEDS]
+        needs = sorted({need for needs in host_needs(graph.templates).values() for need in needs})[:MOST_NEEDS]
         return cast(SessionInfo, self._owner.call("submit", graph=graph, options=options, needs=tuple(needs)))
 
     def _deployment(self, session: str) -> Download:

@@ -27,9 +27,10 @@ from managers.recovery.records import (
 )
 from managers.recovery.vote import PlanView
 
-# Completions that no member has seen, but that others imply.
+_INITIALIZED, _COMPLETED = int(DropState.INITIALIZED), int(DropState.COMPLETED)
+_ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int(DropState.CANCELLED)
 
-_IMPLIED_STATES_COMPLETED = np.uint8(DropState.COMPLETED)
+# Completions that no member has seen, but that others imply.
 
 StateColumn = npt.NDArray[np.uint8]
 BooleanColumn = npt.NDArray[np.bool_]
@@ -61,17 +62,16 @@ def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown:
     )[graph.template]
     strict |= (graph.kinds[graph.template] == np.uint8(Kind.DATA)) & (inputs == 1)
     found = states.copy()
-    first = strict & (found == _IMPLIED_STATES_COMPLETED)
+    first = strict & (found == _COMPLETED)
     implied = np.zeros(graph.drops, dtype=np.bool_)
     implied[before.neighbour[np.repeat(first, inputs)]] = True
     waiting: list[int] = np.flatnonzero(implied & unknown).tolist()
     ptr, neighbour = before.ptr.data, before.neighbour.data
     state, is_open, implies = found.data, unknown.copy().view(np.uint8).data, strict.view(np.uint8).data
-    completed = int(_IMPLIED_STATES_COMPLETED)
     while waiting:
         drop = waiting.pop()
         if is_open[drop]:
-            is_open[drop], state[drop] = 0, completed
+            is_open[drop], state[drop] = 0, _COMPLETED
             if implies[drop]:
                 waiting.extend(neighbour[ptr[drop] : ptr[drop + 1]])
     return found
@@ -153,8 +153,6 @@ def _speeds(counts: FloatColumn, spent: FloatColumn, seconds: FloatColumn) -> Fl
     return limited
 
 
-_INITIALIZED, _REPLAN_COMPLETED = int(DropState.INITIALIZED), int(DropState.COMPLETED)
-_ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int(DropState.CANCELLED)
 _NO_MEMBER = -1
 
 IntColumn = npt.NDArray[np.int32]
@@ -260,7 +258,7 @@ def decide(
         rescued=known.rescued & ~runs & _is_needed(graph, runs, kept),
     )
     taken_over = np.where(moved & ~runs, states, np.uint8(_INITIALIZED))
-    gone = _is_read_file(graph) & (owner == _NO_MEMBER) & (taken_over == _REPLAN_COMPLETED) & ~known.available
+    gone = _is_read_file(graph) & (owner == _NO_MEMBER) & (taken_over == _COMPLETED) & ~known.available
     is_moved, will_run = moved.view(np.uint8).data, runs.view(np.uint8).data
     return ViewDecision(
         view=_next_view(plan, placement),
@@ -501,7 +499,7 @@ def _written(graph: PhysicalGraph, known: "_Known") -> BooleanColumn:
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
     found = np.zeros(graph.drops, dtype=np.bool_)
-    found[out.neighbour[known.states[source] == _REPLAN_COMPLETED]] = True
+    found[out.neighbour[known.states[source] == _COMPLETED]] = True
     found[[drop for _, drop in known.parts]] = True
     return found
 
@@ -582,8 +580,8 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
             known.causes.setdefault(drop, cause)
     # Only contents of completed drops are copied.
     has_copy = known.holder != _NO_MEMBER
-    known.states[has_copy] = _REPLAN_COMPLETED
-    is_gone = is_data & (known.states == _REPLAN_COMPLETED) & ~known.available & has_home[owner]
+    known.states[has_copy] = _COMPLETED
+    is_gone = is_data & (known.states == _COMPLETED) & ~known.available & has_home[owner]
     is_gone[known.replaced] = False
     for number in np.flatnonzero(stays).tolist():
         copied = reports[number].copies[is_gone[reports[number].copies]]
@@ -612,7 +610,7 @@ def _cut_edges(graph: PhysicalGraph, owner: IntColumn) -> tuple[IntColumn, IntCo
 
 def _is_settled(states: StateColumn) -> BooleanColumn:
     """Return which drops need not run."""
-    found: BooleanColumn = np.isin(states, (_REPLAN_COMPLETED, _ERROR, _SKIPPED, _CANCELLED))
+    found: BooleanColumn = np.isin(states, (_COMPLETED, _ERROR, _SKIPPED, _CANCELLED))
     return found
 
 

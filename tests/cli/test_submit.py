@@ -11,7 +11,7 @@ import pytest
 
 from dropflow import Graph, app
 from dropflow.api.records import Load, NodeInfo, SessionDetail, SessionInfo, SubmitQuery
-from dropflow.api.submission_note import note_options, options_of
+from dropflow.api.submission_note import note_options, submission_options
 from dropflow.cli import watch
 from dropflow.cli.graph_options import PlanningChoice
 from dropflow.cli.submit import PlacementOptions, fit
@@ -334,13 +334,13 @@ def test_a_clone_has_the_options_of_the_submission(ask: Command, manager: FakeMa
 
     assert answer.status == 0
     first, second = (manager.graph(name) for name in ("first", "second"))
-    assert options_of(first).until > 0
-    assert options_of(second) == msgspec.structs.replace(options_of(first), replicas=1, fuse=True)
-    assert (options_of(second).join, options_of(second).protect) == (False, 90.0)
+    assert submission_options(first).until > 0
+    assert submission_options(second) == msgspec.structs.replace(submission_options(first), replicas=1, fuse=True)
+    assert (submission_options(second).join, submission_options(second).protect) == (False, 90.0)
     assert is_fused(second)
     assert planning_of(first) == {"algorithm": "heft", "imbalance": 7.0, "seed": 3, "deadline": 1e6}
     assert planning_of(second) == planning_of(first) | {"algorithm": "metis"}
     manager.add(note_options(first, SubmitOptions(until=1.0)), "old")
     answer = ask("submit", "--like", "old", "--name", "third")
     assert "the walltime of session old has passed" in answer.err
-    assert options_of(manager.graph("third")).until == 0.0
+    assert submission_options(manager.graph("third")).until == 0.0

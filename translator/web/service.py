@@ -28,7 +28,7 @@ import msgspec
 from dropflow.api.client import Client
 from dropflow.api.error_body import from_body, to_body
 from dropflow.api.records import NodeInfo, SubmitQuery
-from dropflow.api.submission_note import options_of, without_past_walltime
+from dropflow.api.submission_note import submission_options, without_past_walltime
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageError, UsageError, WorldError
 from dropflow.failure import Problem
@@ -439,7 +439,7 @@ class TranslatorService:
             note.document,
             TranslateQuery(**msgspec.structs.asdict(planned) | named),
             settings=note.settings,
-            submission=without_past_walltime(options_of(graph), self._clock.now()),
+            submission=without_past_walltime(submission_options(graph), self._clock.now()),
             repository=repository_of(graph),
         )
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from dropflow.api.submission_note import META, options_of
+from dropflow.api.submission_note import META, submission_options
 from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import load
 from dropflow.graph.notes import LOGICAL, note_logical, note_planning
@@ -267,7 +267,7 @@ def test_options_reach_the_session_and_stay_in_a_refused_form(served: Served) ->
 
     assert done.status == 303
     expected = SubmitOptions(replicas=3, infrastructure_retries=7, check=True, join=False, fuse=False)
-    assert options_of(served.manager.graph("day")) == expected
+    assert submission_options(served.manager.graph("day")) == expected
 
 
 # Findings on pages: one mistake in many nodes is read once.
