@@ -24,7 +24,7 @@ import psutil
 from dropflow.clock import SystemClock
 from dropflow.errors import WorldError
 
-_LOG = logging.getLogger("dropflow.child_processes")
+_log = logging.getLogger("dropflow.child_processes")
 _CHUNK = 64 * 1024
 """Bytes of one read: all that a pipe can hold."""
 _LONGEST_LINE = 1024 * 1024
@@ -278,7 +278,7 @@ class ChildProcesses:
             try:
                 process.ended.result(max(until - self._clock.monotonic(), 0.0))
             except TimeoutError:
-                _LOG.warning("%s did not end within %g s and is killed", process.name, self._stop_seconds)
+                _log.warning("%s did not end within %g s and is killed", process.name, self._stop_seconds)
                 process.send(signal.SIGKILL)
                 process.ended.result()
 

@@ -24,7 +24,7 @@ from dropflow.version import __version__
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.messages import PROTOCOL
 
-_LOG = logging.getLogger("dropflow.daemon")
+_log = logging.getLogger("dropflow.daemon")
 
 Kind = Literal["node", "island", "master"]
 """The managers that a daemon has, one of each at most."""
@@ -243,7 +243,7 @@ class Daemon:
             self._managed[kind] = Managed(role=kind, state="failed", text=str(process.error))
         else:
             self._managed[kind] = failed = Managed(role=kind, state="failed", text=_how_ended(process.status))
-            _LOG.error("the %s manager failed: %s; start it again with a request", kind, failed.text)
+            _log.error("the %s manager failed: %s; start it again with a request", kind, failed.text)
 
 
 def daemon_routes(daemon: Daemon) -> list[Route]:

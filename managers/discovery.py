@@ -24,7 +24,7 @@ from dropflow.ids import safe_name
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf
 
-_LOG = logging.getLogger("dropflow.discovery")
+_log = logging.getLogger("dropflow.discovery")
 
 TYPES: dict[Role, str] = {
     "node": "_dropflow-node._tcp.local.",
@@ -157,7 +157,7 @@ class Discovery:
                 self._zeroconf.register_service(info)
             except (Error, OSError) as error:
                 if not self._closed.is_set():
-                    _LOG.warning("%s cannot be announced: %s: %s", info.name, type(error).__name__, error)
+                    _log.warning("%s cannot be announced: %s: %s", info.name, type(error).__name__, error)
 
     def _service(self, announcement: Announcement) -> "ServiceInfo":
         # Each process has its own name, so that the record of a killed one, until it expires, does not conflict.
@@ -206,7 +206,7 @@ class _Listener:
         info = zeroconf.get_service_info(service_type, name, timeout=_ASK_MILLISECONDS)
         found = None if info is None else _read(self._role, info)
         if found is None:
-            _LOG.warning("the zeroconf record of %s, announced as a %s, is not valid", name, self._role)
+            _log.warning("the zeroconf record of %s, announced as a %s, is not valid", name, self._role)
         elif self._known.get(name) != found:
             self._known[name] = found
             self._call(self._joined, found)
@@ -221,7 +221,7 @@ class _Listener:
             callback(found)
         except Exception:  # noqa: BLE001 - see below
             # An exception here would end the thread, and with it discovery.
-            _LOG.exception("%s %s was found, but processing it failed", found.role, found.name)
+            _log.exception("%s %s was found, but processing it failed", found.role, found.name)
 
 
 def interfaces_of(host: str) -> list[str]:

@@ -27,7 +27,7 @@ from managers.messages import PROTOCOL
 
 # Calls in parallel, with one deadline for all.
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -83,7 +83,7 @@ def _result(key: Key, call: Callable[[], Value]) -> CallResult[Value]:
     except DropflowError as error:
         return CallResult(error=error)
     except Exception as error:  # noqa: BLE001 - the caller waits for a result
-        _LOG.exception("a call to %s failed", key)
+        _log.exception("a call to %s failed", key)
         wrapped = InternalError(f"the call failed: {type(error).__name__}: {error}", hint="please report it")
         wrapped.__cause__ = error
         return CallResult(error=wrapped)

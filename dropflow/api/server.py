@@ -237,7 +237,7 @@ def too_large(limit: int) -> HttpError:
     )
 
 
-_LOG = logging.getLogger("dropflow.api")
+_log = logging.getLogger("dropflow.api")
 _AUDIT = logging.getLogger("dropflow.audit")
 _CREDENTIALS = {
     Proof.TOKEN: "token",
@@ -428,7 +428,7 @@ class _Dispatcher:
         text = f"{request.method} {request.path} is not served here"
         refused: DropflowError = HttpError(status, error.body if status == 400 else text)  # noqa: PLR2004 - HTTP
         if status >= 500:  # noqa: PLR2004 - an HTTP status
-            _LOG.error("request %s %s failed: %s", request.method, request.path, error.traceback)
+            _log.error("request %s %s failed: %s", request.method, request.path, error.traceback)
             refused = InternalError("the server failed on this request", hint="its log has the details")
         try:
             self._access.rules.check(headers_of(request.environ), request.method, form=True)
@@ -499,7 +499,7 @@ def _log_operation(route: Route, path: Mapping[str, str], proof: Proof) -> None:
 
 def _our_fault(route: Route) -> InternalError:
     reference = secrets.token_hex(4)
-    _LOG.exception("request %s %s failed, reference %s", route.method, route.path, reference)
+    _log.exception("request %s %s failed, reference %s", route.method, route.path, reference)
     return InternalError(
         f"the server failed on this request (reference {reference})",
         hint="its log has the details; please report them",

@@ -54,6 +54,10 @@ from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
 from dropflow.failure import summary_of, text_of
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
 # Encoders: from values to the bytes behind a port; `dropflow.apps.encodings` has the table.
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
@@ -177,10 +181,6 @@ ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
 
 
 # Decoders: from the bytes behind a port to values; `dropflow.apps.encodings` has the table.
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _PICKLE_START = b"\x80"
 _PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})
@@ -595,10 +595,6 @@ def _describe(value: Any) -> str:
 # the error threshold of the application allowed that. *A value keeps its type*: it is written with
 # the encoding of the port if that encoding can hold it, and pickled otherwise, as DALiuGE's generic
 # applications always do.
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _NPY_MAGIC = b"\x93NUMPY"
 _HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})

@@ -38,6 +38,10 @@ from dropflow.errors import UsageError
 from dropflow.failure import summary_of
 from translator.formats.vocabulary import fold
 
+if TYPE_CHECKING:
+    from dropflow.builder.nodes import GraphNodes
+
+
 # The code of a function as a module of its own: what the field ``func_code`` of a node has.
 #
 # The module has the function without its decorators, and what the function uses of the module around
@@ -251,10 +255,6 @@ def _title(function: Callable[..., Any]) -> str:
     return f"the function {getattr(function, '__qualname__', None) or repr(function)!s}"
 
 
-if TYPE_CHECKING:
-    from dropflow.builder.nodes import GraphNodes
-
-
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 OPEN_GRAPHS: contextvars.ContextVar["tuple[GraphNodes, ...]"] = contextvars.ContextVar("open graphs", default=())
@@ -465,10 +465,6 @@ def _checked_outputs(outputs: tuple[str, ...]) -> tuple[str, ...]:
 
 
 # The arguments of a call, as ports and fields of the node that it adds.
-
-if TYPE_CHECKING:
-    from dropflow.builder.nodes import GraphNodes
-
 
 _LARGEST = 2**63
 NO_ARGUMENTS = frozenset(

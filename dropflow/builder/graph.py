@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.builder.draft import DraftLink, DraftNode, logical_graph
@@ -24,9 +24,6 @@ from translator.pipeline import Translation
 
 # What ``with`` statements of a graph open, where a plain handle is not enough: loops, MKNs and
 # services.
-
-if TYPE_CHECKING:
-    from dropflow.builder.nodes import GraphNodes
 
 
 class Loop:

@@ -19,7 +19,7 @@ from translator.options import PartitionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.cli.output import CommandOutput
+    from dropflow.api.records import SessionInfo
     from dropflow.graph.physical import PhysicalGraph
     from translator.plan.live_machines import LiveMachines
 
@@ -122,7 +122,6 @@ def usable_nodes(client: "Client", note: Callable[[str], object]) -> "LiveMachin
     UsageError
         No node is alive there.
     """
-    from dropflow.errors import UsageError
     from translator.plan.live_machines import live_machines
 
     found = live_machines(client.nodes())
@@ -135,11 +134,6 @@ def usable_nodes(client: "Client", note: Callable[[str], object]) -> "LiveMachin
 
 
 # Commands that continue either the run in a directory or a session of a manager.
-
-if TYPE_CHECKING:
-    from dropflow.api.client import Client
-    from dropflow.api.records import SessionInfo
-
 
 _OF_REUSE = ("reuse", "store", "verify_reuse", "trust_times")
 _OF_DIRECTORIES = (

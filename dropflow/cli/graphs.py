@@ -98,7 +98,6 @@ def check_command(
 def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     """Correct a file; return the file to check, the corrections, and their difference."""
     from difflib import unified_diff
-    from pathlib import Path
 
     from dropflow.cli.graph_files import replace_file
     from translator.formats.json_document import parse

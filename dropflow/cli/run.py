@@ -35,16 +35,19 @@ from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
 
-# How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit
-# status.
-
 if TYPE_CHECKING:
+    from dropflow.api.client import Client
+    from dropflow.api.records import SessionInfo
+    from dropflow.engine.session import Session
     from dropflow.engine.statistics import FailureReport, SessionResult
     from dropflow.graph.drop_counts import IncompleteDrop
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Template
     from dropflow.reuse.reasons import NodeForecast
 
+
+# How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit
+# status.
 
 _SHOWN_RESULTS = 12
 
@@ -157,9 +160,6 @@ def _results(directory: Path) -> list[Path]:
 
 
 # Cancelling the session of a command on SIGINT and SIGTERM.
-
-if TYPE_CHECKING:
-    from dropflow.engine.session import Session
 
 
 class CancelOnSignal:
@@ -288,11 +288,6 @@ def run_command(
 
 
 # ``dropflow resume``: continue a run, or a session of a manager.
-
-if TYPE_CHECKING:
-    from dropflow.api.client import Client
-    from dropflow.api.records import SessionInfo
-
 
 _LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 

@@ -26,7 +26,7 @@ _Answer = TypeVar("_Answer")
 MOST_EARLIER_TASKS = 250_000
 """How many tasks of earlier collections a recipe refers to. Beyond that, it keeps the chunks that it begins with."""
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _LOCK = threading.RLock()
 """Held while chunks are computed again: another thread that needs them waits, and does not compute them, too."""
@@ -229,7 +229,7 @@ def _compute(left: dict[Hold, Recipe], error: LostChunksError) -> None:
     for hold, recipe in left.items():
         groups.setdefault(recipe.leave, {})[hold] = recipe
     for leave, group in groups.items():
-        _LOG.warning("computing %s again: %s", plural(len(group), "persisted chunk"), error.text)
+        _log.warning("computing %s again: %s", plural(len(group), "persisted chunk"), error.text)
         nodes, wanted = _tasks_again(group, left)
         tasks = translate(nodes, wanted, {}, runs_constants=True)
         session = leave(tasks)

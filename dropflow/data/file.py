@@ -469,7 +469,7 @@ FILE = Component(
     ports=IO,
 )
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class FileStore:
@@ -537,7 +537,7 @@ class FileStore:
                 where=self._template.name,
                 hint=f"put it there, or correct 'filepath' of node '{self._template.name}'",
             )
-        _LOG.warning("%s does not exist and has no producer: an empty file is made", final)
+        _log.warning("%s does not exist and has no producer: an empty file is made", final)
         return self.part(slot).finish()
 
     def check(self) -> None:

@@ -47,7 +47,7 @@ _HINT = "see that this host reaches it, and has the credentials, in the environm
 _SECRETS = ("password", "secret", "token", "credential", "key")
 """Parts of the names of options that have secrets."""
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -311,7 +311,7 @@ def remove_remote(locations: Iterable[str]) -> None:
         if given:
             reach(given[0], "removed", remove, seconds=COMMIT_SECONDS)
     except DropflowError as error:
-        _LOG.warning("what was not committed may be left in a store: %s", error)
+        _log.warning("what was not committed may be left in a store: %s", error)
 
 
 class _ComparedStream(io.RawIOBase):

@@ -49,7 +49,7 @@ from dropflow.runners.engine import (
 )
 from dropflow.runners.external_store import ContentStore, read_blob
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 PIECE_BYTES = 16 << 20
 _MOST_BYTES = 1 << 30
@@ -251,7 +251,7 @@ class ContentRelay:
             if self._store is not None:
                 self._store.probe()
             way = store or f"{self.name}, in memory"
-            _LOG.warning(
+            _log.warning(
                 "workers of %s cannot use the session directory %s: contents go by %s", self.name, spec.directory, way
             )
         return views
@@ -316,7 +316,7 @@ class ContentRelay:
                 job()
             except Exception as error:  # noqa: BLE001 - as above
                 if self._end(number):
-                    _LOG.exception("the transfer of a content failed: this is a bug of dropflow")
+                    _log.exception("the transfer of a content failed: this is a bug of dropflow")
                     self._report().lost(number, summary_of(error))
 
         with contextlib.suppress(RuntimeError):  # the pool is closed

@@ -49,7 +49,7 @@ from dropflow.runners.external_host import (
     view_of,
 )
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
 _WORKER_SECONDS = 60.0
@@ -261,7 +261,7 @@ class DaskEngine:
                 raise WorkerStartError(f"{address} cannot use the session directory: {views[address].problem}")
             self._views |= await _begun(self._client, self._session, views)
         except DropflowError as error:
-            _LOG.warning("a worker of Dask that has come is not used: %s", error.text)
+            _log.warning("a worker of Dask that has come is not used: %s", error.text)
 
     async def _on_event(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """Process what the scheduler reports on its workers."""

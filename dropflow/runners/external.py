@@ -382,7 +382,7 @@ class WaitingAttempts:
         )
 
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _WINDOW = 8192
 _SLOW_SECONDS = 0.25
@@ -528,7 +528,7 @@ class ExternalRunner:
             try:
                 self._take_turn()
             except Exception as error:  # noqa: BLE001 - the session must not wait forever
-                _LOG.exception("the thread of a runner failed: this is a bug of dropflow")
+                _log.exception("the thread of a runner failed: this is a bug of dropflow")
                 self._on_broken(f"the thread of its runner failed: {summary_of(error)}")
 
     def _take_turn(self) -> None:

@@ -61,7 +61,7 @@ def _done(url: str, what: str, action: Callable[[Any, str], Any]) -> Any:
         raise StorageError(error.text.removeprefix(f"{url} "), where=url, hint=error.hint) from error
 
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _TOKEN_BYTES = 8
 
@@ -116,4 +116,4 @@ class ContentStore:
         try:
             remove_blobs(self.url)
         except StorageError as error:
-            _LOG.warning("contents are left in %s: %s", self.url, error.text)
+            _log.warning("contents are left in %s: %s", self.url, error.text)

@@ -153,7 +153,7 @@ class OutputLogs:
             log.close()
 
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _SENT = 1 << 20
 _WAKES = 4096
@@ -252,7 +252,7 @@ class WorkerPool:
             try:
                 self._turn()
             except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait forever
-                _LOG.exception("the thread of worker processes failed: this is a bug of dropflow")
+                _log.exception("the thread of worker processes failed: this is a bug of dropflow")
                 self._give_up(error)
         self._dispatcher.close()
         self._end_workers()

@@ -49,7 +49,7 @@ from dropflow.runners.external_host import (
 )
 from dropflow.standard_output import native_output_on_stderr
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _START_SECONDS = 90.0
 """How long Ray may take to start the first actor."""
@@ -277,7 +277,7 @@ class RayEngine:
                 has_ended = isinstance(error, ray.exceptions.RayActorError) and not error.actor_init_failed
                 why = error.text if isinstance(error, DropflowError) else summary_of(error).partition("\n")[0]
                 if not has_ended:
-                    _LOG.warning("an actor of Ray that has started late is not used: %s", why)
+                    _log.warning("an actor of Ray that has started late is not used: %s", why)
                 self._remove(actor, f"it cannot be used: {why}", replace=has_ended)
                 return
             begun = actor.handle.begin.remote(self._is_shared, self._store).future()

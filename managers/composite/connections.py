@@ -23,7 +23,7 @@ from managers.planning import plan_deployment, usable_witness
 from managers.recovery.resume import plan_resumption
 from managers.recovery.vote import SendToPeer
 
-_LOG = logging.getLogger("dropflow.composite")
+_log = logging.getLogger("dropflow.composite")
 _SHORTEST = 0.1
 """Seconds for a request whose deadline passed while it waited for a thread."""
 
@@ -94,7 +94,7 @@ class ChildConnections:
             action.value.close()
 
     def _log(self, action: LogWarning) -> None:
-        _LOG.warning("%s: %s", self._name, action.text)
+        _log.warning("%s: %s", self._name, action.text)
 
     # In the thread of a job.
 
@@ -141,15 +141,13 @@ def _own(ask: Ask, error: Exception) -> DropflowError:
     """Return the error of a request as a `DropflowError`."""
     if isinstance(error, DropflowError):
         return error
-    _LOG.error("%s of %s failed", ask.operation, ask.url, exc_info=error)
+    _log.error("%s of %s failed", ask.operation, ask.url, exc_info=error)
     wrapped = InternalError(f"the call failed: {type(error).__name__}: {error}", hint="please report it")
     wrapped.__cause__ = error
     return wrapped
 
 
 # The links of an island or master, over which it votes about the views of sessions.
-
-_log = logging.getLogger(__name__)
 
 
 class WitnessLinks:

@@ -197,7 +197,7 @@ class Composite(Manager):
 
 # Children that zeroconf finds: those with the same cluster key, as they come and go.
 
-_LOG = logging.getLogger("dropflow.composite")
+_log = logging.getLogger("dropflow.composite")
 
 
 def discover_children(composite: Composite, discovery: Discovery) -> None:
@@ -206,14 +206,14 @@ def discover_children(composite: Composite, discovery: Discovery) -> None:
 
     def joined(found: Announcement) -> None:
         if found.key != own.key:
-            _LOG.info("%s %s at %s has another cluster key", found.role, found.name, found.url)
+            _log.info("%s %s at %s has another cluster key", found.role, found.name, found.url)
             return
         try:
             composite.add_child(found.url)
         except DropflowError as error:
-            _LOG.warning("%s %s was found but not added: %s", found.role, found.name, error)
+            _log.warning("%s %s was found but not added: %s", found.role, found.name, error)
         else:
-            _LOG.info("%s %s at %s has joined", found.role, found.name, found.url)
+            _log.info("%s %s at %s has joined", found.role, found.name, found.url)
 
     def left(found: Announcement) -> None:
         if found.key == own.key:

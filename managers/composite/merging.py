@@ -16,6 +16,7 @@ from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEn
 from dropflow.errors import LinkError
 from dropflow.graph.drop_counts import add_counts, cancel, give_up
 from dropflow.states import UNKNOWN, DropState, SessionState, is_over
+from managers.recovery.records import CAN_RESUME
 
 SHOWN_FAILURES = 100
 """Root causes that a `SessionDetail` carries."""
@@ -426,7 +427,7 @@ def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
         code=LinkError.code,
         kind="NodeLost",
         text=text,
-        hint="submit the graph again",
+        hint=CAN_RESUME,
         count=part.unsettled,
     )
     return msgspec.structs.replace(

@@ -391,7 +391,7 @@ def _digest_of(handle: Handle) -> str:
 # in a fresh process (`dropflow.preview.worker`) with limits, which inherits neither the memory of the manager nor its
 # environment, and gets one open file at a time. If it dies, one preview fails.
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _HEAD = 4
 """Bytes of the length before each message."""
@@ -677,5 +677,5 @@ class _Process:
             os.set_blocking(self._popen.stderr.fileno(), False)
             said = self._popen.stderr.read(1 << 16) or b""
         text = f"the process that reads the content for a preview {reason}"
-        _LOG.warning("%s; it printed %r", text, said)
+        _log.warning("%s; it printed %r", text, said)
         return PreviewError(text, hint=_HINT)

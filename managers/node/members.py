@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 
 from dropflow.api.requests import CancelRequest, MemberRequest, RetryRequest
-from dropflow.errors import ConflictError, LinkError
+from dropflow.errors import ConflictError
 from dropflow.failure import Failure
 from dropflow.states import SessionState
 from managers.deployment import Place
@@ -25,7 +25,7 @@ from managers.node.events import (
 from managers.node.peer_monitor import Loss, PeerMonitor
 from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable, ViewMember
 from managers.node.view_changes import ViewChanges
-from managers.recovery.records import FEWEST_VOTERS, RequestedChange
+from managers.recovery.records import CAN_RESUME, FEWEST_VOTERS, RequestedChange, node_lost
 from managers.recovery.vote import SendToPeer
 
 # Operations that change the members of the sessions of a node: part of `NodeMachine`. Pure decisions.
@@ -267,13 +267,7 @@ class PeerLosses:
         """Change the views of the sessions that need a process of a lost peer; those that cannot go on fail."""
         for loss in losses:
             self._actions.append(Log(f"node {loss.peer} is lost: {loss.reason}"))
-            failure = Failure(
-                code=LinkError.code,
-                kind="NodeLost",
-                text=f"node {loss.peer} is lost: {loss.reason}",
-                hint=f"look at the log of node {loss.peer}; start it again, and submit the graph again",
-                retryable=True,
-            )
+            failure = node_lost(f"node {loss.peer} is lost: {loss.reason}", f"look at its log; {CAN_RESUME}")
             for record in self._table:
                 place = record.peers.get(loss.peer) or record.witnesses.get(loss.peer)
                 if place is None or place.incarnation >= loss.before:

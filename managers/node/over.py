@@ -30,7 +30,7 @@ from dropflow.engine.failure_table import Fault
 from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.statistics import FailureReport, RankedCauses, applications_run, cause_reports, snapshot
-from dropflow.errors import BadFileError, DropflowError, GoneError, LinkError, StorageError
+from dropflow.errors import BadFileError, DropflowError, GoneError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
@@ -42,6 +42,7 @@ from managers.deployment import Deployment
 from managers.node.copy_effects import RELEASED, ReleasedContents
 from managers.node.directory import SessionDirectory, SessionEnd
 from managers.node.downloads import refuse_changed
+from managers.recovery.records import node_lost
 
 # Root causes of a session that is over, as they were written when it ended.
 
@@ -336,13 +337,8 @@ def end_interrupted(core: Core, node: str, request: CancelRequest | None) -> Fai
     if request is not None or core.status is SessionState.CANCELLING:
         core.handle([Cancel(), Abandon()])
         return None
-    failure = Failure(
-        code=LinkError.code,
-        kind="NodeLost",
-        text=f"the manager of node {node} ended while the session ran",
-        hint="continue it with 'dropflow resume'",
-        retryable=True,
-    )
+    hint = "continue the session with 'dropflow resume'"
+    failure = node_lost(f"the manager of node {node} ended while the session ran", hint)
     core.handle([Lost(node, failure)])
     return failure
 

@@ -11,8 +11,6 @@ import msgspec
 import numpy as np
 
 from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
-from dropflow.errors import LinkError
-from dropflow.failure import Failure
 from managers.deployment import Deployment
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.copies import ContentCopies
@@ -53,7 +51,7 @@ from managers.node.sessions import (
     ViewRequests,
     Work,
 )
-from managers.recovery.records import MemberReport, View, ViewDecision, first_view, unpack_column
+from managers.recovery.records import MemberReport, View, ViewDecision, first_view, node_lost, unpack_column
 from managers.recovery.vote import (
     AdoptDecision,
     ConnectPeers,
@@ -438,13 +436,7 @@ class ViewChanges:
         waited = (
             "too few nodes are left" if member.is_hopeless else f"for {MAJORITY_SECONDS:g} s too few nodes answered"
         )
-        failure = Failure(
-            code=LinkError.code,
-            kind="NodeLost",
-            text=f"node {node} is lost: {why}; {waited} to go on without it",
-            hint="start the nodes again that do not answer, and submit the graph again",
-            retryable=True,
-        )
+        failure = node_lost(f"node {node} is lost: {why}; {waited} to go on without it")
         self._sessions.fail(member.record, now, node, failure)
 
     def _leave(self, member: ViewMember, now: float, why: str) -> None:
@@ -537,12 +529,8 @@ def _absence_answer(event: PeerSent, node: str) -> list[Action]:
     message = event.message
     if isinstance(message, SessionDone):
         return []
-    failure = Failure(
-        code=LinkError.code,
-        kind="NodeLost",
-        text=f"node {node} does not have session {message.session} any more",
-        hint=f"look at the log of node {node}; submit the graph again",
-        retryable=True,
+    failure = node_lost(
+        f"node {node} does not have session {message.session} any more", "look at its log; submit the graph again"
     )
     return [SendToPeer(event.peer, StopSession(message.session, message.epoch, "", node, failure))]
 

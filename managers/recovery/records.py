@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from dropflow.errors import ProtocolError
+from dropflow.errors import LinkError, ProtocolError
+from dropflow.failure import Failure
 from managers.deployment import Deployment, Place
 
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -16,6 +17,15 @@ _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 FEWEST_VOTERS = 3
 """How many voters a session needs to survive a loss: one of two cannot know which of them is cut off."""
+
+
+CAN_RESUME = "start it again, and continue the session with 'dropflow resume'"
+"""The hint of a failed session that lost a node."""
+
+
+def node_lost(text: str, hint: str = CAN_RESUME) -> Failure:
+    """Return the failure of the drops of a node that is lost to their session."""
+    return Failure(code=LinkError.code, kind="NodeLost", text=text, hint=hint, retryable=True)
 
 
 class View(msgspec.Struct, frozen=True):

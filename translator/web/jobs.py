@@ -16,7 +16,7 @@ import msgspec
 from dropflow.errors import GoneError, HttpError, WorkerDiedError, WorldError
 from translator.web.export import ExportOrder
 
-_LOG = logging.getLogger("dropflow.translator")
+_log = logging.getLogger("dropflow.translator")
 _CHUNK = 256 * 1024
 _TAIL = 2000
 
@@ -164,7 +164,7 @@ class TranslationQueue:
             text = f"the translation took longer than the {self._seconds:g} seconds that this translator allows"
             return WorldError(text, hint="make the graph smaller, or start the translator with a higher limit")
         if process.returncode:
-            _LOG.warning("translation %s: status %s: %s", identity, process.returncode, _tail(folder))
+            _log.warning("translation %s: status %s: %s", identity, process.returncode, _tail(folder))
             return WorkerDiedError(_ending(process.returncode), hint="the translator's log has the details")
         return None
 

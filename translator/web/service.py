@@ -302,7 +302,7 @@ def _address(manager: str) -> str:
     return manager.rstrip("/")
 
 
-_LOG = logging.getLogger("dropflow.translator")
+_log = logging.getLogger("dropflow.translator")
 _NAME = 200
 _USUAL = SubmitOptions()
 _UNREADABLE = (OSError, ValueError, RecursionError)
@@ -689,7 +689,7 @@ class TranslatorService:
             unfinished.write_bytes(msgspec.json.encode(report))
             unfinished.replace(unfinished.with_name(REPORT))
         except OSError as error:
-            _LOG.warning("the report of translation %s cannot be stored: %s", identity, error)
+            _log.warning("the report of translation %s cannot be stored: %s", identity, error)
 
     def _restored(self, identity: str) -> TranslationInfo | None:
         """Return a translation of an earlier process. One that had not ended is deleted; a damaged one has failed."""
