@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from dropflow.cli.common_options import FloatRange, connection_options, output_options
 from dropflow.cli.doctor_checks import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import FloatRange, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.clock import Clock, SystemClock

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 import msgspec
 
+from dropflow.cli.common_options import Duration, output_options, parse_duration
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import Duration, output_options, parse_duration
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.plan import PlanOrder, check_parts, plan_options, planned
 from dropflow.cli.progress import columns

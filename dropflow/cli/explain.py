@@ -9,9 +9,10 @@ import click
 import msgspec
 
 from dropflow.api.records import DropDetail, FailureInfo, ResultInfo
+from dropflow.cli.common_options import connection_options, output_options
+from dropflow.cli.completion import drops, is_run_directory, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import connection_options, drops, is_run_directory, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import DropflowError, NotFoundError, UsageError

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from dropflow.cli.common_options import connection_options, output_options, session_argument
+from dropflow.cli.completion import drops
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import connection_options, drops, output_options, session_argument
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import NotFoundError, StorageError, UsageError
 from dropflow.ids import drop_file_name, safe_name

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import msgspec
 
-from dropflow.cli.option_types import GraphFormat
+from dropflow.cli.common_options import GraphFormat
 from dropflow.cli.output import CommandOutput, graph_problems, problem_lines
 from dropflow.cli.times import replacing
 from dropflow.errors import DropflowError, UsageError

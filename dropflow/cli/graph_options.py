@@ -9,9 +9,10 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from dropflow.cli.common_options import GivenOptions, given_on_command_line, grouped, options_of
+from dropflow.cli.completion import is_run_directory
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import GivenOptions, given_on_command_line, grouped, is_run_directory, options_of
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.sessions.options import meta_of

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from dropflow.cli.common_options import connection_options, graph_argument, output_options, setting_options
+from dropflow.cli.completion import graphs, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import connection_options, graph_argument, graphs, output_options, runs, setting_options
 from dropflow.cli.output import CommandOutput, problem_lines
 from dropflow.cli.progress import columns
 from dropflow.errors import UsageError

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import (
+from dropflow.cli.common_options import (
     Duration,
     GivenOptions,
-    graphs,
     grouped,
     hosts_options,
     options_of,
     output_options,
     setting_options,
 )
+from dropflow.cli.completion import graphs
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
 from dropflow.sessions.options import SubmitOptions

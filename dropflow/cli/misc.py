@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 import click
 import msgspec
 
+from dropflow.cli.common_options import output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
 from dropflow.formatting import MEMORY, format_size, plural, quantity

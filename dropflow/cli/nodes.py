@@ -9,9 +9,10 @@ import click
 import msgspec
 
 from dropflow.api.records import NodeComponents, NodeInfo, cores_of_hosts
+from dropflow.cli.common_options import connection_options, output_options
+from dropflow.cli.completion import graphs, sessions
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import connection_options, graphs, output_options, sessions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.formatting import few, format_size, plural

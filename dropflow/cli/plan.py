@@ -14,15 +14,7 @@ import click
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import (
-    PlanningChoice,
-    environment_connection,
-    is_url,
-    nodes_of_manager,
-    planning_options,
-)
-from dropflow.cli.option_types import (
+from dropflow.cli.common_options import (
     GraphFormat,
     form_option,
     fuse_option,
@@ -32,6 +24,14 @@ from dropflow.cli.option_types import (
     prefix_option,
     setting_options,
     target_option,
+)
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.graph_options import (
+    PlanningChoice,
+    environment_connection,
+    is_url,
+    nodes_of_manager,
+    planning_options,
 )
 from dropflow.cli.output import CommandOutput, OutputKind, problem_lines
 from dropflow.cli.progress import columns

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dropflow.cli.common_options import Duration, connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.launch import refuse_job_array, site_options
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import Duration, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from dropflow.cli.common_options import connection_options, output_options
+from dropflow.cli.completion import drops, is_run_directory, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import connection_options, drops, is_run_directory, output_options, runs
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import ConflictError, MissingDependencyError, UsageError, install_hint
 from dropflow.formatting import format_size, plural

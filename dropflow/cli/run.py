@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Self
 import click
 import msgspec
 
-from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import continue_session, is_directory, session_options
-from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import (
+from dropflow.cli.common_options import (
     GivenOptions,
     connection_options,
-    drops,
     fuse_option,
     grace_option,
     graph_argument,
     options_of,
     output_options,
     patience_option,
-    runs,
     setting_options,
 )
+from dropflow.cli.completion import drops, runs
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.graph_options import continue_session, is_directory, session_options
+from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns, shell_command
 from dropflow.cli.session_replies import count_lines, failure_lines, headline, incomplete_lines

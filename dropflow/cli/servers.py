@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from dropflow.cli.common_options import Decorator, FloatRange, grouped, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
-from dropflow.cli.option_types import Decorator, FloatRange, grouped, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.up import discover_options, lost_option, memory_option, serve_options, suspect_option
 

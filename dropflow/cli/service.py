@@ -11,9 +11,9 @@ from typing import Any
 import click
 import msgspec
 
+from dropflow.cli.common_options import output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import load_command
-from dropflow.cli.option_types import output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.files import replace_file

@@ -8,17 +8,16 @@ import msgspec
 
 from dropflow.api.records import SessionInfo
 from dropflow.api.requests import DrainedSession, DrainRequest
-from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import (
+from dropflow.cli.common_options import (
     Duration,
     connection_options,
-    drops,
     grace_option,
-    nodes,
     output_options,
     session_argument,
 )
+from dropflow.cli.completion import drops, nodes
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import LinkError

@@ -10,6 +10,15 @@ import click
 import msgspec
 
 from dropflow.api.records import SessionInfo, SubmitQuery
+from dropflow.cli.common_options import (
+    GivenOptions,
+    connection_options,
+    options_of,
+    output_options,
+    patience_option,
+    setting_options,
+)
+from dropflow.cli.completion import graphs, sessions
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import (
     PlanningChoice,
@@ -17,16 +26,6 @@ from dropflow.cli.graph_options import (
     usable_nodes,
 )
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import (
-    GivenOptions,
-    connection_options,
-    graphs,
-    options_of,
-    output_options,
-    patience_option,
-    sessions,
-    setting_options,
-)
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import few

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 import msgspec
 
+from dropflow.cli.common_options import connection_options, output_options
+from dropflow.cli.completion import is_run_directory, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import connection_options, is_run_directory, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import BadFileError, NotFoundError, UsageError

@@ -8,9 +8,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions, DiscoverOptions, ServeOptions
-from dropflow.cli.option_types import (
+from dropflow.cli.common_options import (
     Decorator,
     FloatRange,
     connection_options,
@@ -19,6 +17,8 @@ from dropflow.cli.option_types import (
     hosts_options,
     output_options,
 )
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.manager_options import ConnectionOptions, DiscoverOptions, ServeOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError
 from dropflow.formatting import MEMORY, quantity

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dropflow.api.patience import PAUSE, Patience, may_recover
+from dropflow.cli.common_options import connection_options, output_options, patience_option, session_argument
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.option_types import connection_options, output_options, patience_option, session_argument
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import session_progress, shell_command
 from dropflow.clock import Clock, SystemClock

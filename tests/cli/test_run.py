@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dropflow.cli.common_options import parse_walltime
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import parse_walltime
 from dropflow.cli.run import RunReply, exit_of_run
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
