@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from dropflow.apps.encodings import canonical
 from dropflow.apps.registry import app_class
-from dropflow.data.file import is_blank
+from dropflow.data.file_names import is_blank
 from dropflow.data.registry import store_for
 from dropflow.data.store import Store
 from dropflow.errors import DropflowError

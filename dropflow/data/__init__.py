@@ -9,6 +9,9 @@ May import `dropflow.engine` and what is below it.
 `repository`      Owner of the committed contents of one session's data drops, on this machine
 `workspace`       The directory of a session, with uncommitted and committed contents
 `file`            File drops: content in a file with a chosen name
+`file_names`      Paths of file drops: the rules for `filepath` and `dirname`
+`file_owners`     What the drops of a session have written to files: no drop overwrites another, and none finds what it
+                  had before
 `directory`       Directory drops: content in a directory that a program fills
 `url`             URL and S3 drops: content in a store outside of this machine
 `ngas`            NGAS drops: files in an archive

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote, unquote, urlsplit
 
-from dropflow.data.file import is_blank
+from dropflow.data.file_names import is_blank
 from dropflow.data.remote import split_location
 from dropflow.data.store import IO, Slot, common
 from dropflow.data.url import UrlStore

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.data.file import check_name, final_path, found, remove_part, shared_name, temporary_path
+from dropflow.data.file import found, remove_part, temporary_path
+from dropflow.data.file_names import check_name, final_path, shared_name
 from dropflow.data.read import measure
 from dropflow.data.storage_errors import checksum_of, refuse_made, storage_errors, tree_of
 from dropflow.data.store import IO, ContentWriter, Slot, common

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from dropflow.data.file import is_blank
+from dropflow.data.file_names import is_blank
 from dropflow.data.remote import split_location
 from dropflow.data.store import IO, common
 from dropflow.data.url import UrlStore

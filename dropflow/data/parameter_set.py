@@ -17,7 +17,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dropflow.data.file import is_blank
+from dropflow.data.file_names import is_blank
 from dropflow.data.memory import PICKLE_PROTOCOL, MemoryStore
 from dropflow.data.store import Slot, common
 from dropflow.engine.api import Handle

@@ -22,7 +22,8 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data import shm_directory as segments
-from dropflow.data.file import FileOwners, remove_part, remove_part_folder
+from dropflow.data.file import remove_part, remove_part_folder
+from dropflow.data.file_owners import FileOwners
 from dropflow.data.memory import MemoryWriter
 from dropflow.data.read import EMPTY, open_content, view
 from dropflow.data.remote import commit_remote, remove_remote, url_of

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dropflow.data.file import FileWriter, fill_name, is_blank
+from dropflow.data.file import FileWriter
+from dropflow.data.file_names import fill_name, is_blank
 from dropflow.data.remote import beside, check_url, existing, location_of, upload, url_of
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.engine.api import Handle

@@ -8,7 +8,7 @@ import numpy as np
 
 from dropflow.apps.template_cache import fusible_templates, streaming_links
 from dropflow.clock import Clock
-from dropflow.data.file import RemoveOutdated
+from dropflow.data.file_owners import RemoveOutdated
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange, Runner
 from dropflow.engine.attempt_times import AttemptTimes

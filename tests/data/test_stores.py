@@ -19,9 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dropflow.apps.component_findings import check
-from dropflow.data import file as naming
+from dropflow.data import file_names as naming
 from dropflow.data.directory import DirectoryStore
-from dropflow.data.file import PLACEHOLDERS, FileStore, JsonStore, check_name, final_path
+from dropflow.data.file import FileStore, JsonStore
+from dropflow.data.file_names import PLACEHOLDERS, check_name, final_path
 from dropflow.data.memory import SMALL, MemoryStore, MemoryWriter, NullStore, SharedMemoryStore
 from dropflow.data.parameter_set import ParameterSetStore
 from dropflow.data.read import EMPTY, NULL, read, verify
