@@ -17,6 +17,7 @@ anything of a manager: those come in through the protocols of `api`.
 `session_inputs`    What comes in through the inbox of a session, and the events for the core that follow from it
 `session_outputs`   What a session sends to the other nodes that hold neighbours of its drops
 `ready`             Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
+`handover`          What a session that is frozen passes to the session that continues it in the same process
 `followers`         The attempts of a session that were given to its runner together with the one that they follow
 `content_table`     The contents of a session's data drops, from the parts that attempts wrote to their release
 `attempt_times`     When each attempt was ready, was given to a worker, began, ended and was committed, and what it

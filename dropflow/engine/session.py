@@ -50,10 +50,11 @@ from dropflow.engine.events import (
 )
 from dropflow.engine.failure_table import FailureTable, Fault
 from dropflow.engine.followers import Followers
+from dropflow.engine.handover import Handover
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
-from dropflow.engine.ready import Handover, ReadyRuns, TaskBuilder
+from dropflow.engine.ready import ReadyRuns, TaskBuilder
 from dropflow.engine.session_inputs import OwnerCall, SessionInput, SessionInputs
 from dropflow.engine.session_outputs import OutgoingEvents
 from dropflow.engine.statistics import (

@@ -24,8 +24,9 @@ from dropflow.graph.slices import with_placement
 from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
 from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
 from dropflow.runners.capacity import GPU_VARIABLE, Capacity, host_gpus, restrict_gpus, unusual_needs
-from dropflow.runners.choice import LimitedRunner, make_runner
+from dropflow.runners.choice import make_runner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
+from dropflow.runners.limited_runner import LimitedRunner
 from dropflow.runners.pool import ProcessRunner
 from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
