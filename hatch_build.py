@@ -28,8 +28,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg] # hatchling
         from click import Group
         from click_man.core import write_man_pages
 
+        from dropflow.cli.completion import completion_script
         from dropflow.cli.main import commands, load_command
-        from dropflow.cli.misc import completion_script
 
         self._directory = tempfile.TemporaryDirectory()
         folder = Path(self._directory.name)

@@ -9,7 +9,7 @@ package may import all others, and no other package imports it.
 `output`             The three forms of output: a table for people, JSON for programs, only errors for scripts; and the
                      reply of a command that failed
 `common_options`     Options that several commands have, the types of their values, and the frame around every command
-`completion`         Candidates for the completion of arguments in shells
+`candidates`         Candidates for the completion of arguments in shells
 `graph_options`      The options of commands that plan, submit, or take a run or a session
 `run`                ``dropflow run``, ``resume`` and ``retry``: graphs on this machine, and how sessions go on
 `graphs`             ``dropflow check``, ``fill``, ``info`` and ``diff``: what is in graphs, and what is wrong with them
@@ -34,7 +34,10 @@ package may import all others, and no other package imports it.
 `doctor`             ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do
 `doctor_checks`      The checks of it, which yield findings from what was collected
 `replay`             ``dropflow replay``: an attempt again on this machine, also under a debugger
-`misc`               ``dropflow keys``, ``palette`` and ``completion``
+`keys`               ``dropflow keys``: the cluster key, which all managers of a cluster share
+`palette`            ``dropflow palette``: write the palettes for EAGLE and the reference of components
+`cache`              ``dropflow cache``: the store of results
+`completion`         ``dropflow completion``: a script that completes commands in a shell
 `connection`         The manager that a command connects to, and its credentials
 `crate`              Workflow Run RO-Crates, for ``dropflow explain --crate``
 `exit_status`        The exit statuses of the command

@@ -19,7 +19,7 @@ import msgspec
 from click.core import ParameterSource
 
 from dropflow.api.patience import PATIENCE
-from dropflow.cli.completion import algorithms, graphs, runners, sessions, settings
+from dropflow.cli.candidates import algorithms, graphs, runners, sessions, settings
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import error_reply, exit_for_error, output_for

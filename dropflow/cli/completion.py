@@ -1,160 +1,121 @@
-"""Candidates for the completion of arguments in shells: graphs, runs, sessions, drops, nodes, algorithms.
+"""``dropflow completion``: a script that completes commands in a shell.
 
-A function for `shell_complete` of click never raises, prints nothing, and returns in time: a manager that does not
-answer within `MANAGER_SECONDS`, or a graph that is not read within `FILE_SECONDS`, contributes no candidates.
+The script calls ``dropflow`` with ``_DROPFLOW_COMPLETE`` in its environment; click then prints candidates
+(`dropflow.cli.candidates`), a kind and a value each. The kind ``graph`` is a path, which the shell quotes and continues
+below directories.
 """
 
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
-from click.shell_completion import CompletionItem, split_arg_string
+import msgspec
 
-from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.common_options import output_options
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.output import CommandOutput
 
 if TYPE_CHECKING:
-    from dropflow.api.client import Client
+    pass
 
 
-MANAGER_SECONDS = 1.5
-FILE_SECONDS = 5.0
-"""How long a completion may take, so that a shell never seems to hang."""
+Shell = Literal["bash", "zsh", "fish"]
 
-_GRAPHS = (".graph", ".dfg", ".json", ".pg", ".pgt", ".lg")
-_MOST = 200
-_RUNS = "dropflow-runs"
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+_SCRIPTS: dict[str, str] = {
+    "bash": r"""_dropflow_completion() {
+    local IFS=$'\n' line kind value
+    local current=${COMP_WORDS[COMP_CWORD]}
+    COMPREPLY=()
+    while read -r line; do
+        kind=${line%%,*} value=${line#*,}
+        case $kind in
+            dir|file) compopt -o default ;;
+            graph) COMPREPLY+=("${value%/}"); compopt -o filenames ;;
+            *) COMPREPLY+=("$value"); [[ $value == *= ]] && compopt -o nospace ;;
+        esac
+    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _DROPFLOW_COMPLETE=bash_complete "$1" 2>/dev/null)
+    return 0
+}
+complete -o nosort -F _dropflow_completion dropflow
+""",
+    "zsh": r"""#compdef dropflow
+_dropflow_completion() {
+    local -a lines plain described
+    local kind value help
+    (( $+commands[dropflow] )) || return 1
+    lines=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \
+        _DROPFLOW_COMPLETE=zsh_complete dropflow 2>/dev/null)}")
+    for kind value help in "${lines[@]}"; do
+        case $kind in
+            dir) _path_files -/ ;;
+            file) _path_files -f ;;
+            graph) compadd -f -U -S '' -- "$value" ;;
+            plain) [[ $help == _ ]] && plain+=("$value") || described+=("$value:$help") ;;
+        esac
+    done
+    (( $#described )) && _describe -V dropflow described -U
+    (( $#plain )) && compadd -U -V dropflow -a plain
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _dropflow_completion "$@"
+else
+    compdef _dropflow_completion dropflow
+fi
+""",
+    "fish": r"""function _dropflow_completion
+    set -lx _DROPFLOW_COMPLETE fish_complete
+    set -lx COMP_WORDS (commandline -cp)
+    set -lx COMP_CWORD (commandline -t)
+    set -l candidates (dropflow 2>/dev/null)
+    for candidate in $candidates
+        set -l parts (string split -m 1 "," -- $candidate)
+        switch $parts[1]
+            case dir
+                __fish_complete_directories $parts[2]
+            case file
+                __fish_complete_path $parts[2]
+            case '*'
+                echo $parts[2]
+        end
+    end
+end
+complete --no-files --command dropflow --arguments "(_dropflow_completion)"
+""",
+}
 
 
-def _guarded(
-    find: Callable[[click.Context, str], Iterable[str]], kind: str = "plain", seconds: float = MANAGER_SECONDS
-) -> Complete:
-    """Return a function for `shell_complete` of click, with the limits of this module."""
-
-    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found: list[str] = []
-
-        def collect() -> None:
-            with suppress(Exception):
-                found.extend(one for one in find(context, incomplete) if one.isprintable())
-
-        worker = threading.Thread(target=collect, daemon=True, name="completion")
-        worker.start()
-        worker.join(seconds)
-        return [CompletionItem(one, type=kind) for one in found[:_MOST]]
-
-    return complete
+def completion_script(shell: str) -> str:
+    """Return the script that completes commands in a shell: bash, zsh or fish."""
+    return _SCRIPTS[shell]
 
 
-def _graphs(_: click.Context, incomplete: str) -> Iterator[str]:
-    """Yield files with the suffix of a graph, and directories."""
-    folder, _slash, start = incomplete.rpartition("/")
-    base = Path(folder or ("/" if incomplete.startswith("/") else "."))
-    for path in sorted(base.expanduser().iterdir()):
-        shown = f"{folder}{_slash}{path.name}"
-        if not path.name.startswith(start) or (path.name.startswith(".") and not start):
-            continue
-        if path.is_dir():
-            yield f"{shown}/"
-        elif path.suffix.lower() in _GRAPHS:
-            yield shown
+class CompletionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The script for one shell."""
+
+    ok: bool = True
+    shell: str
+    script: str
+
+    def lines(self) -> Iterator[str]:
+        """The script."""
+        yield from self.script.splitlines()
 
 
-def _sessions(context: click.Context, incomplete: str) -> Iterator[str]:
-    with _client(context) as client:
-        yield from (one.session for one in client.sessions() if one.session.startswith(incomplete))
+@click.command("completion")
+@output_options
+@click.argument("shell", type=click.Choice(list(get_args(Shell))))
+def completion_command(output: CommandOutput, *, shell: str) -> Exit:
+    """Print a script that completes commands in SHELL.
 
+    It completes commands, options, files of graphs, parameters of --set, runs, sessions, drops, nodes and algorithms.
+    Names of sessions, drops and nodes are asked from the manager that the command would use; one that does not answer
+    in a second and a half is left out.
 
-def _runs(context: click.Context, incomplete: str) -> Iterator[str]:
-    """Yield directories of runs below the present one, then sessions."""
-    for base in (Path(), Path(_RUNS)):
-        with suppress(OSError):
-            found = sorted(str(path.parent) for path in base.glob("*/journal.dfj"))
-            yield from (one for one in found if one.startswith(incomplete))
-    yield from _sessions(context, incomplete)
+    In ~/.bashrc:  eval "$(dropflow completion bash)"
 
+    In ~/.zshrc:   eval "$(dropflow completion zsh)"
 
-def _nodes(context: click.Context, incomplete: str) -> Iterator[str]:
-    with _client(context) as client:
-        yield from (one.name for one in client.nodes() if one.name.startswith(incomplete))
-
-
-def is_run_directory(run: str, *, has_url: bool = False) -> bool:
-    """Return whether RUN is the directory of a run, and not a session: what is written as a path, or is there.
-
-    Names of sessions have no slash. With the address of a manager, a name without one is a session.
+    For fish:      dropflow completion fish > ~/.config/fish/completions/dropflow.fish
     """
-    is_there = not has_url and any(Path(run, name).exists() for name in ("graph.dfg", "journal.dfj"))
-    return is_there or "/" in run or run in (".", "..")
-
-
-def _drops(context: click.Context, incomplete: str) -> Iterator[str]:
-    """Yield ids of drops that begin with the text; if none does, those that contain it."""
-    run = str(context.params.get("session") or context.params.get("run") or "")
-    if (Path(run) / "graph.dfg").is_file():
-        from dropflow.graph.codec import load
-        from dropflow.graph.text_ids import oids
-
-        graph = load(Path(run) / "graph.dfg")
-        known = list(oids(graph, range(min(graph.drops, 100_000))))
-    else:
-        from dropflow.api.records import DropQuery
-
-        with _client(context) as client:
-            known = [drop.oid for drop in client.drops(run, DropQuery(text=incomplete)).drops]
-    begun = [one for one in known if one.startswith(incomplete)]
-    yield from begun or (one for one in known if incomplete in one)
-
-
-def _algorithms(_: click.Context, incomplete: str) -> Iterator[str]:
-    from translator.plan.registry import ALGORITHMS
-
-    yield from (name for name in ALGORITHMS if name.startswith(incomplete))
-
-
-def _runners(_: click.Context, incomplete: str) -> Iterator[str]:
-    from dropflow.runners.runner_choice import RUNNERS
-
-    yield from (name for name in RUNNERS if name.startswith(incomplete))
-
-
-def _settings(_: click.Context, incomplete: str) -> Iterator[str]:
-    """Yield the parameters of the graph on the command line, and those of its nodes."""
-    from translator.formats import read_file, read_logical
-    from translator.logical import NodeKind
-    from translator.template import parameters_of
-
-    # click does not parse the arguments of a line that ends with an option.
-    words = [Path(word) for word in split_arg_string(os.environ.get("COMP_WORDS", ""))]
-    path = next(one for one in words if one.suffix.lower() in _GRAPHS and one.is_file())
-    graph = read_logical(read_file(path), name=path.stem).graph
-    if graph is None:
-        return
-    names = [parameter.name for parameter in parameters_of(graph)]
-    for node in graph.nodes:
-        if node.kind not in (NodeKind.GLOBALS, NodeKind.NOTE):
-            owner = node.app_name or node.name
-            names += [
-                f"{owner}.{field.name}" for field in node.fields if not field.is_port and field.name != "func_code"
-            ]
-    yield from (f"{name}=" for name in dict.fromkeys(names) if name.startswith(incomplete))
-
-
-def _client(context: click.Context) -> "Client":
-    """Return a client for the manager that the command line names, or the default one."""
-    given: dict[str, Any] = {name: context.params.get(name) for name in ("url", "token", "key")}
-    return ConnectionOptions(**given).connect(timeout=MANAGER_SECONDS / 2)
-
-
-graphs = _guarded(_graphs, "graph", FILE_SECONDS)
-sessions = _guarded(_sessions)
-runs = _guarded(_runs)
-nodes = _guarded(_nodes)
-drops = _guarded(_drops)
-algorithms = _guarded(_algorithms, seconds=FILE_SECONDS)
-runners = _guarded(_runners, seconds=FILE_SECONDS)
-settings = _guarded(_settings, seconds=FILE_SECONDS)
+    output.answer(CompletionReply(shell=shell, script=completion_script(shell)))
+    return Exit.FINISHED

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from dropflow.cli.candidates import drops
 from dropflow.cli.common_options import connection_options, output_options, session_argument
-from dropflow.cli.completion import drops
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind

@@ -9,8 +9,8 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.common_options import GivenOptions, given_on_command_line, grouped, options_of
-from dropflow.cli.completion import is_run_directory
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput

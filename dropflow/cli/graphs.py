@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from dropflow.cli.candidates import graphs, runs
 from dropflow.cli.common_options import connection_options, graph_argument, output_options, setting_options
-from dropflow.cli.completion import graphs, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, problem_lines

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from dropflow.cli.candidates import graphs
 from dropflow.cli.common_options import (
     Duration,
     GivenOptions,
@@ -17,7 +18,6 @@ from dropflow.cli.common_options import (
     output_options,
     setting_options,
 )
-from dropflow.cli.completion import graphs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from dropflow.api.logs import LEVELS
-from dropflow.cli import completion
+from dropflow.cli import candidates
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
@@ -58,8 +58,8 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("log")
 @output_options
-@click.argument("session", metavar="[SESSION]", required=False, shell_complete=completion.sessions)
-@click.argument("drop", metavar="[DROP]", required=False, shell_complete=completion.drops)
+@click.argument("session", metavar="[SESSION]", required=False, shell_complete=candidates.sessions)
+@click.argument("drop", metavar="[DROP]", required=False, shell_complete=candidates.drops)
 @connection_options
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written, until the session is over.")
 @click.option(
@@ -77,7 +77,7 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
     "--node",
     default="",
     metavar="NAME",
-    shell_complete=completion.nodes,
+    shell_complete=candidates.nodes,
     help="Only lines that were written on this node.",
 )
 @click.option(
@@ -85,7 +85,7 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
     "of_manager",
     default="",
     metavar="NAME",
-    shell_complete=completion.nodes,
+    shell_complete=candidates.nodes,
     help="The log of this node, island or master manager instead of that of a session.",
 )
 @click.option("-n", "--last", type=click.IntRange(0, 1_000_000), metavar="N", help="Begin with the last N lines.")

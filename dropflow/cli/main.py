@@ -91,7 +91,10 @@ _MODULES = {
     "pool": ("pool",),
     "service": ("service",),
     "servers": ("node", "island", "master", "daemon", "translator"),
-    "misc": ("keys", "palette", "completion", "cache"),
+    "keys": ("keys",),
+    "palette": ("palette",),
+    "cache": ("cache",),
+    "completion": ("completion",),
 }
 """The commands of each module, where the command ``run`` is ``run_command``. A module is imported when its command
 runs."""

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from dropflow.api.records import NodeComponents, NodeInfo, cores_of_hosts
+from dropflow.cli.candidates import graphs, sessions
 from dropflow.cli.common_options import connection_options, output_options
-from dropflow.cli.completion import graphs, sessions
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from dropflow.cli.candidates import drops, is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
-from dropflow.cli.completion import drops, is_run_directory, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind

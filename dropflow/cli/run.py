@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import click
 import msgspec
 
+from dropflow.cli.candidates import drops, runs
 from dropflow.cli.common_options import (
     GivenOptions,
     connection_options,
@@ -20,7 +21,6 @@ from dropflow.cli.common_options import (
     patience_option,
     setting_options,
 )
-from dropflow.cli.completion import drops, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, session_options
 from dropflow.cli.manager_options import ConnectionOptions

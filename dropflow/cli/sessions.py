@@ -8,6 +8,7 @@ import msgspec
 
 from dropflow.api.records import SessionInfo
 from dropflow.api.requests import DrainedSession, DrainRequest
+from dropflow.cli.candidates import drops, nodes
 from dropflow.cli.common_options import (
     Duration,
     connection_options,
@@ -15,7 +16,6 @@ from dropflow.cli.common_options import (
     output_options,
     session_argument,
 )
-from dropflow.cli.completion import drops, nodes
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput

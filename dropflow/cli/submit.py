@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from dropflow.api.records import SessionInfo, SubmitQuery
+from dropflow.cli.candidates import graphs, sessions
 from dropflow.cli.common_options import (
     GivenOptions,
     connection_options,
@@ -18,7 +19,6 @@ from dropflow.cli.common_options import (
     patience_option,
     setting_options,
 )
-from dropflow.cli.completion import graphs, sessions
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import (
     PlanningChoice,

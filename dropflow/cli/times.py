@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 import msgspec
 
+from dropflow.cli.candidates import is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
-from dropflow.cli.completion import is_run_directory, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput

@@ -127,7 +127,7 @@ def test_ctrl_c_during_an_import_ends_the_command_without_a_traceback(module: st
 
 def test_a_command_with_sigint_ignored_ignores_it() -> None:
     """As in a shell that starts commands in the background."""
-    ended = _run(_INTERRUPTED, "SIG_IGN", "dropflow.cli.misc", "dropflow", "completion", "bash")
+    ended = _run(_INTERRUPTED, "SIG_IGN", "dropflow.cli.completion", "dropflow", "completion", "bash")
 
     assert (ended.returncode, ended.stderr) == (0, "")
 

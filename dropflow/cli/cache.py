@@ -1,0 +1,84 @@
+"""``dropflow cache``: the store of results."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from dropflow.cli.common_options import output_options
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.output import CommandOutput
+from dropflow.errors import UsageError
+from dropflow.formatting import MEMORY, format_size, plural, quantity
+
+if TYPE_CHECKING:
+    from dropflow.reuse.store import ResultStore, StoreUse
+
+
+_store_option = click.option(
+    "--store", default="", metavar="DIR", help="The store; by default that of DROPFLOW_STORE, or ~/.cache/dropflow."
+)
+
+
+class CacheReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A store, and what a command has removed from it. Sizes are in bytes."""
+
+    ok: bool = True
+    store: str
+    use: "StoreUse"
+
+    def lines(self) -> Iterator[str]:
+        """What was removed, and what is there."""
+        use = self.use
+        if use.removed_contents or use.removed_records:
+            removed = f"{plural(use.removed_contents, 'content')} and {plural(use.removed_records, 'record')}"
+            yield f"removed {removed}, {format_size(use.removed_size)}"
+        yield from (f"  damaged: {digest}" for digest in use.damaged)
+        there = f"{plural(use.records, 'record')} of results, {plural(use.contents, 'content')}"
+        yield f"{self.store}: {there}, {format_size(use.size)}"
+
+
+@click.group("cache")
+def cache_command() -> None:
+    """The store of results that 'dropflow run --reuse' takes and adds to.
+
+    It is in ~/.cache/dropflow, or where DROPFLOW_STORE or --store say. After a run, the results that were not used for
+    longest are removed above 20 GiB, or the number of bytes in DROPFLOW_STORE_LIMIT. A node has the store of its user.
+    """
+
+
+@cache_command.command("info")
+@output_options
+@_store_option
+def show_cache(output: CommandOutput, *, store: str) -> Exit:
+    """Show how many results are in the store, and their size."""
+    return _answer_cache(output, store, lambda found: found.use())
+
+
+@cache_command.command("verify")
+@output_options
+@_store_option
+def verify_cache(output: CommandOutput, *, store: str) -> Exit:
+    """Read all contents, and remove those that are damaged. They are computed again when they are needed."""
+    return _answer_cache(output, store, lambda found: found.verify())
+
+
+@cache_command.command("prune")
+@output_options
+@_store_option
+@click.option("--limit", default="0", show_default=True, metavar="SIZE", help="What is left at most, such as 5 GiB.")
+def prune_cache(output: CommandOutput, *, store: str, limit: str) -> Exit:
+    """Remove results, those that were not used for longest first, until the store has the size of --limit."""
+    size = quantity(limit, MEMORY)
+    if size is None or size < 0:
+        raise UsageError(f"{limit!r} is not a size", where="--limit", hint="give a number of bytes, or such as 5 GiB")
+    return _answer_cache(output, store, lambda found: found.prune(int(size)))
+
+
+def _answer_cache(output: CommandOutput, store: str, work: "Callable[[ResultStore], StoreUse]") -> Exit:
+    from dropflow.reuse.store import ResultStore, store_directory
+
+    found = ResultStore(store_directory(store))
+    output.answer(CacheReply(store=str(found.directory), use=work(found)))
+    return Exit.FINISHED
