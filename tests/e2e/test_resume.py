@@ -295,7 +295,7 @@ def _completed(client: Client, graph: PhysicalGraph) -> tuple[list[str], list[st
 
 @pytest.mark.parametrize("seed", [2, *nightly(1)])
 def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> None:
-    """After kill -9 of everything and a new start, resume finishes the session, and repeats nothing that had arrived."""
+    """After kill -9 of everything and a new start, resume finishes the session and repeats nothing that has arrived."""
     graph, marks = _graph(tmp_path, seed)
     up = _up(tmp_path)
     with up, _client(up) as client:
@@ -328,7 +328,7 @@ def test_a_session_on_several_nodes_stops_at_its_walltime(tmp_path: Path) -> Non
         nodes = cluster.nodes("a", "b", "c")
         client = cluster.client(cluster.island(*nodes))
         slow = scattered(pipeline(seconds=0.5, length=12), ["a", "b", "c"], 1)
-        client.submit(slow, SubmitQuery(session="s", until=SystemClock().now() + 3.0))
+        client.submit(slow, SubmitQuery(session="s", until=SystemClock().now() + 5.0))
         stopped = finished(client, "s")
         client.resume("s", ResumeRequest())
         ended = finished(client, "s")
