@@ -24,8 +24,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # Tests do not assert times, and neither does Hypothesis: machines of continuous integration are sometimes slow.
 settings.register_profile("dropflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", deadline=None, suppress_health_check=list(HealthCheck), max_examples=10)
-# `make exhaustive` has all examples.
-settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
+# The same examples in each run, so that a change fails for what it changes; `make exhaustive` has others, and more.
+settings.register_profile(
+    "test", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30, derandomize=True
+)
 settings.load_profile("dropflow")
 _OWN_SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps the settings of a property; it has no public function that tells them."""
