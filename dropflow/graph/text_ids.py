@@ -85,7 +85,13 @@ def label(graph: PhysicalGraph, drop: int) -> str:
 
 def instance_iid(template: Template, instance: int) -> str:
     """Return the instance id of an instance of a template."""
-    return "-".join(map(str, (0, *_index(template.shape, instance))))
+    if not template.shape:
+        return "0"
+    inner = ""
+    for size in reversed(template.shape[1:]):
+        instance, last = divmod(instance, size)
+        inner = f"-{last}{inner}"
+    return f"0-{instance}{inner}"
 
 
 def _index(shape: Sequence[int], instance: int) -> tuple[int, ...]:
