@@ -8,7 +8,7 @@ package may import all others, and no other package imports it.
 `main`               The ``dropflow`` command: the table of its commands, and the errors of the command line
 `output`             The three forms of output: a table for people, JSON for programs, only errors for scripts; and the
                      reply of a command that failed
-`common_options`     Options that several commands have, the types of their values, and the frame around every command
+`common_options`     The frame around every command, options that several have, and the types of their values
 `candidates`         Candidates for the completion of arguments in shells
 `graph_options`      The options of commands that plan, submit, or take a run or a session
 `run`                ``dropflow run``, ``resume`` and ``retry``: graphs on this machine, and how sessions go on

@@ -1,4 +1,4 @@
-"""Options that several commands have, the types of their values, and the frame around every command.
+"""Options that several commands have, and the types of their values.
 
 `output_options` is the frame around every command: it gives it an output, prints its errors and sets its exit status.
 """

@@ -6,7 +6,7 @@ below directories.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import click
 import msgspec
@@ -14,10 +14,6 @@ import msgspec
 from dropflow.cli.common_options import output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
-
-if TYPE_CHECKING:
-    pass
-
 
 Shell = Literal["bash", "zsh", "fish"]
 

@@ -1,6 +1,6 @@
 """``dropflow keys``: the cluster key, which all managers of a cluster share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
 
 if TYPE_CHECKING:
-    pass
+    from managers.keys import ClusterKey
 
 _file_option = click.option(
     "--key", "file", metavar="FILE", help="The key file; in the user's configuration by default."
@@ -49,12 +49,9 @@ def keys_command() -> None:
 @_file_option
 def create_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Make a cluster key. An existing key is not overwritten."""
-    from dropflow.cli.manager_records import default_key
     from managers.keys import create
 
-    path = Path(file) if file else default_key()
-    output.answer(KeyReply(key=str(path), fingerprint=create(path).fingerprint, made=True))
-    return Exit.FINISHED
+    return _answer_key(output, file, create, made=True)
 
 
 @keys_command.command("show")
@@ -62,9 +59,14 @@ def create_key(output: CommandOutput, *, file: str | None) -> Exit:
 @_file_option
 def show_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
-    from dropflow.cli.manager_records import default_key
     from managers.keys import load
 
+    return _answer_key(output, file, load, made=False)
+
+
+def _answer_key(output: CommandOutput, file: str | None, key_in: "Callable[[Path], ClusterKey]", *, made: bool) -> Exit:
+    from dropflow.cli.manager_records import default_key
+
     path = Path(file) if file else default_key()
-    output.answer(KeyReply(key=str(path), fingerprint=load(path).fingerprint, made=False))
+    output.answer(KeyReply(key=str(path), fingerprint=key_in(path).fingerprint, made=made))
     return Exit.FINISHED

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,9 +11,6 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
-
-if TYPE_CHECKING:
-    pass
 
 
 class PaletteReply(msgspec.Struct, frozen=True, kw_only=True):

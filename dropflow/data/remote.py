@@ -234,9 +234,10 @@ def existing(location: str, node: str) -> Handle:
     return Handle(kind="url", location=location, size=reach(location, "found", measure))
 
 
-def is_exact(handle: Handle) -> bool:
-    """Return whether the store gives the bytes that were written, with their size and checksum."""
-    return _service(handle.location).is_exact
+def known_checksum(handle: Handle) -> int | None:
+    """Return the CRC-32 of the bytes that are read from a content; None if it has none, or its store gives others."""
+    is_exact = handle.kind != "url" or _service(handle.location).is_exact
+    return (handle.checksum or None) if is_exact else None
 
 
 def open_remote(handle: Handle) -> BinaryIO:
@@ -342,7 +343,7 @@ class _ComparedStream(io.RawIOBase):
 
     def _compare(self) -> None:
         handle = self._handle
-        if not is_exact(handle):
+        if not _service(handle.location).is_exact:
             return
         if handle.size and self._size != handle.size:
             found = f"{self._size} bytes where there were {handle.size}"

@@ -1,16 +1,9 @@
 """What a session sends to the other nodes that hold neighbours of its drops."""
 
-from dropflow.engine.api import (
-    Exchange,
-    Handle,
-    OpenStreams,
-)
+from dropflow.engine.api import Exchange, Handle, OpenStreams
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
-from dropflow.engine.events import (
-    Lost,
-    Publish,
-)
+from dropflow.engine.events import Lost, Publish
 from dropflow.states import DropState
 
 

@@ -32,7 +32,7 @@ from dropflow.api.contents import (
 from dropflow.api.error_body import to_body
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file
-from dropflow.data.remote import is_exact, open_remote, url_of
+from dropflow.data.remote import known_checksum, open_remote, url_of
 from dropflow.data.storage_errors import fingerprint, storage_errors
 from dropflow.engine.api import Handle
 from dropflow.errors import (
@@ -334,8 +334,7 @@ def _content(index: int, request: ContentRequest, handle: Handle) -> Iterator[Co
     if handle.kind == "directory":
         yield from _directory(index, request, handle)
         return
-    is_stored = handle.kind == "url"
-    known = (handle.checksum or None) if not is_stored or is_exact(handle) else None
+    known, is_stored = known_checksum(handle), handle.kind == "url"
     can_go_on = known is not None and known == request.checksum and request.offset <= handle.size and not is_stored
     start = request.offset if can_go_on else 0
     size, chunks = content_chunks(handle, start=start)

@@ -24,7 +24,7 @@ from dropflow.api.records import (
 )
 from dropflow.api.requests import FailureList, FailureQuery, ResultList
 from dropflow.api.state_records import QUEUED, RUNNING, DropStates
-from dropflow.data.remote import is_exact
+from dropflow.data.remote import known_checksum
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates, row_of_foreign
@@ -321,7 +321,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
                 node=piece.node,
                 path=where,
                 size=handle.size,
-                checksum=(handle.checksum or None) if not is_stored or is_exact(handle) else None,
+                checksum=known_checksum(handle),
                 is_directory=handle.kind == "directory",
                 missing=handle.missing,
             )
