@@ -96,8 +96,13 @@ function dialog(kind, label) {
   return box;
 }
 
+// A box that was closed stands in the page until its event "close" comes, a little later.
+function isBoxOpen() {
+  return document.querySelector("dialog.box[open]") !== null;
+}
+
 function showKeys() {
-  if (document.querySelector("dialog.box")) return;
+  if (isBoxOpen()) return;
   const box = dialog("help", "Keys");
   const title = document.createElement("h2");
   title.textContent = "Keys";
@@ -162,7 +167,7 @@ async function sessions(text) {
 }
 
 function showCommands() {
-  if (document.querySelector("dialog.box")) return;
+  if (isBoxOpen()) return;
   const box = dialog("commands", "Find a page, a session or a command");
   const field = document.createElement("input");
   field.type = "text";
