@@ -45,7 +45,7 @@ quick: $(VENV)/.installed  ## most tests, in four minutes on two processors: no 
 
 test: $(VENV)/.installed  ## all tests but the exhaustive ones; installs a browser and network tools if it can
 	@tests/bring_tools.sh
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not exhaustive" --hypothesis-profile=test
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not exhaustive" --hypothesis-profile=test --reruns 1
 
 exhaustive: coverage  ## tests that take minutes of processor time, all examples of all properties, and 10,000 simulated clusters: for the night
 	$(BIN)/python -m pip install -q kubernetes-validate  # 100 MB of schemas, for one test

@@ -55,6 +55,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Show why tests failed that passed when `make test` ran them again; pytest shows their names only."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"FAILED AT FIRST: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A browser for the tests of a module."""
