@@ -135,7 +135,7 @@ class FaultyProxy:
     def _accept(self) -> None:
         ours, _ = self._listener.accept()
         try:
-            theirs = socket.create_connection(self._target, timeout=5)
+            theirs = socket.create_connection(self._target, timeout=60)
         except OSError:
             ours.close()
             return

@@ -285,7 +285,7 @@ def test_a_signal_cancels_the_run(
     _wait_for(tmp_path / "started", process)
     children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
 
     assert process.returncode == status, err
     assert json.loads(out)["status"] == "CANCELLED"

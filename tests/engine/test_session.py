@@ -161,10 +161,10 @@ def test_parts_are_assembled_in_the_order_of_the_producers() -> None:
     submitted = threading.Event()
     runner.submit = lambda tasks: (runner.tasks.extend(tasks), submitted.set())  # type: ignore[method-assign,assignment,return-value]
     owner.start()
-    assert submitted.wait(10)
+    assert submitted.wait(60)
     first, second = runner.take("drawing_A_0", "drawing_B_0")
     runner.deliver([success(second), success(first)])
-    owner.join(10)
+    owner.join(60)
     runner.expect_nothing()
 
     assert [part.body for part in repository.assembled[row(graph, "x")]] == [b"drawing_A_0", b"drawing_B_0"]
@@ -215,7 +215,7 @@ def test_a_cancel_ends_a_session_whose_work_never_ends() -> None:
     owner = threading.Thread(target=lambda: results.append(session.run()))
     owner.start()
     session.cancel("enough")
-    owner.join(10)
+    owner.join(60)
 
     assert results[0].status is SessionState.CANCELLED
     assert runner.closed

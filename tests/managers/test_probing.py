@@ -238,7 +238,7 @@ def test_the_number_of_probes_is_limited(keys: tuple[ClusterKey, ClusterKey]) ->
     threads = [threading.Thread(target=prober.probe, args=(request,)) for _ in range(4)]
     for thread in threads:
         thread.start()
-        assert entered.acquire(timeout=10.0)
+        assert entered.acquire(timeout=60)
     with pytest.raises(HttpError, match="4 are already running") as refused:
         prober.probe(request)
     leave.set()

@@ -41,7 +41,7 @@ def service(manager: FakeManager) -> Iterator[Service]:
 
 def fetch(service: Service, path: str, **headers: str) -> tuple[int, bytes]:
     """Return status and body of a GET."""
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
@@ -74,7 +74,7 @@ def test_the_limits_of_a_service_hold_on_all_its_paths(manager: FakeManager) -> 
 
 
 def _post(service: Service, path: str, body: bytes) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
     try:
         connection.request("POST", path, body=body, headers={"Authorization": f"Bearer {TOKEN}"})
         return connection.getresponse().status
@@ -162,7 +162,7 @@ def test_closing_frees_the_port_and_may_be_repeated(manager: FakeManager) -> Non
         service.close()
         service.close()
         with pytest.raises(ConnectionRefusedError, match="refused"):
-            socket.create_connection(("127.0.0.1", service.port), timeout=5)
+            socket.create_connection(("127.0.0.1", service.port), timeout=60)
 
 
 @pytest.mark.parametrize(("host", "url"), [("h", "http://h:1"), ("::1", "http://[::1]:1")])

@@ -72,7 +72,7 @@ def server(manager: FakeManager) -> Iterator[RestServer]:
 @pytest.fixture
 def client(server: RestServer) -> Iterator[Client]:
     """A client with the token."""
-    with Client(server.url, token=TOKEN, timeout=20) as found:
+    with Client(server.url, token=TOKEN, timeout=60) as found:
         yield found
 
 
@@ -357,7 +357,7 @@ def test_a_server_that_is_not_a_manager_is_an_error(answer: bytes, error: type[D
         talking = threading.Thread(target=talk)
         talking.start()
         with (
-            Client(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=20) as client,
+            Client(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as client,
             pytest.raises(error, match=r"http://127\.0\.0\.1:"),
         ):
             client.info()
@@ -448,7 +448,7 @@ def test_threads_share_a_bounded_pool_of_connections(manager: FakeManager) -> No
 
 def test_a_refusal_while_the_body_is_sent_is_raised(server: RestServer) -> None:
     """The server does not read a body that it refuses; the client raises the refusal and not a broken connection."""
-    transport = HttpTransport(server.url, token="wrong", secret=None, timeout=20)  # noqa: S106 - a token of the tests
+    transport = HttpTransport(server.url, token="wrong", secret=None, timeout=60)  # noqa: S106 - a token of the tests
     for _ in range(3):
         with pytest.raises(HttpError, match="the token is wrong") as refused:
             transport.ask(ClientRequest("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))

@@ -131,9 +131,9 @@ def _cancelled(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session
     results: list[SessionResult] = []
     owner = threading.Thread(target=lambda: results.append(session.run()))
     owner.start()
-    assert submitted.wait(10)
+    assert submitted.wait(60)
     session.cancel()
-    owner.join(20)
+    owner.join(60)
     assert not owner.is_alive()
     return results[0]
 

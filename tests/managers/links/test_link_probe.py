@@ -142,7 +142,7 @@ def test_answers_of_other_versions_are_understood(packet: bytes, words: str) -> 
     )
     answering.start()
     found = _probe(address)
-    answering.join(10.0)
+    answering.join(60)
     context.destroy(0)
 
     assert found.is_ours

@@ -446,7 +446,7 @@ def test_samples_are_kept_in_a_ring() -> None:
 
     history = LoadHistory("n", sample, every=0.001, kept=3)
     history.start()
-    assert enough.wait(20)
+    assert enough.wait(60)
     history.close()
     history.close()
     found = history.read()

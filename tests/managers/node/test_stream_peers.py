@@ -110,7 +110,7 @@ def test_a_stream_that_is_not_offered_cannot_be_fetched(
     cluster, _ = _begun(make_cluster, tmp_path)
     wanted = WantedContent(session="s", drop=drop, attempt=attempt, producer=producer)
     with pytest.raises(GoneError, match=f"drop {drop} of session s"):
-        cluster["b"]._links.fetch("a", wanted, lambda *_: None, timeout=10.0)
+        cluster["b"]._links.fetch("a", wanted, lambda *_: None, timeout=60)
     (tmp_path / "go").touch()
 
     assert {detail.status for detail in cluster.end().values()} == {"FINISHED"}

@@ -358,7 +358,7 @@ def test_a_copy_that_ends_late_does_not_make_the_directory_again(
     monkeypatch.setattr(StreamCopy, "_copy", late)
     cluster = make_cluster(2)
     cluster.start(line(ENDLESS, "cat", (0, 0, 1)))
-    assert begun.wait(20.0)
+    assert begun.wait(60)
     cluster["b"].delete("s")
     cluster.end()
     settled(lambda: int(not _alive()), threading.Event().wait, least=1)

@@ -277,7 +277,7 @@ def test_all_watchers_together_ask_the_manager_once() -> None:
         thread.start()
     manager.complete("running")
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=60)
 
     assert {into[-1] for into in found} == {found[0][-1]}
     assert manager.asked <= 2

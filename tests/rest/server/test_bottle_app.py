@@ -121,7 +121,7 @@ def test_damaged_and_unknown_encodings_are_refused(server: RestServer) -> None:
 
 def test_chunked_bodies_are_read(server: RestServer) -> None:
     """A chunked body is read to its end, within the same limit."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("POST", "/echo", body=iter([b"abc"] * 5), encode_chunked=True)
     assert connection.getresponse().read() == b"abc" * 5
     connection.request("POST", "/echo", body=iter([bytes(1000)] * 11), encode_chunked=True)
@@ -312,7 +312,7 @@ def _endless(streams: StreamSlots, begun: threading.Event) -> Route:
 
 
 def _open(server: RestServer) -> socket.socket:
-    wire = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    wire = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     wire.sendall(b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return wire
 
@@ -351,7 +351,7 @@ def test_closing_ends_streams_and_frees_the_port() -> None:
     streams, begun = StreamSlots(2), threading.Event()
     with serve([_endless(streams, begun)], streams=streams) as server:
         wire = _open(server)
-        assert begun.wait(10)
+        assert begun.wait(60)
         server.close()
         while wire.recv(65536):
             pass
@@ -373,7 +373,7 @@ def test_closing_does_not_wait_for_handlers() -> None:
 
     with serve([Route(method="GET", path="/stream", handler=handler, summary="waits")]) as server:
         wire = _open(server)
-        assert begun.wait(10)
+        assert begun.wait(60)
         server.close()
         assert wire.recv(100) == b""
         wire.close()
@@ -391,13 +391,13 @@ def test_requests_on_open_connections_are_refused_while_closing() -> None:
 
     routes = [*ROUTES, Route(method="GET", path="/stream", handler=handler, summary="holds the server open")]
     with serve(routes, streams=streams) as server, closing(_open(server)):
-        assert begun.wait(10)
-        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        assert begun.wait(60)
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
             connection.request("GET", "/query")
             connection.getresponse().read()
             ending = threading.Thread(target=server.close)
             ending.start()
-            assert streams.closing.wait(10)
+            assert streams.closing.wait(60)
             connection.request("GET", "/query")
             response = connection.getresponse()
             body = response.read()

@@ -52,7 +52,7 @@ def server() -> Iterator[RestServer]:
 
 
 def _connected(server: RestServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
 def _sent(server: RestServer, *lines: str, body: bytes = b"", host: str = "localhost") -> bytes:
@@ -176,7 +176,7 @@ def test_requests_before_a_refused_one_are_answered(server: RestServer) -> None:
 @pytest.mark.slow
 def test_a_small_refused_body_keeps_the_connection(server: RestServer) -> None:
     """After a refused request with a small body the connection is used again."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     for _ in range(3):
         connection.request("POST", "/thing", bytes(1000))
         kept = connection.sock
@@ -261,7 +261,7 @@ def test_decompressed_bodies_share_a_budget() -> None:
 
             thread = threading.Thread(target=send)
             thread.start()
-            held.begun.acquire(timeout=20)
+            held.begun.acquire(timeout=60)
             return thread
 
         threads = [post("/public", packed) for _ in range(2)]
@@ -382,7 +382,7 @@ class _SteppedServer:
 
     def connect(self, sent: bytes = b"") -> socket.socket:
         """Return a connection that the server has accepted, with these bytes sent."""
-        connection = self._stack.enter_context(closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)))
+        connection = self._stack.enter_context(closing(socket.create_connection(("127.0.0.1", self.port), timeout=60)))
         connection.sendall(sent)
         self.serving.step(timeout=1)
         self.serving.step(timeout=0)
@@ -457,7 +457,7 @@ def test_a_running_request_has_no_time_limit(stack: ExitStack) -> None:
 
     server = _SteppedServer(stack, ConnectionLimits(), hold)
     connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert begun.wait(20)
+    assert begun.wait(60)
     server.wait(100_000)
     assert server.is_open(connection)
     end.set()
