@@ -355,6 +355,8 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
         Its logical node's parameters, as text.
     attempts : tuple of AttemptProfile
         Its attempts on its node that have ended, and the one that runs.
+    missing : float
+        The share of its data that is missing, from 0 to 1, because failures were tolerated.
     """
 
     reasons: tuple[str, ...] = ()
@@ -367,6 +369,7 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
     has_data: bool = False
     parameters: dict[str, str] = {}
     attempts: tuple[AttemptProfile, ...] = ()
+    missing: float = 0.0
 
 
 class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):

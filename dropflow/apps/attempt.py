@@ -17,7 +17,7 @@ from dropflow.apps.attempt_input import AttemptInput, StreamedInput
 from dropflow.apps.command import Command, program_path
 from dropflow.apps.encodings import cannot_hold, canonical, encode, is_text, separator
 from dropflow.apps.formats import FORMATS, copy_content, write_format
-from dropflow.apps.missing import GONE, VARIABLE, missing_by_port
+from dropflow.apps.missing import VARIABLE
 from dropflow.apps.surroundings import hidden_in
 from dropflow.apps.template_cache import AppNode, TemplateCache, effective, text_or_none
 from dropflow.clock import Clock
@@ -28,6 +28,7 @@ from dropflow.engine.api import Handle, Output, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.interrupt_thread import is_importing, raise_in
 from dropflow.errors import AppError, Interrupted
+from dropflow.graph.completeness import GONE, missing_by_port
 from dropflow.graph.templates import ORDER_PORT, Argument, needs_of
 from dropflow.runners.capacity import thread_variables
 from dropflow.states import DropState
@@ -481,9 +482,13 @@ class AttemptContext:
 
     @property
     def missing(self) -> Mapping[str, float]:
-        """Which share of the data at each port is missing, from 0 to 1; see `dropflow.apps.missing`."""
+        """Which share of the data at each port is missing, from 0 to 1; see `dropflow.graph.completeness`."""
         ports = ((self.plans.links[edge.link].target_port, edge) for edge in self.task.inputs)
-        return missing_by_port((port, edge) for port, edge in ports if port != ORDER_PORT)
+        return missing_by_port(
+            (port, edge.state, edge.handle.missing if edge.handle else 0.0)
+            for port, edge in ports
+            if port != ORDER_PORT
+        )
 
     def note_call(self, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> None:
         """Note the arguments of the call that is made, for the report of a failure."""

@@ -1,43 +1,24 @@
-"""How much of its data an attempt lacks, after failures that were tolerated: for its code, and in files that it writes.
-
-The share that is missing at a port is the mean over its inputs: all of one that failed, and of the others what was
-missing when they were made. Inputs that a branch has skipped do not count. A content has the largest share of the ports
-of its application (`dropflow.engine.api.Handle`), so the shares go along the graph, and to other nodes.
-"""
+"""How much of its data an attempt lacks (`dropflow.graph.completeness`): for its code, and in files that it writes."""
 
 import json
 import os
 import threading
 import zlib
-from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dropflow.engine.api import Input
 from dropflow.errors import AppError, optional_package
-from dropflow.states import DropState
 
 if TYPE_CHECKING:
     from dropflow.apps.api import Context
 
 VARIABLE = "DROPFLOW_MISSING"
 """Environment variable of commands with the shares by port, as JSON."""
-GONE = (DropState.ERROR, DropState.CANCELLED)
 _COMMENT = "fraction of the data that is missing"
 _NEED = "headers of this format need"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_HEADER = 8 + 25
 _THREAD = threading.local()
-
-
-def missing_by_port(inputs: Iterable[tuple[str, Input]]) -> dict[str, float]:
-    """Return the share that is missing at each port, from 0 to 1."""
-    found: defaultdict[str, list[float]] = defaultdict(list)
-    for port, one in inputs:
-        if one.state is not DropState.SKIPPED:
-            found[port].append(1.0 if one.state in GONE else one.handle.missing if one.handle else 0.0)
-    return {port: sum(shares) / len(shares) for port, shares in found.items()}
 
 
 def enter(attempt: "Context | None") -> None:

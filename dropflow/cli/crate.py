@@ -115,6 +115,8 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
             missing.append(result.path)
             continue
         properties = {"name": result.name, "contentSize": str(result.size)}
+        if result.missing:
+            properties["description"] = f"made from {100 * (1 - result.missing):.3g} % of its data"
         if path.is_dir():
             found.append(crate.add_directory(dest_path=f"{result.path}/", source=path, properties=properties))
         else:

@@ -199,7 +199,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.journal import replay
     from dropflow.engine.statistics import cause_reports
     from dropflow.graph.codec import load
-    from dropflow.graph.completeness import completeness_lines
+    from dropflow.graph.completeness import completeness_lines, missing_share
     from dropflow.graph.text_ids import find_drop, oid
     from dropflow.reuse.log import reuse_lines
     from dropflow.sessions.shown import failure_info
@@ -215,7 +215,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     reports = () if failure is None else cause_reports(graph, replayed.core, str(directory), replayed.failures)
     alike = () if found.cause is None else _alike([failure_info(one) for one in reports], oid(graph, found.cause))
     reused = reuse_lines(graph, directory, row)
-    lacks = completeness_lines(graph, row, states)
+    lacks = completeness_lines(graph, row, states, missing_share(graph, row, states, replayed.missing))
     reasons = (*found.lines, *chain, *lacks, *_failure_lines(failure), *alike, *(reused or repeat))
     return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
@@ -224,16 +224,16 @@ def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainR
     with manager.connect() as client:
         found = client.drop(session, drop)
         detail = client.session(session)
-        lines = _lines_of_graph(client, session, found, has_failures=bool(detail.failures))
+        lines = _lines_of_graph(client, session, found)
     alike = () if found.failure is None else _alike(detail.failures, found.failure.drop)
     reasons = (*found.reasons, *lines, *_failure_lines(found.failure), *alike)
     return ExplainReply(session=detail.status, drop=found.oid, state=found.state, reasons=reasons)
 
 
-def _lines_of_graph(client: "Client", session: str, drop: DropDetail, *, has_failures: bool) -> Sequence[str]:
-    """Return the lines about what a drop waits for, or lacks; none if it does not wait, and nothing has failed."""
+def _lines_of_graph(client: "Client", session: str, drop: DropDetail) -> Sequence[str]:
+    """Return the lines about what a drop waits for, or lacks; none if it does neither."""
     is_over = DropState[drop.state].is_terminal
-    if not drop.input_count or (is_over and not has_failures):
+    if not drop.input_count or (is_over and not drop.missing):
         return ()
     import numpy as np
 
@@ -245,7 +245,7 @@ def _lines_of_graph(client: "Client", session: str, drop: DropDetail, *, has_fai
     states = np.zeros(graph.drops, dtype=np.uint8)
     states[known.rows] = known.values
     if is_over:
-        return completeness_lines(graph, drop.drop, states)
+        return completeness_lines(graph, drop.drop, states, drop.missing)
     return chain_lines(
         graph, drop.drop, states, lambda row: client.drop(session, oid(graph, row)).reasons[1:], silent=known.missing
     )

@@ -47,7 +47,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     seconds : float
         How long the attempt took that wrote it, if that was on another node and long ones are to be protected.
     missing : float
-        Share of the data that was missing when it was made, from 0 to 1; see `dropflow.apps.missing`.
+        Share of the data that was missing when it was made, from 0 to 1; see `dropflow.graph.completeness`.
     """
 
     kind: str = "bytes"

@@ -44,6 +44,7 @@ class ContentTable:
         "_template_of",
         "_unrecorded",
         "contents",
+        "missing",
         "written",
     )
 
@@ -52,6 +53,8 @@ class ContentTable:
     ) -> None:
         self.contents: dict[int, Handle] = {}
         """Contents by drop; to others, read-only."""
+        self.missing: dict[int, float] = {}
+        """Shares that were missing when contents were made, other than 0; also of those that are gone."""
         self.written = bytearray(graph.drops)
         """1 for each drop here that has, or had, a content; to others, read-only."""
         self._graph = graph
@@ -142,6 +145,7 @@ class ContentTable:
         """Add what an earlier process of the session has committed; the journal records it again."""
         self._repository.adopt(contents)
         self.contents.update(contents)
+        self.missing.update({drop: content.missing for drop, content in contents.items() if content.missing})
         self._unrecorded.update(contents)
         np.frombuffer(self.written, dtype=np.uint8)[list(contents)] = 1
 
@@ -185,6 +189,7 @@ class ContentTable:
     def add_remote(self, drop: int, content: Handle) -> None:
         """Add the content of a drop that lives on another node."""
         self.contents[drop] = content
+        self._note_missing(drop, content)
 
     def release(self, drop: int) -> None:
         """Remove the content of a drop after its last use, unless it is to persist.
@@ -229,7 +234,14 @@ class ContentTable:
             name = oid(self._graph, drop)
             content = self._repository.keep_result(drop, name, self._template(drop), content)
         self.contents[drop] = self._unrecorded[drop] = content
+        self._note_missing(drop, content)
         self.written[drop] = 1
+
+    def _note_missing(self, drop: int, content: Handle) -> None:
+        if content.missing:
+            self.missing[drop] = content.missing
+        elif self.missing:
+            self.missing.pop(drop, None)  # made again, from more
 
     def _template(self, drop: int) -> Template:
         return self._graph.templates[self._template_of[drop]]

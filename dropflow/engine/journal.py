@@ -272,6 +272,11 @@ class ReplayedSession:
     aborted: set[int] = field(default_factory=set)
 
     @property
+    def missing(self) -> dict[int, float]:
+        """Shares that were missing when contents were made, other than 0."""
+        return {drop: one.missing for drop, one in self.contents.items() if one.missing}
+
+    @property
     def started(self) -> float:
         """When the journal begins."""
         return self.header.started

@@ -658,6 +658,11 @@ class Session:
         """Return the content of a data drop, or None if there is none, or another drop has replaced it."""
         return None if self._contents.is_replaced(drop) else self._contents.contents.get(drop)
 
+    @property
+    def missing(self) -> Mapping[int, float]:
+        """Shares that were missing when contents were made, other than 0; also of those that are gone."""
+        return self._contents.missing
+
     def contents(self) -> dict[int, Handle]:
         """Return all contents by drop, without those that other drops have replaced."""
         replaced = {*self._contents.replaced()}

@@ -9,7 +9,7 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
 `templates`        Templates and links: the shared description of all instances of one logical node or link
 `build`            Two ways to make a physical graph: from whole columns, and drop by drop for small graphs
 `order`            Levels, topological order, cycles and the critical path
-`completeness`     How much of their data contents are made from, after failures that were tolerated
+`completeness`     How much of the data of contents is missing, after failures that were tolerated
 `text_ids`         Text ids of drops, computed on demand
 `slices`           The slices of a placed graph, and the drops that must stay together on one node
 `reassign`         Where drops go whose node is lost, or gives them away: balanced at the start of work, near their

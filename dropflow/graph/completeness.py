@@ -1,80 +1,86 @@
-"""How much of the data that a content should be made from it is made from, after failures that were tolerated.
+"""How much of the data that a content should be made from is missing, after failures that were tolerated.
 
-The share of an application is that of the port with the least; the share of a port is the mean of its inputs, where one
-that is not completed counts as 0. Inputs that a branch has skipped do not count. So the shares add up along the graph.
+The share that is missing at a port is the mean over its inputs: all of one that failed, and of the others what was
+missing when they were made. Inputs that a branch has skipped do not count. An application, and what it writes, has the
+largest share of its ports. Each content carries its own (`dropflow.engine.api.Handle`), so the shares go along the
+graph, and to other nodes; functions, headers of files, results and explanations show these.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.drop_counts import IncompleteDrop
-from dropflow.graph.order import edges_of, leaves, levels, reached
+from dropflow.graph.order import leaves, reached
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 
-__all__ = ["completeness_lines", "incomplete_results", "shares"]
-
+GONE = (DropState.ERROR, DropState.CANCELLED)
 _MOST = 1000
 _SHOWN = 5
-_GONE = (DropState.ERROR, DropState.CANCELLED)
+
+Port = TypeVar("Port", bound=Hashable)
 
 
-def shares(graph: PhysicalGraph, states: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """Return how much of its data each drop is made from, from 0 to 1, shape (drops,).
+def missing_by_port(inputs: Iterable[tuple[Port, int, float]]) -> dict[Port, float]:
+    """Return the share that is missing at each port, from 0 to 1, of the port, state and own share of each input."""
+    found: defaultdict[Port, list[float]] = defaultdict(list)
+    for port, state, share in inputs:
+        if state != DropState.SKIPPED:
+            found[port].append(1.0 if state in GONE else share)
+    return {port: sum(shares) / len(shares) for port, shares in found.items()}
 
-    Raises
-    ------
-    BadGraphError
-        The graph has a cycle.
+
+def missing_share(
+    graph: PhysicalGraph, row: int, states: Sequence[int] | npt.NDArray[np.uint8], missing: Mapping[int, float]
+) -> float:
+    """Return the share that is missing of a drop.
+
+    Parameters
+    ----------
+    missing : mapping of int to float
+        The shares of contents, by drop; of others it is 0.
     """
-    found: npt.NDArray[np.float64] = (states == DropState.COMPLETED).astype(np.float64)
-    affected = reached(graph.successors, np.flatnonzero(np.isin(states, _GONE)).tolist())[0]
-    affected = affected[states[affected] == DropState.COMPLETED]
-    before, level = graph.predecessors, levels(graph)
-    counts = np.array([ORDER_PORT not in (link.source_port, link.target_port) for link in graph.links], np.bool_)
-    affected = affected[np.argsort(level[affected], kind="stable")]
-    for rows in np.split(affected, np.flatnonzero(np.diff(level[affected])) + 1):
-        edges = edges_of(before.ptr, rows)
-        targets = np.repeat(rows, before.ptr[rows + 1] - before.ptr[rows])
-        there = counts[before.link[edges]] & (states[before.neighbour[edges]] != DropState.SKIPPED)
-        edges, targets = edges[there], targets[there]
-        ports, place = np.unique(targets * np.int64(len(counts)) + before.link[edges], return_inverse=True)
-        fed = ports // max(len(counts), 1)
-        found[fed] = np.inf
-        np.minimum.at(found, fed, np.bincount(place, found[before.neighbour[edges]]) / np.bincount(place))
-    return found
+    if graph.kinds[graph.template[row]] != np.uint8(Kind.APP):
+        return missing.get(row, 0.0)
+    before = graph.predecessors
+    edges = slice(before.ptr[row], before.ptr[row + 1])
+    pairs = zip(before.neighbour[edges].tolist(), before.link[edges].tolist(), strict=True)
+    ports = [(graph.links[link], source) for source, link in pairs]
+    inputs = (
+        (link.target_port, int(states[source]), missing.get(source, 0.0))
+        for link, source in ports
+        if ORDER_PORT not in (link.source_port, link.target_port)
+    )
+    # A node does not keep what it received from others, but what was written then has the same share.
+    written = (missing.get(data, 0.0) for data in graph.successors.of(row))
+    return max((*missing_by_port(inputs).values(), *written), default=0.0)
 
 
-def incomplete_results(graph: PhysicalGraph, states: npt.NDArray[np.uint8]) -> tuple[IncompleteDrop, ...]:
+def incomplete_results(graph: PhysicalGraph, missing: Mapping[int, float]) -> tuple[IncompleteDrop, ...]:
     """Return the results that are made from less than all of their data, those with the least first."""
-    if not np.isin(states, _GONE).any():
-        return ()
-    found = shares(graph, states)
-    last = leaves(graph)
-    is_less = (graph.kinds[graph.template[last]] == np.uint8(Kind.DATA)) & (states[last] == DropState.COMPLETED)
-    rows = last[is_less & (found[last] < 1.0)]
-    rows = rows[np.argsort(found[rows], kind="stable")][:_MOST]
+    rows = [row for row in leaves(graph).tolist() if missing.get(row)] if missing else []
     return tuple(
         IncompleteDrop(
-            drop=oid(graph, row), name=graph.templates[graph.template[row]].name, fraction=round(float(found[row]), 6)
+            drop=oid(graph, row),
+            name=graph.templates[graph.template[row]].name,
+            fraction=round(1.0 - missing[row], 6),
         )
-        for row in rows.tolist()
+        for row in sorted(rows, key=lambda row: -missing[row])[:_MOST]
     )
 
 
-def completeness_lines(graph: PhysicalGraph, row: int, states: npt.NDArray[np.uint8]) -> Sequence[str]:
-    """Return what a completed drop lacks, for explanations; nothing if it is made from all of its data."""
-    if states[row] != DropState.COMPLETED or not np.isin(states, _GONE).any():
-        return ()
-    fraction = float(shares(graph, states)[row])
-    if fraction >= 1.0:
+def completeness_lines(graph: PhysicalGraph, row: int, states: npt.NDArray[np.uint8], missing: float) -> Sequence[str]:
+    """Return what a completed drop lacks if a share of its data is missing; otherwise nothing."""
+    if states[row] != DropState.COMPLETED or not missing:
         return ()
     upstream = np.sort(reached(graph.predecessors, [row])[0])
-    failed = upstream[np.isin(states[upstream], _GONE) & (graph.kinds[graph.template[upstream]] == np.uint8(Kind.DATA))]
+    failed = upstream[np.isin(states[upstream], GONE) & (graph.kinds[graph.template[upstream]] == np.uint8(Kind.DATA))]
     names = ", ".join(oid(graph, one) for one in failed[:_SHOWN].tolist())
     more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
-    return (f"it is made from {100 * fraction:.3g} % of its data: {names}{more} failed, and that was tolerated",)
+    return (f"it is made from {100 * (1 - missing):.3g} % of its data: {names}{more} failed, and that was tolerated",)

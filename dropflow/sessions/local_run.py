@@ -13,7 +13,6 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
-import numpy as np
 
 from dropflow.apps.component_findings import check
 from dropflow.apps.needs import prepare_containers
@@ -212,8 +211,7 @@ def execute(
         result = session.run()
     finally:
         repository.close()
-    states = np.frombuffer(bytes(session.core.drops.states), np.uint8)
-    result = msgspec.structs.replace(result, incomplete=incomplete_results(graph, states))
+    result = msgspec.structs.replace(result, incomplete=incomplete_results(graph, session.missing))
     return write_summary(_with_reused(result, directory, options), directory)
 
 

@@ -229,7 +229,7 @@ class StoppedRun(StoppedSession):
             computed=applications_run(snapshot(core, 0.0)) - len(reused),
             reused=len(reused),
             saved=sum(one.seconds for one in reused.values()),
-            incomplete=incomplete_results(self.graph, self.states),
+            incomplete=incomplete_results(self.graph, self.replayed.missing),
         )
 
     def stranded(self) -> Again | None:

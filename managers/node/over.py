@@ -206,6 +206,11 @@ class FinishedSession(_OverSession):
         """Return the content of a drop, if it is left."""
         return self._contents.get(drop)
 
+    @property
+    def missing(self) -> Mapping[int, float]:
+        """Shares that were missing when contents were made, other than 0."""
+        return self._replayed.missing
+
     def contents(self) -> Mapping[int, Handle]:
         """Return all contents that are left."""
         return self._contents

@@ -31,6 +31,7 @@ from dropflow.engine.events import KnownStates, row_of_foreign
 from dropflow.engine.explain import explain, explain_repeat
 from dropflow.engine.failure_table import Fault
 from dropflow.engine.statistics import FailureReport, RankedCauses
+from dropflow.graph.completeness import missing_share
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
@@ -83,6 +84,11 @@ class LiveSession(Protocol):
 
     def content(self, drop: int) -> Handle | None:
         """Return the content of a data drop if it has one."""
+        ...
+
+    @property
+    def missing(self) -> Mapping[int, float]:
+        """Shares that were missing when contents were made, other than 0."""
         ...
 
     @property
@@ -215,7 +221,7 @@ def detail_of(
 
     def look(
         live: LiveSession,
-    ) -> tuple[Sequence[str], int, dict[int, Handle | None], FailureReport | None, bytes]:
+    ) -> tuple[Sequence[str], int, dict[int, Handle | None], FailureReport | None, bytes, float]:
         core = live.core
         cause = core.drops.cause(row)
         reports = [] if cause is None else live.failure_table.reports_in((_global(piece, cause),))
@@ -225,9 +231,10 @@ def detail_of(
         lines = (*lines, *reuse_lines(graph, logs.parent, row))
         states = bytes(core.drops.states)
         contents = {other: live.content(other) for other in (row, *near)}
-        return lines, core.drops.attempt(row), contents, reports[0] if reports else None, states
+        missing = missing_share(graph, row, states, live.missing)
+        return lines, core.drops.attempt(row), contents, reports[0] if reports else None, states, missing
 
-    reasons, attempt, contents, failure, states = session.call(look)
+    reasons, attempt, contents, failure, states, missing = session.call(look)
     handle = contents[row]
     name = oid(graph, row)
     is_app = template.kind is Kind.APP
@@ -264,6 +271,7 @@ def detail_of(
         has_log=(logs / f"{drop_file_name(name)}.log").exists(),
         has_data=not is_app and handle is not None and handle.kind != "null",
         parameters={argument.name: _text(argument.value) for argument in template.arguments},
+        missing=missing,
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dropflow.errors import BadGraphError
 from dropflow.graph import order
 from dropflow.graph.build import GraphBuilder, from_columns
-from dropflow.graph.completeness import shares
+from dropflow.graph.completeness import missing_share
 from dropflow.graph.order import Precedence, reached
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Link
@@ -60,20 +60,24 @@ def test_the_critical_path_is_a_longest_path(graph: PhysicalGraph) -> None:
 
 
 @given(graphs(), st.integers(0, 1 << 30))
-def test_a_share_is_the_least_of_the_means_of_links(graph: PhysicalGraph, seed: int) -> None:
-    """The share of a completed drop is as its inputs are averaged one by one; what is skipped does not count."""
+def test_the_largest_mean_of_a_port_is_missing(graph: PhysicalGraph, seed: int) -> None:
+    """Shares go along the graph as if inputs are averaged one by one, without those that are skipped or only order."""
     chosen = (DropState.COMPLETED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
     states = np.array(random.Random(seed).choices(chosen, k=graph.drops), np.uint8)  # noqa: S311 - not for secrets
-    expected = [0.0] * graph.drops
+    missing: dict[int, float] = {}
     for drop in order.topological_order(graph).tolist():
-        inputs: dict[int, list[float]] = {}
-        for source, link, target in edges_of(graph):
-            if target == drop and states[source] != DropState.SKIPPED and not _orders(graph.links[link]):
-                inputs.setdefault(link, []).append(expected[source])
-        means = [sum(values) / len(values) for values in inputs.values()]
-        expected[drop] = min(means, default=1.0) if states[drop] == DropState.COMPLETED else 0.0
-
-    assert shares(graph, states).tolist() == pytest.approx(expected)
+        inputs: dict[str, list[float]] = {}
+        before = [(source, link) for source, link, target in edges_of(graph) if target == drop]
+        for source, link in before:
+            if states[source] != DropState.SKIPPED and not _orders(graph.links[link]):
+                share = 1.0 if states[source] == DropState.ERROR else missing.get(source, 0.0)
+                inputs.setdefault(graph.links[link].target_port, []).append(share)
+        share = max((sum(values) / len(values) for values in inputs.values()), default=0.0)
+        if graph.templates[graph.template[drop]].kind is Kind.APP:
+            assert missing_share(graph, drop, states, missing) == pytest.approx(share)
+        else:  # a content has that of the application which wrote it
+            writers = [missing_share(graph, source, states, missing) for source, _ in before]
+            missing[drop] = max(writers, default=0.0)
 
 
 def _orders(link: Link) -> bool:

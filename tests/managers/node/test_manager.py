@@ -166,6 +166,24 @@ def test_a_named_file_is_on_the_node_of_its_drop(make_cluster: Make) -> None:
     assert cluster["b"].results("s").results == ()
 
 
+def test_a_drop_tells_how_much_of_its_data_is_missing(make_cluster: Make) -> None:
+    """So do an application, what it wrote for another node, what is made from that, and results: as one share."""
+    cluster = make_cluster(2)
+    drawing = GraphBuilder("half").app("BAD", **_bash("exit 3")).data("bad").app("GOOD", **_bash("echo 1 > %o0"))
+    drawing.data("good", component=FILE).app("HALF", error_threshold=50.0, **_bash("echo 2 > %o0"))
+    drawing.data("half", component=FILE).app("TAKE", part=1, **_bash("cp %i0 %o0")).data("result", part=1)
+    for ends in (("BAD", "bad"), ("bad", "HALF"), ("GOOD", "good"), ("good", "HALF"), ("HALF", "half")):
+        drawing.connect(*ends)
+    cluster.run(drawing.connect("half", "TAKE").connect("TAKE", "result").build())
+    found = {
+        f"{name}: {drop}": cluster[name].drop("s", f"half_{drop}_0").missing
+        for name, drop in (("a", "good"), ("a", "HALF"), ("a", "half"), ("b", "TAKE"), ("b", "result"))
+    }
+
+    assert found == {"a: good": 0.0, "a: HALF": 0.5, "a: half": 0.5, "b: TAKE": 0.5, "b: result": 0.5}
+    assert [one.missing for one in cluster["b"].results("s").results] == [0.5]
+
+
 def test_a_drop_tells_its_attempts_and_what_it_read(make_cluster: Make) -> None:
     """Its detail has when each attempt began and what it used, and size and place of the contents that it read."""
     cluster = make_cluster(1)
