@@ -1,11 +1,16 @@
-"""Commands that keep running, as processes with their own home."""
+"""Commands that keep running, as processes with their own home.
+
+``python -m tests.processes DIRECTORY`` waits for the end of its standard input, and ends what works in a directory: see
+`ended_with_this_process`.
+"""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +20,7 @@ from packaging.requirements import Requirement
 
 from dropflow.runners.descendants import descendants_of
 
+_ROOT = Path(__file__).resolve().parents[1]
 _SECONDS = 60.0
 
 
@@ -130,6 +136,54 @@ def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
+def working_in(directory: Path) -> list[psutil.Process]:
+    """Return the processes that have a path in a directory as an argument, variable, open file or current directory."""
+
+    def is_below(word: str) -> bool:
+        return f"{directory}/" in word or word == str(directory)
+
+    found = []
+    for process in psutil.process_iter(["cmdline", "environ", "cwd"]):
+        of = process.info
+        words = [*(of["cmdline"] or []), *(of["environ"] or {}).values(), of["cwd"] or ""]
+        if any(map(is_below, words)) or any(map(is_below, _open_files(process))):
+            found.append(process)
+    return found
+
+
+def _open_files(process: psutil.Process) -> list[str]:
+    try:
+        return [each.path for each in process.open_files()]
+    except psutil.Error:
+        return []
+
+
+def end_working_in(directory: Path, names: str = "") -> None:
+    """Kill what works in a directory and has a name that begins so, until nothing does: one may start another."""
+    own = {os.getpid(), *(each.pid for each in psutil.Process().parents())}
+    for _ in range(20):
+        left = [each for each in working_in(directory) if each.pid not in own]
+        with suppress(psutil.NoSuchProcess):
+            left = [each for each in left if each.name().startswith(names)]
+            for process in left:
+                process.kill()
+        psutil.wait_procs(left, timeout=2)
+        if not left:
+            return
+
+
+@contextmanager
+def ended_with_this_process(directory: Path) -> Iterator[None]:
+    """Have daemons that work in a directory end with this process, also if it is killed before it can end them."""
+    command = [sys.executable, "-m", "tests.processes", str(directory)]
+    # In a session of its own, since whole process groups are killed.
+    with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, start_new_session=True) as watcher:
+        try:
+            yield
+        finally:
+            watcher.communicate(b"ended")
+
+
 def required_packages(name: str, found: Collection[str] = ()) -> set[str]:
     """Return the names of the packages that an installed one requires, without extras, and what these require."""
     wanted = {one.name for one in map(Requirement, distribution(name).requires or ()) if _is_needed(one)}
@@ -141,3 +195,7 @@ def required_packages(name: str, found: Collection[str] = ()) -> set[str]:
 
 def _is_needed(requirement: Requirement) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
+
+if __name__ == "__main__" and not sys.stdin.buffer.read():
+    end_working_in(Path(sys.argv[1]))

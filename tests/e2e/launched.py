@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes import environment
+from tests.processes import end_working_in, ended_with_this_process, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,24 +178,16 @@ def running_slurm(tmp_path: Path) -> Iterator[Launched]:
     (tmp_path / "state").mkdir()
     (tmp_path / "slurm.conf").write_text(_CONFIGURATION.format(directory=tmp_path, host=host, ports=ports))
     found = Launched(tmp_path, "slurm", SLURM_CONF=str(tmp_path / "slurm.conf"))
-    try:
-        found.shell("slurmctld -c; slurmd -N n1 -c; slurmd -N n2 -c")
-        found.until("sinfo -h -o %D -t idle", "2")
-        yield found
-    finally:
-        with suppress(AssertionError, subprocess.TimeoutExpired):
-            found.shell("timeout 20 scancel --user root --full --signal KILL; true")
-        for _ in range(10):  # a daemon may start one of another kind while these are killed
-            left = [
-                process
-                for process in psutil.process_iter(["name", "cmdline", "environ"])
-                if process.info["name"].startswith("slurm") and str(tmp_path) in str(process.info)
-            ]
-            for process in left:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()  # those of steps wait for the controller
-            if not psutil.wait_procs(left, timeout=2)[1] and not left:
-                break
+    with ended_with_this_process(tmp_path):
+        try:
+            found.shell("slurmctld -c; slurmd -N n1 -c; slurmd -N n2 -c")
+            found.until("sinfo -h -o %D -t idle", "2")
+            yield found
+        finally:
+            with suppress(AssertionError, subprocess.TimeoutExpired):
+                found.shell("timeout 20 scancel --user root --full --signal KILL; true")
+            # The daemons of steps wait for the controller, have no variables, and remain if they are not killed.
+            end_working_in(tmp_path, "slurm")
 
 
 @contextmanager
@@ -220,7 +212,8 @@ def running_ssh(launched: Launched, **more: str) -> "Iterator[subprocess.Popen[b
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     log = tmp_path / "sshd.log"
-    with subprocess.Popen([server, "-D", "-f", tmp_path / "sshd_config", "-E", log]) as running:
+    command = [server, "-D", "-f", tmp_path / "sshd_config", "-E", log]
+    with ended_with_this_process(tmp_path), subprocess.Popen(command) as running:
         launched.environment["PATH"] = f"{tmp_path}/bin:{launched.environment['PATH']}"
         try:
             launched.until("ssh alpha echo works", "works")

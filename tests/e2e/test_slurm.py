@@ -2,13 +2,16 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dropflow.graph.codec import save
-from tests.e2e.launched import Launched, running_slurm
+from tests.e2e.launched import ROOT, Launched, running_slurm
+from tests.processes import gone, working_in
 from tests.recovery_graphs import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -35,6 +38,27 @@ def test_the_guide_to_slurm_is_as_it_says(slurm: Launched) -> None:
     assert slurm.nothing_is_left()
     assert "Traceback" not in slurm.shell("cat dropflow-jobs/*/output")
     assert "error DF107" in slurm.shell("dropflow sessions --to slurm:1", status=2)
+
+
+def test_a_killed_test_leaves_no_slurm(tmp_path: Path) -> None:
+    """Daemons, steps and their commands end with the process that has started the Slurm, also if that is killed."""
+    test = (
+        "import pathlib, sys, tests.e2e.launched as launched\n"
+        "with launched.running_slurm(pathlib.Path(sys.argv[1])) as slurm:\n"
+        "    slurm.shell('sbatch --nodes=2 --wrap \"srun sleep 600\"')\n"
+        "    slurm.until('ps ax -o args', 'sleep 600')\n"
+        "    print('running', flush=True)\n"
+        "    sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", test, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        ready = started.stdout.readline()
+        names = {process.name() for process in working_in(tmp_path)}
+        started.kill()
+
+    assert (ready, {"slurmctld", "slurmd", "slurmstepd", "sleep"} - names) == (b"running\n", set())
+    assert gone(working_in(tmp_path))
 
 
 def test_a_session_goes_on_without_a_host_and_in_another_job(slurm: Launched) -> None:
