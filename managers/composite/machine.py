@@ -447,6 +447,7 @@ class CompositeMachine:
 
     def _remove(self, url: str) -> None:
         address = self._children.remove(url)
+        self._routines.remove_child(address)
         self._sessions.forget_child(address)
         self._actions.append(Disconnect(address))
 

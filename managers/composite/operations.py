@@ -120,6 +120,8 @@ class Discard(msgspec.Struct, frozen=True):
     value: Any
 
 
+STEPS = ("prepare", "start", "undo")
+"""Operations of a deployment, which goes on, or is undone, on a child that is removed meanwhile."""
 Wait = Gather | Until | PlanDeployment | PlanResumption
 Routine = Generator[Wait, Any, Value]
 Finish = Callable[[Any, DropflowError | None], None]
@@ -205,6 +207,17 @@ class Routines:
     def begin(self, routine: Generator[Wait, Any, Any], finish: Finish) -> None:
         """Start a routine; `finish` gets its result or its error."""
         self._advance(_Running(routine, finish), None)
+
+    def remove_child(self, url: str) -> None:
+        """Ask a child that was removed no question that waits, but for those that start or undo sessions there."""
+        child = self._children.get(url)
+        if child is None:
+            return
+        waiting = list(child.queue)
+        child.queue = deque(one for one in waiting if one[1].operation in STEPS)
+        for gathering, question in waiting:
+            if question.operation not in STEPS and gathering in self._gatherings and url in gathering.pending:
+                self._note(gathering, url, Outcome(error=LinkError("it was removed"), late=True))
 
     def take(self, event: Answered | Unanswered) -> bool:
         """Process an answer. Return False if no routine has sent its request."""

@@ -428,10 +428,12 @@ class Sessions:
         away = [view for view, _ in replies.missing if view.url in holders]
         if not away:
             replies.raise_unless_answered(f"session {session!r}")
+        children = self._shared.children.by_url()
         for view, _ in replies.missing:
-            self._deletions.add(session, view.url, known if epoch is None else epoch)
+            if view.url in children:  # one that was removed meanwhile keeps its sessions
+                self._deletions.add(session, view.url, known if epoch is None else epoch)
         refused = {view.url: (view.name, error) for view, error in replies.refusals}
-        asked = {*holders, *self._shared.children.by_url()}
+        asked = {*holders, *children}
         former = [url for url in asked if epoch is None or self._shared.cache.epoch_of(session, url) <= epoch]
         self._shared.cache.forget(session, [url for url in former if url not in refused])
         if refused:

@@ -254,6 +254,45 @@ def test_the_session_of_a_removed_child_is_not_shown_when_its_answer_comes_late(
     assert world.returned[listed].value == ()
 
 
+def test_a_removed_child_keeps_its_session_when_it_is_added_again() -> None:
+    """A deletion that it has not got before its removal is not made up for later."""
+    world = MachineWorld("a", "b")
+    for node in world.nodes.values():
+        node.sessions["s"] = (1, 3, "RUNNING")
+    world.answer_all()
+    world.call("delete", session="s")
+    late = [ask for ask in world.asked.values() if ask.operation == "delete" and "b" in ask.url]
+    world.call("remove_child", url="http://b:8000")
+    for ask in late:
+        world.deliver(Unanswered(ask.id, LinkError("nothing listens there")))
+    world.answer_all("delete")
+    world.call("add_child", url="http://b:8000")
+    world.answer_all()
+    listed = world.call("sessions")
+    world.answer_all()
+
+    assert list(world.nodes["http://b:8000"].sessions) == ["s"]
+    assert [info.session for info in world.returned[listed].value] == ["s"]
+
+
+def test_a_removed_child_gets_no_request_that_waited_for_others() -> None:
+    """A deletion that waits for eight requests to a child is not sent to it after its removal, and is answered."""
+    world = MachineWorld("a", "b")
+    for node in world.nodes.values():
+        node.sessions["s"] = (1, 3, "RUNNING")
+    world.answer_all()
+    for _ in range(8):
+        world.call("sessions")
+    deleted = world.call("delete", session="s")
+    world.call("remove_child", url="http://b:8000")
+    for ask in [ask for ask in world.asked.values() if ask.operation == "sessions"]:
+        world.deliver(world.outcome(ask))
+
+    assert [ask.url for ask in world.asked.values() if ask.operation == "delete"] == ["http://a:8000"]
+    world.answer_all("delete")
+    assert deleted in world.returned
+
+
 def test_a_session_that_is_gone_does_not_come_back_with_a_late_answer() -> None:
     """Its only child does not have it any more, and an older answer comes after the one that told of that."""
     world = MachineWorld("a")
