@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -167,6 +167,9 @@ class _Tables:
             if not _sqlalchemy().inspect(connection).has_table(table_name, schema=schema):
                 raise FileNotFoundError(f"there is no table {table_name}")
         return 0
+
+    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:  # noqa: ARG002 - of the protocol
+        return ()
 
     def open(self, location: str) -> BinaryIO:
         sql = _sqlalchemy()

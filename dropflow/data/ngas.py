@@ -6,7 +6,7 @@ is archived at the end of the attempt that wrote it, and an attempt that is repe
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -118,6 +118,9 @@ class _Ngas:
             raise FileNotFoundError(str(error)) from error
         file = status.find(".//FileStatus")
         return int(file.get("FileSize", "0")) if file is not None else 0
+
+    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:  # noqa: ARG002 - of the protocol
+        return ()
 
     def open(self, location: str) -> BinaryIO:
         return cast(BinaryIO, _ask(location, "RETRIEVE", "file_id"))

@@ -134,6 +134,11 @@ def is_outside_files(template: Template) -> bool:
         return True
 
 
+def may_have_version(template: Template) -> bool:
+    """Return whether `dropflow.data.remote.store_version` may tell when the contents of a data node change."""
+    return component_for(template) in (URL, S3)
+
+
 def _row(template: Template) -> int:
     name = template.component.strip()
     category = template.category.strip().lower()

@@ -18,7 +18,7 @@ import logging
 import secrets
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
@@ -72,6 +72,10 @@ class RemoteService(Protocol):
 
     def put(self, path: str, location: str) -> None:
         """Write a file there."""
+        ...
+
+    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:
+        """Return what differs after each change of a content, as its store promises; nothing if it does not."""
         ...
 
     def rename(self, part: str, final: str) -> None:
@@ -234,6 +238,24 @@ def existing(location: str, node: str) -> Handle:
     return Handle(kind="url", location=location, size=reach(location, "found", measure))
 
 
+def store_version(location: str, *, trust_times: bool = False) -> Sequence[str]:
+    """Return what differs after each change of a content, without reading it; nothing if its store promises nothing.
+
+    Parameters
+    ----------
+    location : str
+        Of the content.
+    trust_times : bool
+        Whether its size and the time of its last change do, where the store has nothing better.
+
+    Raises
+    ------
+    StorageError
+        It cannot be reached, or there is nothing.
+    """
+    return reach(location, "found", lambda: _service(location).version(location, trust_times=trust_times))
+
+
 def known_checksum(handle: Handle) -> int | None:
     """Return the CRC-32 of the bytes that are read from a content; None if it has none, or its store gives others."""
     is_exact = handle.kind != "url" or _service(handle.location).is_exact
@@ -271,10 +293,15 @@ def download(handle: Handle, path: Path) -> None:
         path.open("xb").close()
     system, there = file_system(handle.location)
     reach(handle.location, "read", lambda: system.get_file(there, str(path)))
-    with storage_errors("read", path), path.open("rb") as copy:
-        compared = _ComparedStream(copy, handle)
-        while compared.read(_BLOCK):
-            pass
+    with storage_errors("read", path):
+        if not handle.checksum:
+            _compare(handle, path.stat().st_size, 0)
+            return
+        # After it: stores send the parts of large contents in any order.
+        with path.open("rb") as copy:
+            compared = _ComparedStream(copy, handle)
+            while compared.read(_BLOCK):
+                pass
 
 
 def upload(path: str, part: str, final: str) -> None:
@@ -331,8 +358,8 @@ class _ComparedStream(io.RawIOBase):
         target[: len(block)] = block
         self._size += len(block)
         self._checksum = zlib.crc32(block, self._checksum)
-        if not block and len(target):
-            self._compare()
+        if not block and len(target) and _service(self._handle.location).is_exact:
+            _compare(self._handle, self._size, self._checksum)
         return len(block)
 
     def close(self) -> None:
@@ -341,19 +368,18 @@ class _ComparedStream(io.RawIOBase):
                 self._source.close()
         super().close()
 
-    def _compare(self) -> None:
-        handle = self._handle
-        if not _service(handle.location).is_exact:
-            return
-        if handle.size and self._size != handle.size:
-            found = f"{self._size} bytes where there were {handle.size}"
-        elif handle.checksum and self._checksum != handle.checksum:
-            found = f"CRC-32 {self._checksum:08x} where {handle.checksum:08x} was written"
-        else:
-            return
-        raise StorageError(
-            f"{url_of(handle.location)} has {found}", hint="it was changed since, or the connection ended too early"
-        )
+
+def _compare(handle: Handle, size: int, checksum: int) -> None:
+    """Raise if what was read of a content is not what was committed."""
+    if handle.size and size != handle.size:
+        found = f"{size} bytes where there were {handle.size}"
+    elif handle.checksum and checksum != handle.checksum:
+        found = f"CRC-32 {checksum:08x} where {handle.checksum:08x} was written"
+    else:
+        return
+    raise StorageError(
+        f"{url_of(handle.location)} has {found}", hint="it was changed since, or the connection ended too early"
+    )
 
 
 def _service(location: str) -> RemoteService:
@@ -394,6 +420,18 @@ class _Fsspec:
             )
         return int(info["size"] or 0)
 
+    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:
+        system, path = file_system(location)
+        info = system.info(path)
+        tag = str(info.get("ETag") or "")
+        match location.partition("://")[0]:
+            case "s3" | "s3a" if tag:
+                return tag, str(info.get("VersionId") or "")
+            case "http" | "https" if tag.startswith('"'):  # others are weak: the content may differ (RFC 9110, 8.8.1)
+                return str(info.get("url") or ""), tag
+        time = next((info[name] for name in _TIMES if info.get(name)), None)
+        return (str(info.get("size")), str(time)) if trust_times and time else ()
+
     def open(self, location: str) -> BinaryIO:
         system, path = file_system(location)
         return cast(BinaryIO, system.open(path, "rb"))
@@ -411,6 +449,8 @@ class _Fsspec:
         system.rm_file(path)
 
 
+_TIMES = ("mtime", "modified", "last_modified", "LastModified", "Last-Modified", "modify")
+"""How file systems of fsspec name the time of the last change."""
 _FSSPEC = _Fsspec()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from dropflow.apps.attempt import AttemptContext
 from dropflow.clock import Clock
+from dropflow.data.remote import store_version
 from dropflow.engine.api import ExecutorSpec, Handle, KeyPart
 from dropflow.errors import DropflowError, ResultDiffersError
 from dropflow.failure import summary_of
@@ -25,6 +26,8 @@ from dropflow.reuse.log import ReuseLog, TakenResult
 from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState
 
+_AttemptInput = tuple[str, str, str, str, bool]
+"""Port, name, class, digest, and whether it is text."""
 _MOST_INPUTS = 50
 """Inputs that are told apart in a record; of more, one digest of all."""
 
@@ -37,7 +40,7 @@ def drop_name(graph: str, node: str, index: Sequence[int]) -> str:
 def attempt_key(
     own: Sequence[KeyPart],
     index: Sequence[int],
-    inputs: Sequence[tuple[str, str, str, str, bool]],
+    inputs: Sequence[_AttemptInput],
     ports: Sequence[str],
 ) -> str:
     """Return the key of an application by the contents of its inputs, and by the ports of its outputs.
@@ -100,8 +103,7 @@ class AttemptReuse:
         inputs = self._inputs(attempt)
         if inputs is None:
             return None
-        ports = [attempt.plans.links[edge.link].source_port for edge in task.outputs]
-        key = attempt_key(own, task.index, inputs, ports)
+        key = self._key(attempt, own, inputs)
         found = self._store.find(key)
         if found is not None and not all(map(self._store.is_there, found.outputs)):
             found = None
@@ -154,6 +156,11 @@ class AttemptReuse:
         task = attempt.task
         if task.attempt > 1:
             self._log.add(TakenResult(drop=task.drop, has_run=True))
+        if self._has_changed(attempt, stored):
+            attempt.log(
+                "the result is not stored for later runs: an input was changed in its store meanwhile", "WARNING"
+            )
+            return
         try:
             outputs = tuple(
                 StoredContent("null")
@@ -180,13 +187,24 @@ class AttemptReuse:
         except (DropflowError, OSError) as error:
             attempt.log(f"the result is not stored for later runs: {summary_of(error)}", "WARNING")
 
+    def _key(self, attempt: AttemptContext, own: Sequence[KeyPart], inputs: Sequence[_AttemptInput]) -> str:
+        ports = [attempt.plans.links[edge.link].source_port for edge in attempt.task.outputs]
+        return attempt_key(own, attempt.task.index, inputs, ports)
+
+    def _has_changed(self, attempt: AttemptContext, stored: StoredAttempt) -> bool:
+        """Return whether an input in a store is not what it was when the attempt began: it may have read either."""
+        if not any(one.handle is not None and one.handle.kind == "url" for one in attempt.task.inputs):
+            return False
+        own, inputs = self._nodes[attempt.task.template], self._inputs(attempt)
+        return own is None or inputs is None or self._key(attempt, own, inputs) != stored.key
+
     def _name(self, attempt: AttemptContext) -> str:
         return drop_name(self._reuse.graph, attempt.name, attempt.task.index)
 
     def _known_key(self, drop: int) -> str:
         return "" if self._keys is None else known_key(self._keys[drop])
 
-    def _inputs(self, attempt: AttemptContext) -> list[tuple[str, str, str, str, bool]] | None:
+    def _inputs(self, attempt: AttemptContext) -> list[_AttemptInput] | None:
         """Return port, name, class, digest and whether it is text of each input; None if one has no digest."""
         plans, found = attempt.plans, []
         for edge in attempt.task.inputs:
@@ -197,7 +215,9 @@ class AttemptReuse:
             handle, state = edge.handle, edge.state
             digest: str | None = f"({state.name})"
             if state is DropState.COMPLETED and handle is not None:
-                digest = self._digest(handle)
+                digest = None
+                with suppress(DropflowError, OSError):
+                    digest = input_digest(handle, self._inside, trust_times=self._reuse.trust_times)
             elif state is DropState.WRITING:
                 return None
             if digest is None:
@@ -207,15 +227,6 @@ class AttemptReuse:
                 digest = f"{digest}, {handle.missing:.9g} missing"
             found.append((port, name, template.component, digest, handle is not None and handle.text))
         return found
-
-    def _digest(self, handle: Handle) -> str | None:
-        if self._reuse.trust_times:
-            trusted = trusted_digest(handle, self._inside)
-            if trusted:
-                return trusted
-        with suppress(DropflowError, OSError):
-            return digest_of(handle)
-        return None
 
 
 def input_name(name: str, handle: Handle | None, inside: str) -> str:
@@ -236,17 +247,29 @@ def known_key(row: Any) -> str:
     return f"{int(row[0]):016x}{int(row[1]):016x}" if row[0] or row[1] else ""
 
 
-def trusted_digest(handle: Handle, inside: str) -> str:
-    """Return size and time of a file outside of the session in place of its digest; empty for other contents."""
-    if handle.kind != "file" or handle.location.startswith(inside):
-        return ""
-    with suppress(OSError):
-        found = Path(handle.location).stat()
-        return key_of(handle.location, found.st_size, found.st_mtime_ns)
-    return ""
+def input_digest(handle: Handle, inside: str, *, trust_times: bool) -> str | None:
+    """Return the digest of an input, 32 hexadecimal digits, or what stands for it; None if nothing does.
+
+    For a content in a store it is what the store promises to change with it, after the word "version": so it is never
+    that of another content, read or in another place. With `trust_times`, size and time stand for the content of a file
+    outside of the session directory `inside`.
+
+    Raises
+    ------
+    DropflowError
+        It cannot be read, or its store cannot be reached.
+    """
+    if handle.kind == "url":
+        version = store_version(handle.location, trust_times=trust_times)
+        return f"version {key_of(handle.location, *version)}" if version else None
+    if trust_times and handle.kind == "file" and not handle.location.startswith(inside):
+        with suppress(OSError):
+            found = Path(handle.location).stat()
+            return key_of(handle.location, found.st_size, found.st_mtime_ns)
+    return digest_of(handle)
 
 
-def _shown(inputs: Sequence[tuple[str, str, str, str, bool]]) -> list[KeyPart]:
+def _shown(inputs: Sequence[_AttemptInput]) -> list[KeyPart]:
     """Return the parts of a key that inputs are, for people."""
     if len(inputs) > _MOST_INPUTS:
         return [KeyPart("inputs", str(len(inputs)), key_of(*inputs))]

@@ -18,7 +18,7 @@ from dropflow.apps.load_function import is_pickled
 from dropflow.apps.needs import images_of
 from dropflow.apps.registry import app_class, builtin_name, import_builtin
 from dropflow.apps.template_cache import AppNode
-from dropflow.data.registry import is_outside_files, is_read_from_outside, outside_roots
+from dropflow.data.registry import is_outside_files, is_read_from_outside, may_have_version, outside_roots
 from dropflow.engine.api import Handle, KeyPart
 from dropflow.engine.parameters import Unusable, convert, find, fold, is_empty
 from dropflow.errors import DropflowError
@@ -131,9 +131,11 @@ def _hidden_content(graph: PhysicalGraph, row: int, link: Link) -> str:
     data = graph.templates[link.target if link.source == row else link.source]
     if link.streaming and app_class(graph.templates[row]).streams:
         return f"streams {data.name}"
-    if is_outside_files(data):
-        return f"{'writes' if link.source == row else 'reads'} {data.name}, which is in a store or database"
-    return ""
+    if not is_outside_files(data):
+        return ""
+    if link.source == row:
+        return f"writes {data.name}, which is in a store or database"
+    return "" if may_have_version(data) else f"reads {data.name}, which is in an archive or database"
 
 
 def _is_deterministic(template: Template, ours: str) -> bool:
@@ -213,7 +215,7 @@ def deep_keys(
     nodes : sequence of NodeKey
         From `node_keys`.
     content : callable
-        Returns the digest of a drop of `outside_roots`; None if its content is not known.
+        Returns the digest of a drop of `outside_roots`, or its version in a store; None if its content is not known.
 
     Raises
     ------
@@ -232,7 +234,7 @@ def deep_keys(
         if digest is None:
             unknown.append(np.array([drop]))
         else:
-            own[drop] = int(digest[:16], 16), int(digest[16:], 16)
+            own[drop] = int(digest[-32:-16], 16), int(digest[-16:], 16)
     has_values = frozenset(graph.template[np.diff(graph.predecessors.ptr) == 0].tolist())
     described = [
         [tuple(part)[:3] for part in map(msgspec.structs.astuple, node.parts)]

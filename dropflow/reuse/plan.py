@@ -24,11 +24,11 @@ from dropflow.graph.order import levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Template
 from dropflow.graph.text_ids import index_of, oid
-from dropflow.reuse.attempt import attempt_key, input_name, is_sampled, known_key, trusted_digest
+from dropflow.reuse.attempt import attempt_key, input_digest, input_name, is_sampled, known_key
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import NodeKey, deep_keys, node_keys
 from dropflow.reuse.log import REUSE_LOG, ReuseLog, TakenResult
-from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of
+from dropflow.reuse.store import Record, ResultStore, StoredContent
 from dropflow.states import DropState
 
 _COMPLETED = int(DropState.COMPLETED)
@@ -56,6 +56,8 @@ class ReusePlan:
     contents : mapping of int to tuple of (str, str, bool)
         Of inputs from outside name, digest and whether it is text, as in the keys of attempts; after `take_by_contents`
         also of what taken applications wrote.
+    untold : mapping of int to str
+        Of inputs whose store does not tell when they change, the names.
     """
 
     graph: PhysicalGraph
@@ -66,6 +68,7 @@ class ReusePlan:
     running: list[int] = field(default_factory=list)
     needed: bytearray = field(default_factory=bytearray)
     contents: dict[int, tuple[str, str, bool]] = field(default_factory=dict)
+    untold: dict[int, str] = field(default_factory=dict)
 
 
 class ReuseChoices(NamedTuple):
@@ -120,7 +123,7 @@ def plan_reuse(
     nodes = node_keys(graph, CodeReader(store), Path(repository.workspace.directory))
     roots = _OutsideContents(graph, repository, trust_times=choices.trust_times)
     keys = deep_keys(graph, nodes, roots.digest)
-    plan = ReusePlan(graph, nodes, keys, contents=roots.contents)
+    plan = ReusePlan(graph, nodes, keys, contents=roots.contents, untold=roots.untold)
     plan.needed = _needed_at_the_end(graph)
     branches = _KnownBranches(plan, store, repository.workspace.session, verify=choices.verify, is_checked=is_checked)
     apps = np.flatnonzero(graph.kinds[graph.template] == np.uint8(Kind.APP))
@@ -176,6 +179,7 @@ class _OutsideContents:
         self._trusts = trust_times
         self._plans = TemplateCache(graph.templates, graph.links)
         self.contents: dict[int, tuple[str, str, bool]] = {}
+        self.untold: dict[int, str] = {}
 
     def digest(self, drop: int) -> str | None:
         """Return the digest of a root; None if it is not known, as that of a file which does not exist."""
@@ -184,10 +188,12 @@ class _OutsideContents:
         try:
             handle = self._plans.store(int(graph.template[drop])).initial(slot)
             inside = f"{workspace.directory}/"
-            found = (self._trusts and trusted_digest(handle, inside)) or digest_of(handle)
+            found = input_digest(handle, inside, trust_times=self._trusts)
+            name = graph.templates[graph.template[drop]].name
             if found:
-                name = graph.templates[graph.template[drop]].name
                 self.contents[drop] = input_name(name, handle, inside), found, handle.text
+            elif handle.kind == "url":
+                self.untold[drop] = name
             if handle.final:
                 self._repository.discard(handle)
         except DropflowError:

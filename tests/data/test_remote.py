@@ -3,9 +3,11 @@
 import http.server
 import threading
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,6 +22,7 @@ from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDe
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.sessions import local_run
+from dropflow.sessions.report import run_report
 from dropflow.states import SessionState
 
 pytest.importorskip("s3fs", reason="needs the extra stores")
@@ -256,6 +259,129 @@ def test_a_file_on_a_web_server_is_read(node: Node, slot: Slots, tmp_path: Path)
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Print nothing."""
+
+
+# Runs that reuse results: what a store promises stands for a content that is not read.
+
+
+class _Tagged(_Quiet):
+    """Tells an ETag, which a prefix makes weak; counts what is read."""
+
+    prefix = ""
+    read: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Note the request."""
+        self.read.append(self.path)
+        super().do_GET()
+
+    def end_headers(self) -> None:
+        """Add the tag."""
+        path = Path(self.translate_path(self.path))
+        if path.is_file():
+            self.send_header("ETag", f'{self.prefix}"{zlib.crc32(path.read_bytes()):x}"')
+        super().end_headers()
+
+
+class _Runs:
+    """Runs of the graph in > Upper > text, which reuse results."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DROPFLOW_STORE", str(folder / "store"))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        self._folder = folder
+        self._count = 0
+
+    def run(self, url: str, endpoint: str = "", *, command: str = "", **options: Any) -> tuple[str, bool]:
+        """Return what it writes, and whether its application ran."""
+        self._count += 1
+        given = {"endpoint_url": endpoint} if endpoint else {}
+        fields = (Argument(name="url", value=url), Argument(name="options", value=given, type="Json"))
+        command = command or "tr a-z A-Z < %i[0] > %o[0]"
+        shell = (Argument(name="command", value=command, parameter_type="ComponentParameter"),)
+        builder = GraphBuilder("g").data("in", component=URL_CLASS, arguments=fields)
+        builder.app("Upper", component="dlg.apps.bash_shell_app.BashShellApp", arguments=shell).data("text")
+        place = self._folder / f"run{self._count}"
+        found = local_run.run(
+            builder.connect("in", "Upper").connect("Upper", "text").build(),
+            directory=local_run.prepare_directory(place),
+            runner="inline",
+            reuse=True,
+            **options,
+        )
+        assert found.status is SessionState.FINISHED
+        (text,) = run_report(place).results.results
+        return (place / text.path).read_text(), found.computed == 1
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Runs:
+    """Runs with a store of results of their own."""
+    return _Runs(tmp_path, monkeypatch)
+
+
+def test_an_unchanged_object_is_not_read_again(runs: _Runs, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed one is: as S3 tells by its ETag. An object of another bucket or name is another one."""
+    import s3fs  # noqa: PLC0415 - an extra
+
+    calls: list[str] = []
+    call = s3fs.S3FileSystem._call_s3
+
+    async def count(self: Any, method: str, *args: Any, **named: Any) -> Any:
+        calls.append(method)
+        return await call(self, method, *args, **named)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", count)
+    _put(endpoint, "in.txt", b"some")
+    assert runs.run("s3://bucket/in.txt", endpoint) == ("SOME", True)
+    assert calls.count("get_object") == 1
+    calls.clear()
+    assert runs.run("s3://bucket/in.txt", endpoint) == ("SOME", False)
+    assert "get_object" not in calls
+    _put(endpoint, "in.txt", b"more")
+    assert runs.run("s3://bucket/in.txt", endpoint) == ("MORE", True)
+    _put(endpoint, "other.txt", b"some")
+    assert runs.run("s3://bucket/other.txt", endpoint) == ("SOME", True)
+    _put(endpoint, "in.txt", b"some")
+    assert runs.run("s3://bucket/in.txt", endpoint) == ("SOME", False)
+
+
+def test_only_strong_tags_of_web_servers_count(runs: _Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weak ones may be those of another content: it is read again, unless size and time are to be trusted."""
+    file = tmp_path / "in.txt"
+    file.write_bytes(b"some")
+    monkeypatch.setattr(_Tagged, "read", read := [])
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Tagged, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/in.txt"
+        assert runs.run(url) == ("SOME", True)
+        assert read == ["/in.txt"]
+        assert runs.run(url) == ("SOME", False)
+        assert read == ["/in.txt"]
+        file.write_bytes(b"more")
+        assert runs.run(url) == ("MORE", True)
+        monkeypatch.setattr(_Tagged, "prefix", "W/")
+        assert runs.run(url) == ("MORE", True)
+        assert runs.run(url) == ("MORE", True)
+        assert runs.run(url, trust_times=True) == ("MORE", True)
+        assert runs.run(url, trust_times=True) == ("MORE", False)
+        server.shutdown()
+
+
+def test_a_result_of_an_object_that_changed_meanwhile_is_not_stored(
+    runs: _Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be that of the content before or after."""
+    file = tmp_path / "in.txt"
+    file.write_bytes(b"some")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Tagged, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("CHANGED", str(file))
+        url, command = f"http://127.0.0.1:{server.server_port}/in.txt", "cat %i[0] > %o[0]; echo more > $CHANGED"
+        assert runs.run(url, command=command) == ("some", True)
+        file.write_bytes(b"some")
+        assert runs.run(url, command=command) == ("some", True)
+        server.shutdown()
 
 
 @pytest.mark.slow
