@@ -7,11 +7,11 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import gethostname
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from dropflow.errors import ConflictError, StorageError
 
@@ -105,22 +105,42 @@ def make_once(path: Path, make: Callable[[Path], object]) -> None:
         aside.unlink(missing_ok=True)
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file with this mode, whatever the umask is; readers see the content before, or all of the new one.
+@contextlib.contextmanager
+def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends without an exception; else `path` stays as it is.
+
+    Readers see the content before, or all of the new one. A path that is no regular file, such as a device, is written
+    in place.
+
+    Parameters
+    ----------
+    mode : int, optional
+        Of the new file, whatever the umask is.
 
     Raises
     ------
     OSError
-        It cannot be written; the content before is still there.
+        It cannot be written.
     """
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    if path.exists() and not path.is_file():
+        with path.open("wb") as device:
+            yield device
+        return
+    aside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:
-        with open(aside, "xb", opener=private_opener) as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
+        with open(aside, "xb", opener=None if mode is None else private_opener) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            yield file
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Write a file as `replacing` does."""
+    with replacing(path, mode=mode) as file:
+        file.write(content)
 
 
 _FICLONE = 0x40049409

@@ -9,12 +9,6 @@ from urllib.parse import quote, unquote
 DropId = NewType("DropId", int)
 """Row of a drop in its physical graph, from 0."""
 
-TemplateId = NewType("TemplateId", int)
-"""Row of a template (one logical node) in its physical graph, from 0."""
-
-SessionId = NewType("SessionId", str)
-"""Name of a session; see `is_session_name`."""
-
 SESSION_NAME = r"^\w[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,99}$"
 """Pattern of the names of sessions, for records and the API; `is_session_name` is stricter."""
 

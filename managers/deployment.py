@@ -22,6 +22,7 @@ from dropflow.api.contents import Download
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
+from dropflow.sessions.options import SubmitOptions
 
 VERSION = 3
 """Version of the format. Other versions are not read."""
@@ -42,8 +43,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     incarnation: _Natural
 
 
-class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and its graph.
+class Deployment(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A session, the options that it was submitted with, and its graph.
 
     Attributes
     ----------
@@ -66,26 +67,6 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         composite that does not know one of its nodes yet must refuse the deployment instead of skipping the node.
     notes : tuple of str
         Notes about the deployment, for people.
-    check : bool
-        Check the whole state of the engine after each step; slow.
-    infrastructure_retries : int
-        How many infrastructure faults each drop may have.
-    replicas : int
-        On how many nodes the results are to be whose node in the graph does not say.
-    protect : float
-        Seconds of computing after which a content is to be on two nodes; 0 for never.
-    memory_limit : int
-        How many bytes of contents of the session a node may hold in memory; 0 for no such limit.
-    reuse : bool
-        Whether attempts take results of earlier runs from the store of their node, and put theirs there.
-    verify_reuse : float
-        Share of these results that are computed again, and compared.
-    retry_memory : float
-        By how much the memory of a drop grows when an attempt had too little; 0 if it is not repeated for that.
-    trust_times : bool
-        Whether size and time stand for the content of a file from outside.
-    until : float
-        Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
     decision : bytes
         With what a session that was over continues: an encoded `managers.recovery.records.ViewDecision`. Empty for a
         new session.
@@ -107,6 +88,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Whether the nodes may have to pull images of containers, which takes minutes.
     dfg : bytes-like
         The placed graph as a ``.dfg`` container; never part of the header. Empty if it is in a file.
+    until, check and others
+        See `dropflow.sessions.options.SubmitOptions`.
     """
 
     session: Annotated[str, Meta(pattern=SESSION_NAME)]
@@ -118,20 +101,10 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: tuple[Place, ...] = ()
     nodes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    check: bool = False
-    infrastructure_retries: _Natural = 5
-    replicas: Annotated[int, Meta(ge=1, le=100)] = 1
-    protect: Annotated[float, Meta(ge=0.0)] = 0.0
-    memory_limit: _Natural = 0
-    reuse: bool = False
-    verify_reuse: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
-    retry_memory: Annotated[float, Meta(ge=0.0)] = 0.0
-    trust_times: bool = False
-    until: float = 0.0
     decision: bytes = b""
     view: _Natural = 0
     recomputed: _Natural = 0
-    copies: dict[_Name, tuple[_Natural, _Natural]] = {}
+    copies: dict[_Name, tuple[_Natural, _Natural]] = msgspec.field(default_factory=dict)
     joined_by: Annotated[str, Meta(max_length=255)] = ""
     request_id: Annotated[str, Meta(max_length=64)] = ""
     is_joining: bool = False

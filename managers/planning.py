@@ -23,6 +23,7 @@ from dropflow.graph.reassign import BooleanColumn, app_weights, reassign_togethe
 from dropflow.graph.slices import FREE, placement_groups, with_placement
 from dropflow.graph.templates import Template
 from dropflow.ids import SESSION_NAME_HINT, dated_session_name, is_session_name
+from dropflow.sessions.options import chosen_of
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS
 
@@ -283,16 +284,7 @@ def plan_deployment(
         places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in members),
         witnesses=witnesses,
         nodes=tuple(members),
-        check=options.check,
-        infrastructure_retries=options.infrastructure_retries,
-        until=options.until,
-        replicas=options.replicas,
-        protect=options.protect,
-        memory_limit=options.memory_limit,
-        reuse=options.reuse,
-        verify_reuse=options.verify_reuse,
-        retry_memory=options.retry_memory,
-        trust_times=options.trust_times,
+        **chosen_of(options),
         request_id=options.request_id,
         notes=tuple(str(note) for note in notes if note),
         has_images=has_images(graph.templates),

@@ -15,7 +15,7 @@ from dropflow.clock import Clock
 from dropflow.formatting import format_quiet, format_remaining
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME
-from dropflow.sessions.options import SubmitOptions
+from dropflow.sessions.options import SubmitOptions, chosen_of
 from dropflow.states import SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
 from dropflow.version import __version__
@@ -421,8 +421,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
     @classmethod
     def of(cls, options: SubmitOptions, *, session: str = "", anew: bool = False) -> "SubmitQuery":
         """Return the request for a session with these options."""
-        known = {name: getattr(options, name) for name in SubmitOptions.__struct_fields__}
-        return cls(session=session, anew=anew, **known)
+        return cls(session=session, anew=anew, **chosen_of(options))
 
 
 DEFAULT_SUBMISSION = SubmitQuery()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from dropflow.graph.physical import PhysicalGraph, is_fused, without_fusion
-from dropflow.sessions.options import SubmitOptions
+from dropflow.sessions.options import SubmitOptions, chosen_of
 
 META = "submission"
 """Name of the note in `PhysicalGraph.meta`."""
@@ -15,8 +15,7 @@ META = "submission"
 def note_options(graph: PhysicalGraph, options: SubmitOptions) -> PhysicalGraph:
     """Return the graph with the note of these options, and without fusion if they say so."""
     fused = graph if options.fuse else without_fusion(graph)
-    known = {name: getattr(options, name) for name in SubmitOptions.__struct_fields__}
-    noted = SubmitOptions(**known | {"fuse": is_fused(fused)})
+    noted = SubmitOptions(**chosen_of(options) | {"fuse": is_fused(fused)})
     return replace(fused, meta={**fused.meta, META: msgspec.json.encode(noted).decode()})
 
 

@@ -94,10 +94,18 @@ def grouped(name: str, make: Callable[..., Any], *options: Decorator, fields: Co
             made = make(**{one: given.pop(one) for one in names if one in given})
             return function(*arguments, **{name: made}, **given)
 
-        wrapped: Callable[..., Any] = command
+        return with_options(*options)(command)
+
+    return decorate
+
+
+def with_options(*options: Decorator) -> Decorator:
+    """Return a decorator that adds options to a command, which gets each as an argument."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
-            wrapped = option(wrapped)
-        return wrapped
+            function = option(function)
+        return function
 
     return decorate
 
@@ -238,19 +246,13 @@ prefix_option = click.option(
     "--prefix", default="", metavar="TEXT", help="First part of the drops' ids; the name of the graph by default."
 )
 
-_HOSTS = (
+hosts_options = with_options(
     click.option("--skip-unreachable", is_flag=True, help="Leave out hosts to which ssh cannot connect, with a note."),
     click.option(
         "--install", is_flag=True, help="Install this dropflow on the hosts, with uv or pip, unless it is there."
     ),
 )
-
-
-def hosts_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Add the options for a file of hosts."""
-    for option in reversed(_HOSTS):
-        function = option(function)
-    return function
+"""Adds the options for a file of hosts."""
 
 
 target_option = click.option(

@@ -9,8 +9,7 @@ from typing import TypedDict
 import msgspec
 
 from dropflow.cli.common_options import GraphFormat
-from dropflow.cli.output import CommandOutput, graph_problems, problem_lines
-from dropflow.cli.times import replacing
+from dropflow.cli.output import CommandOutput, graph_problems, output_file, problem_lines
 from dropflow.errors import DropflowError, UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
@@ -150,7 +149,7 @@ class GraphTarget(msgspec.Struct, frozen=True):
     def _write_texts(self, graph: PhysicalGraph) -> None:
         with ExitStack() as stack:
             for path, writer in zip(self.files, self.writers(), strict=True):
-                writer(graph, stack.enter_context(replacing(path)))
+                writer(graph, stack.enter_context(output_file(path)))
 
     def writers(self) -> tuple[Writer, ...]:
         """Return what writes each of the files of a text format."""
@@ -187,18 +186,6 @@ def graph_for_answer(graph: PhysicalGraph, form: GraphFormat | None) -> msgspec.
         writer(graph, stream)
     written = stream.getvalue()
     return msgspec.Raw(msgspec.json.format(written, indent=-1)) if form in (None, "json") else written.decode()
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises
-    ------
-    BadFileError
-        It cannot be written.
-    """
-    with replacing(path) as stream:
-        stream.write(data)
 
 
 def graph_target(path: str, form: GraphFormat | None) -> GraphTarget:

@@ -12,7 +12,7 @@ from dropflow.cli.candidates import graphs, runs
 from dropflow.cli.common_options import connection_options, graph_argument, output_options, setting_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.output import CommandOutput, problem_lines
+from dropflow.cli.output import CommandOutput, output_file, problem_lines
 from dropflow.cli.progress import columns
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
@@ -100,7 +100,6 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     """Correct a file; return the file to check, the corrections, and their difference."""
     from difflib import unified_diff
 
-    from dropflow.cli.graph_files import replace_file
     from translator.formats.json_document import parse
     from translator.formats.load import read_logical
     from translator.formats.read_file import read_file
@@ -122,7 +121,8 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     file = target or graph
     old, new = (msgspec.json.format(msgspec.json.encode(one), indent=4) for one in (before, after))
     if fixes or target:
-        replace_file(Path(file), new + b"\n")
+        with output_file(Path(file)) as stream:
+            stream.write(new + b"\n")
     lines = unified_diff(old.decode().splitlines(), new.decode().splitlines(), graph, file, lineterm="", n=2)
     return file, fixes, "\n".join(lines)
 
@@ -220,7 +220,6 @@ def fill_command(
     With --family and without values, TEMPLATE is written as another family of files, and means the same: nodes, fields,
     edges and configurations. Layout, colours and provenance are not kept.
     """
-    from dropflow.cli.graph_files import replace_file
     from translator.fill_document import fill_document, sweeps
     from translator.template import is_template
 
@@ -257,7 +256,8 @@ def fill_command(
             sys.stdout.buffer.flush()
             return Exit.FINISHED
         file = _name(str(target), values)
-        replace_file(Path(file), found.document)
+        with output_file(Path(file)) as stream:
+            stream.write(found.document)
         written.append(WrittenGraph(file=file, values=found.note.values if is_filled else {}))
     ok = bool(found.document)
     reply = FillReply(

@@ -5,17 +5,21 @@ standard output gets exactly one object, also for an error. Names and texts of u
 characters are printed as ``\x1b``, also into pipes, which often end at a terminal.
 """
 
+import errno
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from http import HTTPStatus
-from typing import ClassVar, Protocol
+from pathlib import Path
+from typing import BinaryIO, ClassVar, Protocol
 
 import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.errors import (
+    BadFileError,
     BadGraphError,
     ClockSkewError,
     DropflowError,
@@ -27,6 +31,7 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Problem, Severity
+from dropflow.files import replacing
 from dropflow.formatting import plural, printable
 
 _MOST_QUIET = 8
@@ -216,3 +221,23 @@ def exit_for_error(error: BaseException) -> Exit:
     if isinstance(error, OSError) or (isinstance(error, DropflowError) and error.retryable):
         return Exit.FAILED
     return Exit.INTERNAL_ERROR
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that the user named, as `dropflow.files.replacing` does.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be written.
+    """
+    try:
+        with replacing(path) as stream:
+            yield stream
+    except OSError as error:
+        hint = "make room, or name another file" if error.errno in _FULL else "name another file"
+        raise BadFileError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error

@@ -263,10 +263,9 @@ def run_command(
     if dry_run:
         output.answer(ForecastReply.of(local_run.foresee(physical, options.options)))
         return Exit.FINISHED
-    local_run.refuse_unusable(
-        physical, options.options.runner
-    )  # before an earlier run in the same directory is removed
-    for note in local_run.placement_notes(physical, options.options.runner):
+    # Before an earlier run in the same directory is removed.
+    choice = local_run.refuse_unusable(physical, options.options.runner)
+    for note in local_run.placement_notes(physical, choice):
         output.note(note)
     directory = (
         local_run.prepare_directory(Path(keep), overwrite=overwrite, graph=physical if options.options.reuse else None)

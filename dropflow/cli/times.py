@@ -1,10 +1,7 @@
 """``dropflow times``: how long attempts waited and ran, and when; as a table, or in a file of one of several forms."""
 
-import errno
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -16,9 +13,9 @@ from dropflow.cli.candidates import is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.output import CommandOutput
+from dropflow.cli.output import CommandOutput, output_file
 from dropflow.cli.progress import columns
-from dropflow.errors import BadFileError, NotFoundError, UsageError
+from dropflow.errors import NotFoundError, UsageError
 from dropflow.formatting import format_brief, format_size, plural
 
 if TYPE_CHECKING:
@@ -115,7 +112,6 @@ def measured_by(output: CommandOutput, manager: ConnectionOptions, profiles: Seq
 
 # Files that commands write: traces, pictures, reports, measurements and graphs.
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORMS = {".svg": "svg", ".html": "html", ".htm": "html", ".json": "json", ".npz": "profile"}
 
 
@@ -188,36 +184,9 @@ def write_file(
         sys.stdout.buffer.flush()
         return
     file = str(target)
-    with replacing(Path(file)) as stream:
+    with output_file(Path(file)) as stream:
         write(stream)
     output.answer(WrittenReply(run=run, form=form, file=file, size=Path(file).stat().st_size))
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the block ends without an exception; else `path` stays as it is.
-
-    A path that is no regular file, such as a device, is written in place.
-
-    Raises
-    ------
-    BadFileError
-        It cannot be written.
-    """
-    in_place = path.exists() and not path.is_file()
-    unfinished = path if in_place else path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
-    try:
-        try:
-            with unfinished.open("wb" if in_place else "xb") as stream:
-                yield stream
-            if not in_place:
-                unfinished.replace(path)
-        finally:
-            if not in_place:
-                unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        hint = "make room, or name another file" if error.errno in _FULL else "name another file"
-        raise BadFileError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error
 
 
 # The answers.

@@ -33,7 +33,7 @@ from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.runners.choice import make_runner
+from dropflow.runners.factory import make_runner
 from dropflow.runners.pool import WorkerPool
 from dropflow.sessions.factory import make_session
 from dropflow.states import DropState
@@ -200,7 +200,7 @@ class WorkerProcesses:
         instruments: tuple[Instrument, ...] = (failed,) if instrument is None else (failed, instrument)
         try:
             runner = make_runner(
-                graph, repository.workspace, "processes", self.workers, pool=self._pool, folder=_working_directory()
+                graph, repository.workspace, workers=self.workers, pool=self._pool, folder=_working_directory()
             )
             session = make_session(graph, repository, runner, clock=clock, watch=Watch(instruments=instruments))
             failed.session = session

@@ -124,6 +124,10 @@ class RunnerChoice(msgspec.Struct, frozen=True):
             ) from error
 
 
+PROCESSES = RunnerChoice("processes")
+"""The runner of those who choose none."""
+
+
 def parse_runner(text: str) -> RunnerChoice:
     """Return the runner that a text names.
 

@@ -34,8 +34,8 @@ from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
-from dropflow.runners.choice import capacity_notes, make_runner
-from dropflow.runners.runner_choice import parse_runner
+from dropflow.runners.factory import capacity_notes, make_runner
+from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from dropflow.sessions.again import Again, choose
 from dropflow.sessions.factory import make_session
 from dropflow.sessions.options import RunKeywords, RunOptions
@@ -151,7 +151,7 @@ def execute(
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        What is executed; the runner can (`refuse_unusable`).
     directory : Path
         Session directory, locked by this process.
     options : RunOptions
@@ -170,7 +170,6 @@ def execute(
     """
     time = hooks.clock
     choice = parse_runner(options.runner)
-    choice.refuse_unusable(graph)
     if not choice.is_engine:
         prepare_containers(graph.templates, directory, engine=options.containers, report=hooks.on_preparing)
     shared_memory = SHARED_MEMORY if choice.shares_memory else None
@@ -183,7 +182,6 @@ def execute(
             reuse, continuation = _with_reuse(graph, repository, options, time, continuation)
         # Without workers if nothing runs.
         is_known = continuation is not None and not bytes(continuation.known.states).strip(bytes([DropState.COMPLETED]))
-        kind = "inline" if is_known else options.runner
         workspace = repository.workspace
         session = make_session(
             graph,
@@ -191,7 +189,7 @@ def execute(
             make_runner(
                 graph,
                 workspace,
-                kind,
+                RunnerChoice("inline") if is_known else choice,
                 options.workers,
                 until=options.until,
                 reuse=reuse,
@@ -204,8 +202,8 @@ def execute(
             continuation=continuation,
             watch=Watch(on_statistics=hooks.on_statistics, check_invariants=options.check),
         )
-        capacity = capacity_notes(graph, options.runner, options.workers)
-        session.notes += [*placement_notes(graph, options.runner), *capacity, *notes]
+        capacity = capacity_notes(graph, choice, options.workers)
+        session.notes += [*placement_notes(graph, choice), *capacity, *notes]
         if hooks.on_session is not None:
             hooks.on_session(session)
         result = session.run()
@@ -304,8 +302,8 @@ def write_summary(result: SessionResult, directory: Path) -> SessionResult:
     return result
 
 
-def refuse_unusable(graph: PhysicalGraph, runner: str = "processes") -> None:
-    """Raise if a graph cannot run here, before a directory is made for it.
+def refuse_unusable(graph: PhysicalGraph, runner: str) -> RunnerChoice:
+    """Return the runner of that name; raise if a graph cannot run here, before a directory is made for it.
 
     Raises
     ------
@@ -315,17 +313,19 @@ def refuse_unusable(graph: PhysicalGraph, runner: str = "processes") -> None:
         There is no such runner, or its package is not installed.
     """
     refuse_errors(check(graph.templates, graph.links), name=graph.name)
-    parse_runner(runner).refuse_unusable(graph)
+    choice = parse_runner(runner)
+    choice.refuse_unusable(graph)
+    return choice
 
 
-def placement_notes(graph: PhysicalGraph, runner: str = "processes") -> tuple[str, ...]:
+def placement_notes(graph: PhysicalGraph, choice: RunnerChoice) -> tuple[str, ...]:
     """Return notes of the repository that a graph is from, and of hosts that it names and that are not this machine.
 
     For an engine the placement is a hint, which it gets.
     """
     repository = repository_of(graph)
     origin = () if repository is None else (str(repository),)
-    if parse_runner(runner).is_engine:
+    if choice.is_engine:
         return origin
     here = {"localhost", "127.0.0.1", "::1", gethostname()}
     others = sorted({place for place in graph.places if not here & {place, place.partition(":")[0]}})
@@ -590,7 +590,7 @@ def _existing(directory: Path) -> Path:
 def _continue(stopped: StoppedRun, again: Again, options: RunOptions, hooks: RunHooks) -> SessionResult:
     """Continue a session, whose directory is locked, with a graph that may have other parameters."""
     graph = again.graph
-    refuse_unusable(graph)
+    refuse_unusable(graph, options.runner)
     plan = stopped.plan(again)
     saved = stopped.directory / _GRAPH
     replaced = saved.with_name("graph.dfg.new")

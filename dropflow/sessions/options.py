@@ -195,6 +195,11 @@ class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fi
     ] = True
 
 
+def chosen_of(options: SubmitOptions) -> dict[str, Any]:
+    """Return what a record with these options chooses, without the other fields that it may have."""
+    return {name: getattr(options, name) for name in SubmitOptions.__struct_fields__}
+
+
 _MEANINGS = ("gt", "ge", "le", "title", "description", "extra")
 
 

@@ -25,8 +25,9 @@ from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
 from dropflow.reuse.store import ResultStore, store_directory
-from dropflow.runners.choice import capacity_notes, make_runner
+from dropflow.runners.factory import capacity_notes, make_runner
 from dropflow.runners.pool import WorkerPool
+from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.sessions.factory import make_session
 from managers.deployment import Deployment
 from managers.links import Links
@@ -171,7 +172,7 @@ class ProcessResources:
             runner = make_runner(
                 graph,
                 repository.workspace,
-                self.runner,
+                RunnerChoice(self.runner),
                 self.pool.size,
                 pool=self.pool,
                 until=deployment.until,
@@ -197,7 +198,7 @@ class ProcessResources:
             retry_memory=deployment.retry_memory,
         )
         if before is None:
-            session.notes += capacity_notes(graph, self.runner, self.pool.size)
+            session.notes += capacity_notes(graph, RunnerChoice(self.runner), self.pool.size)
         return session
 
     def execute(self, session: Session, name: str, on_stop: OnStop) -> None:

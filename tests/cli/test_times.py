@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dropflow.api.records import Load, NodeInfo
-from dropflow.cli.times import TimesReply, replacing
+from dropflow.cli.output import output_file
+from dropflow.cli.times import TimesReply
 from dropflow.errors import BadFileError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import load, save
@@ -141,7 +142,7 @@ def test_a_file_that_cannot_be_written_whole_stays_as_it_is(tmp_path: Path) -> N
     report.write_text("earlier")
 
     def write_half() -> None:
-        with replacing(report) as stream:
+        with output_file(report) as stream:
             stream.write(b"half")
             raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -24,10 +24,11 @@ from dropflow.graph.slices import with_placement
 from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
 from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
 from dropflow.runners.capacity import GPU_VARIABLE, Capacity, host_gpus, restrict_gpus, unusual_needs
-from dropflow.runners.choice import make_runner
+from dropflow.runners.factory import make_runner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.limited_runner import LimitedRunner
 from dropflow.runners.pool import ProcessRunner
+from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
@@ -175,7 +176,7 @@ def test_the_plan_carries_the_limit(parts: list[int] | None, most: int, tmp_path
     graph = partition(_tracked(2, A0=sleeping, A1=sleeping), PartitionOptions(parts=2, dop=5))
     workspace = LocalRepository(tmp_path, "s", SystemClock(), graph).workspace
 
-    runner = make_runner(graph, workspace, "threads", 3, parts=parts)
+    runner = make_runner(graph, workspace, RunnerChoice("threads"), 3, parts=parts)
 
     assert isinstance(runner, LimitedRunner)
     assert runner.cpus == most

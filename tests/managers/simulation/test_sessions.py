@@ -14,7 +14,8 @@ from dropflow.engine.session import Watch
 from dropflow.engine.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
-from dropflow.runners.choice import make_runner
+from dropflow.runners.factory import make_runner
+from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.sessions.factory import make_session
 from dropflow.states import SessionState
 from dropflow.testing.drawing import relay
@@ -72,7 +73,7 @@ class Node:
         self._session = make_session(
             piece.graph,
             repository,
-            make_runner(piece.graph, repository.workspace, "inline"),
+            make_runner(piece.graph, repository.workspace, RunnerChoice("inline")),
             clock=simulation,
             exchange=self.exchange,
             inbox=inbox,

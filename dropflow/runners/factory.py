@@ -28,7 +28,7 @@ from dropflow.runners.engine import Engine
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.limited_runner import LimitedRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
-from dropflow.runners.runner_choice import RunnerChoice, parse_runner
+from dropflow.runners.runner_choice import PROCESSES, RunnerChoice
 
 _WAITING_THREADS = 64
 
@@ -36,7 +36,7 @@ _WAITING_THREADS = 64
 def make_runner(
     graph: PhysicalGraph,
     workspace: Workspace,
-    kind: str = "processes",
+    choice: RunnerChoice = PROCESSES,
     workers: int | None = None,
     *,
     pool: WorkerPool | None = None,
@@ -56,9 +56,9 @@ def make_runner(
     ----------
     workspace : Workspace
         Of the session's repository.
-    kind : str
-        One of `RUNNERS`, an engine with its address, or a function that makes a runner: see `parse_runner`. Unless it
-        is ``inline``, applications that only wait run in threads of their own.
+    choice : RunnerChoice
+        Which; it can run the graph (`RunnerChoice.refuse_unusable`). Unless it is ``inline``, applications that only
+        wait run in threads of their own.
     workers : int, optional
         Threads or processes; by default one per core that this process may use. Of an engine that is there, how many
         attempts it gets at a time; by default as many as its workers take.
@@ -81,14 +81,8 @@ def make_runner(
     Raises
     ------
     BadParameterError
-        There is no such kind, or its attempts run on other hosts and cannot reuse results.
-    MissingDependencyError
-        The package of an engine is not installed.
-    BadGraphError
-        It cannot run the MPI jobs or the streams of the graph.
+        Its attempts run on other hosts and cannot reuse results, or a function of the user fails to make it.
     """
-    choice = parse_runner(kind)
-    choice.refuse_unusable(graph)
     spec = ExecutorSpec(
         session=workspace.session,
         directory=workspace.directory,
@@ -104,7 +98,7 @@ def make_runner(
     )
     if reuse is not None and choice.is_engine:
         raise BadParameterError(
-            f"the runner {kind} cannot reuse results: its workers may be on other hosts",
+            f"the runner {choice.kind} cannot reuse results: its workers may be on other hosts",
             fields=("reuse",),
             hint="leave out --reuse, or run it with --runner processes",
         )
@@ -175,9 +169,9 @@ def _external(
     return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
 
 
-def capacity_notes(graph: PhysicalGraph, kind: str, workers: int | None = None) -> tuple[str, ...]:
+def capacity_notes(graph: PhysicalGraph, choice: RunnerChoice, workers: int | None = None) -> tuple[str, ...]:
     """Return a note on each application that declares more processors or memory than its runner has, or no size."""
-    if parse_runner(kind).kind not in ("threads", "processes"):
+    if choice.kind not in ("threads", "processes"):
         return ()  # one attempt at a time, or hosts that are not known here
     used = [graph.templates[row] for row in np.unique(graph.template).tolist()]
     return unusual_needs(used, workers or len(os.sched_getaffinity(0)), host_memory().limit.bytes)
