@@ -30,9 +30,9 @@ from translator.plan.kahypar import has_kahypar, kahypar_cuts
 from translator.plan.machines import equal_machines
 from translator.plan.metis import metis_cuts
 from translator.plan.move_bound import judge
+from translator.plan.planner import scaled
 from translator.plan.refine import limits_for, moved_bytes
 from translator.plan.registry import plan
-from translator.plan.steering import scaled
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
 IMBALANCE = 3.0

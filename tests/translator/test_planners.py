@@ -33,7 +33,6 @@ from translator.plan.registry import (
     plan,
     promised_imbalance,
 )
-from translator.plan.steering import steering
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
 DEFECTS = Path(__file__).parents[3] / "shared" / "graphs" / "defects"
@@ -271,11 +270,6 @@ def test_a_plan_with_too_few_processors_uses_fewer_nodes() -> None:
     assert processors_of(made) == [1, 1]
     assert [one.name for one in machines_for(made, options, Machines(nodes=nodes)).nodes] == ["n0", "n1"]
     assert "1 processors of an island are too few for 4 parts" in str(check_partition(made, options)[0])
-
-
-def test_max_cpu_is_a_limit_of_each_part() -> None:
-    """As in DALiuGE: parts of an island together may use so many times as much."""
-    assert steering({"max_cpu": 8, "num_islands": 2}, [], parts=6)["dop"] == 24
 
 
 def test_names_of_daliuge_select_algorithms() -> None:

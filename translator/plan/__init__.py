@@ -27,7 +27,7 @@ that keeps the limits is taken.
                    must be done
 `profile_file`     Profiles on disk: what runs have measured, by logical node and instance, as arrays (a ``.npz`` file
                    of NumPy)
-`steering`         What planners have in common: their signature, what they decide, and how EAGLE and DALiuGE
-                   steer them by fields
+`planner`          What all planners share: their signature, what they decide, weights of drops and edges, and
+                   islands of parts
 =================  ====================================================================================================
 """

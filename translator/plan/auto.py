@@ -23,8 +23,8 @@ from translator.plan.kahypar import has_kahypar, kahypar
 from translator.plan.machines import Machines
 from translator.plan.metis import blocks, breadth_first, metis
 from translator.plan.move_bound import Verdict, bound_with_moves, lower_bound, verdict_of
+from translator.plan.planner import PlannedParts, Planner
 from translator.plan.refine import fitting
-from translator.plan.steering import PlannedParts, Planner
 from translator.plan.task_graph import GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 

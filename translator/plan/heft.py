@@ -13,7 +13,7 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from translator.options import PartitionOptions
 from translator.plan.judge import simulate
 from translator.plan.machines import Machines
-from translator.plan.steering import PlannedParts
+from translator.plan.planner import PlannedParts
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 

@@ -21,8 +21,8 @@ from translator.options import PartitionOptions
 from translator.plan import kahypar_process
 from translator.plan.machines import Machines
 from translator.plan.metis import feasible_limits, filled, least_movement, metis_cuts, numbered
+from translator.plan.planner import PlannedParts, scaled
 from translator.plan.refine import PartLimits
-from translator.plan.steering import PlannedParts, scaled
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
 _MOST_SUM = 1_000_000_000

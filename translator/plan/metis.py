@@ -22,8 +22,8 @@ from dropflow.graph.slices import PlacementGroups, kept_together, placement_grou
 from dropflow.standard_output import native_output_on_stderr
 from translator.options import PartitionOptions
 from translator.plan.machines import Machines
+from translator.plan.planner import Floats, PlannedParts, edge_sources, loads, scaled, shares_of
 from translator.plan.refine import PartLimits, evenest, limits_for, moved_bytes, polished, refined
-from translator.plan.steering import Floats, PlannedParts, edge_sources, loads, scaled, shares_of
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from dropflow.apps.template_cache import fusible_templates
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
 from dropflow.graph.templates import Kind
-from translator.plan.steering import edge_sources, loads
+from translator.plan.planner import edge_sources, loads
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from translator.plan.machines import Machines
-from translator.plan.steering import PlannedParts
+from translator.plan.planner import PlannedParts
 from translator.plan.task_graph import Bits, Floats, GraphWork, Nets, TaskGraph, task_graph
 
 _Parts = npt.NDArray[np.int64]

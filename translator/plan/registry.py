@@ -24,8 +24,8 @@ from translator.plan.kahypar import has_kahypar, kahypar
 from translator.plan.machines import Machines, equal_machines
 from translator.plan.metis import blocks, breadth_first, check_exclusive, metis, partition_groups
 from translator.plan.move_bound import Verdict, judge
+from translator.plan.planner import PlannedParts, Planner, check_weights, grouped_in_islands, island_of
 from translator.plan.refine import fitting, limits_for, refined
-from translator.plan.steering import PlannedParts, Planner, check_weights, grouped_in_islands, island_of
 from translator.plan.task_graph import task_graph, work_of
 from translator.problem_codes import problem
 

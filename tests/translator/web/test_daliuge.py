@@ -17,7 +17,7 @@ from dropflow.failure import Severity
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.options import DEFAULT_ALGORITHM
 from translator.web import forms
-from translator.web.daliuge import read_eagle
+from translator.web.daliuge import read_eagle, steering
 from translator.web.forms import Form, decode_percent, read_form
 from translator.web.routes import STREAMS
 
@@ -266,6 +266,11 @@ def test_the_parameters_of_daliuge_steer_the_plan() -> None:
     _, query, notes = read_eagle(_form(deadline="soon", max_mem="1000", min_goal="7"))
     assert query.memory == 0
     assert {(note.code, note.where) for note in notes} == {("PT002", "deadline"), ("PT002", "min_goal")}
+
+
+def test_max_cpu_is_a_limit_of_each_part() -> None:
+    """As in DALiuGE: parts of an island together may use so many times as much."""
+    assert steering({"max_cpu": 8, "num_islands": 2}, [], parts=6)["dop"] == 24
 
 
 def test_an_algorithm_that_eagle_does_not_know_is_replaced() -> None:
