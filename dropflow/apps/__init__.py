@@ -12,6 +12,7 @@
                       descriptions
 `function`            Python functions as applications
 `load_function`       Python objects that a graph names, or has the code of
+`loaded_modules`      Modules of users that a process has loaded, and that were edited since
 `encodings`           Encodings: how values that applications handle become the bytes behind a port, and back
 `shell`               Shell commands as applications
 `shell_quote`         Quoting of values in shell commands, so that no value is executed

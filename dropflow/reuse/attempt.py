@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 
 from dropflow.apps.attempt import AttemptContext
+from dropflow.apps.loaded_modules import outdated_modules
 from dropflow.clock import Clock
 from dropflow.data.remote import store_version
 from dropflow.engine.api import ExecutorSpec, Handle, KeyPart
 from dropflow.errors import DropflowError, ResultDiffersError
 from dropflow.failure import summary_of
 from dropflow.graph.templates import ORDER_PORT
-from dropflow.reuse.code import outdated_modules
 from dropflow.reuse.log import ReuseLog, TakenResult
 from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState

@@ -8,9 +8,7 @@ counts; all other modules are the user's, and count by their content, with the m
 import ast
 import difflib
 import hashlib
-import os
 import sys
-import sysconfig
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -18,10 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from dropflow.apps.check import find_spec
-from dropflow.clock import Clock
+from dropflow.apps.loaded_modules import is_user_file, module_name
 from dropflow.engine.api import KeyPart
 from dropflow.errors import DropflowError
 from dropflow.reuse.store import ResultStore
@@ -89,7 +85,7 @@ class CodeReader:
                 return
             within = spec.submodule_search_locations
             path = spec.origin if spec.has_location else None
-            if path is not None and not _is_user_file(path):
+            if path is not None and not is_user_file(path):
                 yield KeyPart("package", top, _version(top)), ()
                 return
             if path is not None:
@@ -98,7 +94,7 @@ class CodeReader:
                 return
 
     def _module(self, path: Path, name: str, *, is_package: bool) -> tuple[KeyPart, tuple[str, ...]]:
-        shown = _shown(path, name)
+        shown = module_name(path, name)
         try:
             content = path.read_bytes()
             source = content.decode() if path.suffix == ".py" else ""
@@ -116,11 +112,6 @@ class CodeReader:
             return self._store.keep_bytes(source.encode())
         except DropflowError:
             return ""
-
-
-def _shown(path: Path, name: str) -> str:
-    """Return how people know a module."""
-    return path.name if path.stem != "__init__" else f"{name}/{path.name}"
 
 
 @cache
@@ -147,18 +138,6 @@ def _parsed(source: str, package: str) -> _Module:
 
 
 @cache
-def _installed_places() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    places = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    places |= {place for place in sys.path if place.endswith(("site-packages", "dist-packages"))}
-    return tuple(f"{place}/" for place in sorted(places))
-
-
-def _is_user_file(path: str) -> bool:
-    return not path.startswith(_installed_places())
-
-
-@cache
 def _packages() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
@@ -172,39 +151,6 @@ def _version(module: str) -> str:
         except metadata.PackageNotFoundError:
             continue
     return ", ".join(found) or "unknown"
-
-
-# Modules that a process has loaded, and that were edited since: it runs their old code.
-
-_LOADED: dict[str, int] = {}
-"""Times of the sources of modules, in ns, as they were when this process loaded them."""
-
-
-def outdated_modules(clock: Clock) -> frozenset[str]:
-    """Return the modules of users, as parts of keys name them, whose code in this process may not be that of the file.
-
-    A process that runs several sessions calls this at the beginning of each. A module that was not loaded at the last
-    call was loaded since; its source was the present one if that is older than the call.
-    """
-    known = _previous_call.get("time", 0.0) or psutil.Process().create_time()
-    _previous_call["time"] = clock.now()
-    found = set()
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if not path or name.partition(".")[0] in (_OURS, "__main__") or not _is_user_file(path):
-            continue
-        try:
-            changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - all modules of a process
-        except OSError:
-            continue
-        if name not in _LOADED and changed < known * 1e9:
-            _LOADED[name] = changed
-        if _LOADED.get(name) != changed:
-            found.add(_shown(Path(path), name))
-    return frozenset(found)
-
-
-_previous_call: dict[str, float] = {}
 
 
 def is_same_code(before: str, now: str) -> bool:

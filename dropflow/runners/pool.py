@@ -46,6 +46,7 @@ from dropflow.runners.dispatcher import Dispatcher, RunnerQueue
 from dropflow.runners.worker_messages import (
     ExecutorFailed,
     FromWorker,
+    Outdated,
     OutputOpened,
     Returned,
     TaskResults,
@@ -271,6 +272,9 @@ class WorkerPool:
             if self._has_attempts and now >= self._monitor.next_check:
                 self._monitor.kill_hanging(now)
                 self._oom_killer.check()
+            for worker in self._workers:
+                if worker.is_retiring and not worker.assigned and not worker.is_killed:
+                    worker.retire()
             self._start_missing(now)
             if self._broken is not None:
                 self._dispatcher.fail_waiting(self._broken)
@@ -394,6 +398,8 @@ class WorkerPool:
             self._dispatcher.deliver_stream(message.runner, message.opened)
         elif isinstance(message, ExecutorFailed):
             self._dispatcher.fail_runner(message.runner, message.text)
+        elif isinstance(message, Outdated):
+            worker.is_retiring = True
 
     def _flush(self, worker: WorkerProcess) -> None:
         while worker.outgoing:

@@ -29,6 +29,7 @@ from pathlib import Path
 
 import msgspec
 
+from dropflow.apps.loaded_modules import outdated_modules
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, Task, members, not_begun, with_input
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
@@ -47,6 +48,7 @@ from dropflow.runners.worker_messages import (
     ExecutorReady,
     FromWorker,
     OpenExecutor,
+    Outdated,
     OutputOpened,
     Recall,
     ReceivedContents,
@@ -90,6 +92,9 @@ class _Worker:
         self._filled = threading.Event()
         self._contents = ReceivedContents()
         self._executors: dict[int, Executor] = {}
+        self._has_opened = False
+        self._refused: set[int] = set()
+        """Runners that began after a module was edited which this process has loaded."""
         self._folders: dict[int, str] = {}
         self._declared: dict[int, tuple[ResourceNeeds, ...]] = {}
         """What each template of a runner declares."""
@@ -303,6 +308,9 @@ class _Worker:
     def _on_message(self, message: ToWorker) -> None:
         if isinstance(message, OpenExecutor):
             self._open_executor(message)
+        elif isinstance(message, Tasks) and message.runner in self._refused:
+            count = sum(1 + len(task.then) for task in message.tasks)
+            self._send_message(Returned(tuple(range(message.first + count - 1, message.first - 1, -1))))
         elif isinstance(message, Tasks):
             runner = message.runner
             number = message.first
@@ -352,6 +360,12 @@ class _Worker:
         self._aborted.discard(key)
 
     def _open_executor(self, message: OpenExecutor) -> None:
+        is_outdated = bool(outdated_modules(self._clock)) and self._has_opened
+        self._has_opened = True  # a new process refuses none: it has loaded what is there
+        if self._refused or is_outdated:
+            self._refused.add(message.runner)
+            self._send_message(Outdated())
+            return
         try:
             module, _, function = message.factory.partition(":")
             executor = getattr(importlib.import_module(module), function)(message.spec)

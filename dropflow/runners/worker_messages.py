@@ -75,6 +75,13 @@ class ExecutorFailed(msgspec.Struct, frozen=True, tag="executor-failed"):
     text: str
 
 
+class Outdated(msgspec.Struct, frozen=True, tag="outdated"):
+    """The worker has loaded modules that were edited since: it returns the attempts of new runners.
+
+    It is replaced when it has no others.
+    """
+
+
 class TaskResults(msgspec.Struct, frozen=True, tag="results"):
     """Results of attempts, in the order of the tasks."""
 
@@ -95,7 +102,7 @@ class OutputOpened(msgspec.Struct, frozen=True, tag="opened"):
 
 
 ToWorker = OpenExecutor | Tasks | AbortTask | Recall | EndChain | CloseExecutor
-FromWorker = WorkerReady | ExecutorReady | ExecutorFailed | OutputOpened | Returned | TaskResults
+FromWorker = WorkerReady | ExecutorReady | ExecutorFailed | Outdated | OutputOpened | Returned | TaskResults
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -3,12 +3,14 @@
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
 import pytest
 
+from dropflow import translate
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Output, Runner, StreamOpened, Task
 from dropflow.engine.session import Session
@@ -22,6 +24,8 @@ from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
+from tests.drawn_graphs import app, data
+from tests.drawn_graphs import draw as draw_nodes
 from tests.engine.sessions import build_session
 
 T = TypeVar("T")
@@ -80,6 +84,26 @@ def test_sessions_share_the_same_processes(pool: WorkerPool, tmp_path: Path) -> 
 
     assert [result.status for result in results] == [SessionState.FINISHED] * 6
     assert len(set().union(*(_pids(session) for session in sessions))) <= 2
+
+
+def test_a_module_that_was_edited_runs_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that has loaded it is replaced when the next session begins; without an edit it is not."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    nodes = [app("Value", "dlg.apps.pyfunc.PyFuncApp", encoding="utf-8", func_name="edited.value"), data("out")]
+    graph = translate(draw_nodes(tmp_path / "g.graph", nodes, "Value > out")).graph
+    found = []
+    with closing(WorkerPool(1, logs=tmp_path)) as pool:
+        for number, text in enumerate(("one", "two again", "")):
+            if text:
+                source = f"import os\ndef value():\n    return f'{text.split()[0]} {{os.getpid()}}'\n"
+                (tmp_path / "edited.py").write_text(source)
+            session = _session(graph, pool, tmp_path / f"s{number}")
+            assert session.run().status is SessionState.FINISHED
+            (body,) = _pids(session)
+            found.append(body.decode().split())
+
+    assert [text for text, _ in found] == ["one", "two", "two"]
+    assert found[0][1] != found[1][1] == found[2][1]
 
 
 def test_a_cancelled_session_does_not_disturb_others(pool: WorkerPool, tmp_path: Path) -> None:
