@@ -68,7 +68,8 @@ CODES: dict[str, tuple[Severity, str]] = {
     "PT003": (_W, "there are fewer drops, or processors of an island, than parts"),
     "PT004": (_W, "there are fewer parts than the copies of an ExclusiveForceNode need"),
     "PT011": (_E, "no plan that was found keeps the deadline"),
-    "PT012": (_W, "an application asks for more than any node has"),
+    "PT012": (_W, "an application asks for more processors or memory than any node has"),
+    "PT013": (_E, "an application asks for more GPUs than any node of the plan has"),
     "PT010": (_E, "the description of the machines is wrong"),
 }
 """Every code with its usual severity and meaning."""

@@ -249,7 +249,7 @@ def _graph_to_plan(output: CommandOutput, order: PlanOrder, *, may_be_run: bool 
 
 
 def _nodes_of(
-    output: CommandOutput, source: str | None, parts: int | None
+    output: CommandOutput, source: str | None, parts: int | None, graph: "PhysicalGraph"
 ) -> "tuple[Machines | None, tuple[str, ...], int]":
     """Return the machines if they are described, the names of the nodes, and the number of parts: one for each node.
 
@@ -268,7 +268,7 @@ def _nodes_of(
         return None, (), parts
     if is_url(source):
         found = nodes_of_manager(output, source)
-        machines = found.machines(len(found.nodes) if parts is None else parts)
+        machines = found.machines(len(found.nodes) if parts is None else parts, graph.templates)
     elif source.endswith(".toml") or Path(source).is_file():
         machines = read_machines(Path(source))
     elif equal := _EQUAL.fullmatch(source):
@@ -302,7 +302,7 @@ def planned(
     graph = _graph_to_plan(output, order, may_be_run=may_be_run)
     is_kept = keep and graph.parts > 1
     parts = order.parts if order.nodes else order.parts or (graph.parts if is_kept else least)
-    machines, names, count = _nodes_of(output, order.nodes, parts)
+    machines, names, count = _nodes_of(output, order.nodes, parts, graph)
     if is_kept:
         options = order.choice.for_parts(max(count, graph.parts))
         return Plan(graph, options, machines, names)
@@ -506,8 +506,9 @@ def partition_command(
         raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
     written = None if target is None else graph_target(target, form)
     if compare:
-        machines, _, count = _nodes_of(output, order.nodes, order.parts)
-        output.answer(_compared(_graph_to_plan(output, order), order.choice, machines, count))
+        graph = _graph_to_plan(output, order)
+        machines, _, count = _nodes_of(output, order.nodes, order.parts, graph)
+        output.answer(_compared(graph, order.choice, machines, count))
         return Exit.FINISHED
     made = planned(output, order, keep=False)
     if written is not None and written.write(made.graph):

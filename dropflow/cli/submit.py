@@ -263,7 +263,7 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
     if graph.places and not (options.is_given or options.anew):
         return graph
     wanted = options.parts or len(nodes.nodes)
-    machines = nodes.machines(wanted)
+    machines = nodes.machines(wanted, graph.templates)
     if options.random is not None:
         if options.choice.is_given:
             raise UsageError("--random makes no plan: options of plans have no effect", hint="leave out one of them")
@@ -274,7 +274,7 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
         parted = partition(graph, planning, where)
         machines = machines_for(graph, planning, machines)
     else:
-        parted, machines = replace(graph, places=()), nodes.machines(graph.parts)
+        parted, machines = replace(graph, places=()), nodes.machines(graph.parts, graph.templates)
     names = [node.name for node in machines.nodes]
     placed = place(parted, names) if parted.parts <= len(names) else parted
     return with_schedule(placed, machines)

@@ -101,12 +101,14 @@ def test_attempts_with_gpus_run_on_nodes_that_have_them(island: Running, tmp_pat
     done = run(tmp_path, "submit", drawn(0, 1, 2), "--name", "s", "--wait", **where)
     assert done.returncode == 0, done.stdout + done.stderr
     refused = run(tmp_path, "submit", drawn(3), "--name", "t", **where)
+    placed = run(tmp_path, "submit", drawn(3), "--name", "t", "--parts", 3, **where)
 
     with Client(url, token=token) as client:
         ran = {drop.name: drop.node for drop in client.drops("s").drops}
     assert (ran["A1"], ran["A2"]) == ("n2", "n2")
-    assert "it needs 3 GPUs, and this host has 2" in refused.stderr
-    assert "it needs 3 GPUs, and this host has none" in refused.stderr
+    assert "'A3' asks for 3 GPUs, and no node of the plan has more than 2, as n2 has" in refused.stderr
+    assert "it needs 3 GPUs, and this host has 2" in placed.stderr
+    assert "it needs 3 GPUs, and this host has none" in placed.stderr
     assert "2 of 2" in run(tmp_path, "nodes", **where).stdout
 
 

@@ -49,11 +49,13 @@ def _unequal(count: int) -> Machines:
 
 
 def _least_time(graph: PhysicalGraph, machines: Machines, orders: int = 1) -> float:
-    """Return the completion time of the best of all assignments of tasks, each in the order of its ranks."""
+    """Return the completion time of the best assignment of tasks to nodes that fit, each in the order of its ranks."""
     work = work_of(graph)
     tasks = task_graph(work)
-    best = float("inf")
+    best, allowed = float("inf"), tasks.allowed(machines)
     for nodes in product(range(len(machines.nodes)), repeat=tasks.tasks):
+        if not allowed[range(tasks.tasks), nodes].all():
+            continue
         part = tasks.expanded(np.array(nodes, dtype=np.int64))
         for _ in range(orders):
             order = priorities(upward_ranks(graph, work, machines, part), work)
@@ -302,19 +304,35 @@ def test_what_no_node_has_is_a_warning() -> None:
     assert judge(partition(graph, options, machines), machines).makespan_s == 2
 
 
-def _with_memory(*memory: str) -> PhysicalGraph:
-    """Return independent applications of one second that declare memory."""
+def test_more_gpus_than_any_node_has_are_refused() -> None:
+    """PT013 names the application and both numbers; nodes that the plan leaves out do not count."""
+    graph, options = _declaring("num_gpus", 1, 4), PartitionOptions(parts=2)
+    small, large = NodeCapacity(name="a", gpus=2), NodeCapacity(name="b", gpus=4)
+
+    with pytest.raises(BadGraphError, match="'A1' asks for 4 GPUs, and no node of the plan has more than 2, as a has"):
+        plan(graph, options, Machines(nodes=(small, NodeCapacity(name="c"), large)))
+    with pytest.raises(BadGraphError, match="'A0' asks for 1 GPU, and no node of the plan has any"):
+        plan(graph, PartitionOptions(parts=1), Machines(nodes=(NodeCapacity(name="c"),)))
+
+    assert plan(graph, options, Machines(nodes=(small, large))).graph.part[1] == 1
+    assert plan(graph, options).graph.parts == 2
+
+
+def _declaring(field: str, *values: object) -> PhysicalGraph:
+    """Return independent applications of one second, each with a value of a field."""
     builder = GraphBuilder()
-    for number, size in enumerate(memory):
-        builder.app(f"A{number}", weight=1, arguments=(Argument(name="memory", value=size),))
+    for number, value in enumerate(values):
+        builder.app(f"A{number}", weight=1, arguments=(Argument(name=field, value=value),))
     return builder.build()
 
 
 @pytest.mark.parametrize("algorithm", ["heft", "lookahead"])
-def test_list_schedules_know_the_memory_of_nodes(algorithm: str) -> None:
-    """Node a has four cores, but memory for one of the applications at a time; b has one core: each gets two."""
-    machines = Machines(nodes=(NodeCapacity(name="a", cores=4, memory=8.0), NodeCapacity(name="b", memory=8.0)))
-    made = plan(_with_memory(*["6 B"] * 4), PartitionOptions(algorithm=algorithm, parts=2), machines).graph
+@pytest.mark.parametrize("scarce", ["memory", "num_gpus"])
+def test_list_schedules_know_the_memory_and_the_gpus_of_nodes(algorithm: str, scarce: str) -> None:
+    """Node a has four cores, but what one of the applications needs at a time; b has one core: each gets two."""
+    nodes = (NodeCapacity(name="a", cores=4, memory=8.0, gpus=1), NodeCapacity(name="b", memory=8.0, gpus=1))
+    graph, machines = _declaring(scarce, *["6 B" if scarce == "memory" else 1] * 4), Machines(nodes=nodes)
+    made = plan(graph, PartitionOptions(algorithm=algorithm, parts=2), machines).graph
 
     assert sorted(made.part.tolist()) == [0, 0, 1, 1]
     assert judge(made, machines).makespan_s == 2
@@ -322,11 +340,14 @@ def test_list_schedules_know_the_memory_of_nodes(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", PLANNERS)
 def test_every_algorithm_puts_an_application_where_it_fits(algorithm: str) -> None:
-    """What asks for more memory or processors than the small node has is on the large one; `none` reports it."""
-    small, large = NodeCapacity(name="small", cores=2, memory=4.0), NodeCapacity(name="large", cores=4, memory=8.0)
+    """What asks for more memory, processors or GPUs than the small node has is on the large one; `none` reports it."""
+    small = NodeCapacity(name="small", cores=2, memory=4.0, gpus=1)
+    large = NodeCapacity(name="large", cores=4, memory=8.0, gpus=2)
     builder = GraphBuilder()
-    for number, (memory, cpus) in enumerate([("6 B", 1), ("3 B", 1), ("6 B", 1), ("3 B", 3), ("3 B", 1), ("1 B", 1)]):
-        builder.app(f"A{number}", weight=10, cpus=cpus, arguments=(Argument(name="memory", value=memory),))
+    needs = [("6 B", 1, 0), ("3 B", 1, 0), ("6 B", 1, 0), ("3 B", 3, 0), ("3 B", 1, 1), ("1 B", 1, 0), ("1 B", 1, 2)]
+    for number, (memory, cpus, gpus) in enumerate(needs):
+        arguments = (Argument(name="memory", value=memory), Argument(name="num_gpus", value=gpus))
+        builder.app(f"A{number}", weight=10, cpus=cpus, arguments=arguments)
     machines = Machines(nodes=(small, large))
 
     made = plan(builder.build(), PartitionOptions(algorithm=algorithm, parts=2), machines).graph
@@ -335,8 +356,9 @@ def test_every_algorithm_puts_an_application_where_it_fits(algorithm: str) -> No
     assert bool(misplaced) == (algorithm == "none")
     if misplaced:
         assert "'A3' (1 times) asks for 3 processors, its node small has 2 processors and 4 Bytes" in misplaced
+        assert "'A6' (1 times) asks for 2 GPUs, its node small has 2 processors and 4 Bytes and 1 GPU" in misplaced
     else:
-        assert set(made.part[[0, 2, 3]].tolist()) == {1}
+        assert set(made.part[[0, 2, 3, 6]].tolist()) == {1}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -424,7 +446,7 @@ def test_data_that_no_application_makes_decides_last() -> None:
 
 def test_declared_memory_is_not_balanced() -> None:
     """Memory limits what runs at a time, so one task with most of it hinders no balance of time."""
-    graph = _with_memory("90 B", *["1 B"] * 15)
+    graph = _declaring("memory", "90 B", *["1 B"] * 15)
 
     verdict = judge(partition(graph, PartitionOptions(algorithm="metis", parts=4, imbalance=0.0)), equal_machines(4))
 
@@ -457,9 +479,9 @@ def test_list_schedules_put_an_application_where_its_memory_is(algorithm: str) -
     machines = Machines(
         nodes=(NodeCapacity(name="fast", cores=4, speed=2.0, memory=8.0), NodeCapacity(name="slow", memory=32.0))
     )
-    graph = _with_memory("20 B", "4 B", "20 B", "4 B")
+    graph = _declaring("memory", "20 B", "4 B", "20 B", "4 B")
     made = plan(graph, PartitionOptions(algorithm=algorithm, parts=2), machines).graph
 
     assert made.part.tolist() == [1, 0, 1, 0]
     options = PartitionOptions(algorithm=algorithm, parts=2)
-    assert [one.code for one in check_partition(_with_memory("40 B", "4 B"), options, machines)] == ["PT012"]
+    assert [one.code for one in check_partition(_declaring("memory", "40 B", "4 B"), options, machines)] == ["PT012"]

@@ -78,7 +78,7 @@ class _Search:
         self._apps = tasks.work.is_app[tasks.row]
         ptr, before = tasks.before_ptr.tolist(), tasks.before.tolist()
         self._before = [before[ptr[task] : ptr[task + 1]] for task in range(tasks.tasks)]
-        self._fits: list[list[bool]] = tasks.fits(machines).tolist()
+        self._fits: list[list[bool]] = tasks.allowed(machines).tolist()
         self._elsewhere = tasks.work.without_given()
         self._start, self._end = np.zeros(0), np.zeros(0)
         self.now = self._judge()
@@ -275,7 +275,7 @@ def _best_of_all(graph: PhysicalGraph, work: GraphWork, machines: Machines, boun
     if work.is_app.sum() > most or (tasks := task_graph(work)).tasks > most:
         return []
     best = None
-    fits = tasks.fits(machines)
+    fits = tasks.allowed(machines)
     for assignment in product(range(nodes), repeat=tasks.tasks):
         if not fits[range(tasks.tasks), assignment].all():
             continue

@@ -10,14 +10,15 @@ import numpy.typing as npt
 from dropflow.failure import refuse_errors
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import ResourceNeeds
 from translator.options import PartitionOptions
 from translator.plan.judge import simulate
-from translator.plan.machines import Machines
+from translator.plan.machines import Machines, NodeCapacity
 from translator.plan.planner import PlannedParts
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
-# The timetable of nodes while tasks are assigned one by one: when processors and memory are free.
+# The timetable of nodes while tasks are assigned one by one: when processors, memory and GPUs are free.
 
 StartSlot = tuple[float, int]
 """When a task starts, and the number of the gap that it goes into; -1 behind all other tasks."""
@@ -25,7 +26,7 @@ StartSlot = tuple[float, int]
 _MOST_GAPS = 64
 """Only the latest gaps of a node are kept: tasks come in the order of their ranks, so early gaps stay empty."""
 _MOST_RESERVED = 64
-"""Tasks with declared memory that are looked at for each node, the latest ones."""
+"""Tasks with declared memory or GPUs that are looked at for each node, the latest ones."""
 
 
 class Timetable:
@@ -35,38 +36,46 @@ class Timetable:
         self._free = [[0.0] * node.cores for node in machines.nodes]
         self._gaps: list[list[tuple[float, float]]] = [[] for _ in machines.nodes]
         self._memory = [node.memory for node in machines.nodes]
-        self._reserved: list[list[tuple[float, float, float]]] = [[] for _ in machines.nodes]
+        self._gpus = [node.gpus for node in machines.nodes]
+        self._reserved: list[list[tuple[float, float, ResourceNeeds]]] = [[] for _ in machines.nodes]
 
-    def earliest(self, node: int, ready: float, seconds: float, cpus: int, memory: float = 0.0) -> StartSlot:
+    def earliest(self, node: int, ready: float, seconds: float, needs: ResourceNeeds) -> StartSlot:
         """Return when a task can start on a node, not before it is ready."""
-        is_limited = memory > 0 and not math.isinf(self._memory[node])
+        cpus, is_limited = needs.cpus, self._is_limited(node, needs)
         if cpus > 1:
             begin = max(ready, heapq.nsmallest(cpus, self._free[node])[-1])
         else:
             for number, (start, end) in enumerate(self._gaps[node]):
                 begin = max(ready, start)
                 if is_limited:
-                    begin = self._with_room(node, begin, seconds, memory)
+                    begin = self._with_room(node, begin, seconds, needs)
                 if begin + seconds <= end:
                     return begin, number
             begin = max(ready, self._free[node][0])
-        return self._with_room(node, begin, seconds, memory) if is_limited else begin, -1
+        return self._with_room(node, begin, seconds, needs) if is_limited else begin, -1
 
-    def _with_room(self, node: int, begin: float, seconds: float, memory: float) -> float:
-        """Return when a node has so much memory for so many seconds, not before `begin`."""
-        most = self._memory[node] * (1 + 1e-12) - memory
+    def _is_limited(self, node: int, needs: ResourceNeeds) -> bool:
+        has_limit = needs.memory > 0 and not math.isinf(self._memory[node])
+        return has_limit or (needs.gpus > 0 and not math.isinf(self._gpus[node]))
+
+    def _with_room(self, node: int, begin: float, seconds: float, needs: ResourceNeeds) -> float:
+        """Return when a node has so much memory and so many GPUs for so many seconds, not before `begin`."""
+        memory, gpus = self._memory[node] * (1 + 1e-12) - needs.memory, self._gpus[node] - needs.gpus
         while True:
             near = [one for one in self._reserved[node] if one[0] < begin + seconds and one[1] > begin]
             times = [begin, *(start for start, _, _ in near if start > begin)]
-            if all(sum(one[2] for one in near if one[0] <= time < one[1]) <= most for time in times):
+            taken = [[held for start, end, held in near if start <= time < end] for time in times]
+            if all(
+                sum(one.memory for one in held) <= memory and sum(one.gpus for one in held) <= gpus for held in taken
+            ):
                 return begin
             begin = min(end for _, end, _ in near)
 
-    def place(self, node: int, slot: StartSlot, seconds: float, cpus: int, memory: float = 0.0) -> None:
+    def place(self, node: int, slot: StartSlot, seconds: float, needs: ResourceNeeds) -> None:
         """Reserve the time of a task."""
-        start, gap = slot
-        if memory > 0 and not math.isinf(self._memory[node]):
-            self._reserved[node].append((start, start + seconds, memory))
+        (start, gap), cpus = slot, needs.cpus
+        if self._is_limited(node, needs):
+            self._reserved[node].append((start, start + seconds, needs))
             del self._reserved[node][:-_MOST_RESERVED]
         gaps = self._gaps[node]
         if gap >= 0:
@@ -113,13 +122,16 @@ class Schedule:
         self._nodes = range(len(machines.nodes))
         self._timetable = Timetable(machines)
         self._seconds: list[list[float]] = [(tasks.seconds / node.speed).tolist() for node in machines.nodes]
-        fits = np.array([(tasks.cpus <= node.cores) & (tasks.memory <= node.memory) for node in machines.nodes])
+        fits = tasks.fits(machines).T
+        columns = (np.maximum(tasks.cpus, 1), tasks.memory, tasks.gpus)
+        own = list(map(ResourceNeeds, *(column.tolist() for column in columns)))
         # What asks for more than a node has takes all of its processors, and so runs alone.
-        self._cpus: list[list[int]] = [
-            np.where(fitting, np.maximum(tasks.cpus, 1), node.cores).tolist()
+        self._needs: list[list[ResourceNeeds]] = [
+            own
+            if fitting.all()
+            else [needs if fit else _all_of(node, needs) for needs, fit in zip(own, fitting.tolist(), strict=True)]
             for fitting, node in zip(fits, machines.nodes, strict=True)
         ]
-        self._memory: list[list[float]] = [np.minimum(tasks.memory, node.memory).tolist() for node in machines.nodes]
         # The nodes on which a task does not fit, if it fits on others.
         avoided = ~fits & fits.any(axis=0)
         self._avoided = {
@@ -143,14 +155,11 @@ class Schedule:
     def slots(self, task: int) -> list[StartSlot]:
         """Return the earliest slot of a task on each node. Predecessors without a node yet are ignored.
 
-        A node without the processors or the memory for it is never free if another one has them.
+        A node without the processors, the memory or the GPUs for it is never free if another one has them.
         """
         ready = self._ready(task)
-        earliest, seconds, cpus, memory = self._timetable.earliest, self._seconds, self._cpus, self._memory
-        found = [
-            earliest(node, ready[node], seconds[node][task], cpus[node][task], memory[node][task])
-            for node in self._nodes
-        ]
+        earliest, seconds, needs = self._timetable.earliest, self._seconds, self._needs
+        found = [earliest(node, ready[node], seconds[node][task], needs[node][task]) for node in self._nodes]
         for node in self._avoided.get(task, ()):
             found[node] = (math.inf, -1)
         return found
@@ -158,7 +167,7 @@ class Schedule:
     def put(self, task: int, node: int, slot: StartSlot) -> None:
         """Put a task on a node."""
         seconds = self._seconds[node][task]
-        self._timetable.place(node, slot, seconds, self._cpus[node][task], self._memory[node][task])
+        self._timetable.place(node, slot, seconds, self._needs[node][task])
         self.node[task], self.start[task], self.end[task] = node, slot[0], slot[0] + seconds
         for data in self._root_data[self._root_ptr[task] : self._root_ptr[task + 1]]:
             self._root_home.setdefault(data, node)
@@ -212,6 +221,10 @@ class Schedule:
         if source == target:
             return 0.0
         return self.machines.latency(source, target) + volume / self.machines.bandwidth(source, target)
+
+
+def _all_of(node: NodeCapacity, needs: ResourceNeeds) -> ResourceNeeds:
+    return ResourceNeeds(node.cores, min(needs.memory, node.memory), int(min(needs.gpus, node.gpus)))
 
 
 def task_ranks(tasks: TaskGraph, machines: Machines) -> Floats:

@@ -3,8 +3,9 @@
 The rules are those of a session on several nodes (`dropflow.engine.core`), with which tests compare them: an
 application is ready when all its inputs are on its node; of the ready ones of a node, those with the highest priority
 start first, as soon as the processors and the memory that they need are free; none overtakes another one that waits for
-these. Without priorities, the first that is ready comes first. What needs more than its node has gets all of it. Data
-move to each node with consumers once, from the moment when they are complete.
+these. What waits for GPUs is overtaken by what needs none. Without priorities, the first that is ready comes first.
+What needs more than its node has gets all of it. Data move to each node with consumers once, from the moment when they
+are complete.
 """
 
 import heapq
@@ -16,7 +17,7 @@ import numpy as np
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.times.attempts import planned_seconds
 from translator.plan.machines import Machines
-from translator.plan.task_graph import EventGraph, Floats, GraphWork, event_graph, work_of
+from translator.plan.task_graph import EventGraph, Floats, GraphWork, capacities, event_graph, work_of
 
 # Moves of data that share links: each gets its max-min fair share of the bandwidth of the links on
 # its path.
@@ -213,22 +214,24 @@ class _Simulation:
         self._drops = work.drops
         self._machines = machines
         self._events = events
-        cores = np.array([node.cores for node in nodes], dtype=np.int64)
-        memory = np.array([node.memory for node in nodes], dtype=np.float64)
+        cores, memory, gpus = capacities(machines)
         speed = np.array([node.speed for node in nodes], dtype=np.float64)
         self._part = part.tolist()
         self._seconds: list[float] = (work.seconds / speed[part]).tolist()
         # What asks for more than there is takes all processors, as in the runners, so that it runs alone.
-        excessive = (work.cpus > cores[part]) | (work.memory > memory[part])
-        need = np.where(excessive, cores[part], work.cpus)
+        need = np.where(work.exceeds(machines, part), cores[part], work.cpus)
         self._need: list[int] = need.tolist()
         bytes_needed = np.minimum(work.memory, memory[part])
         self._memory: list[float] = bytes_needed.tolist()
+        gpus_needed = np.minimum(work.gpus, gpus[part])
+        self._gpus: list[float] = gpus_needed.tolist()
         self._is_app: list[bool] = work.is_app.tolist()
-        self._is_plain = bool((need[work.is_app] == 1).all()) and not bytes_needed.any()
+        self._is_plain = bool((need[work.is_app] == 1).all()) and not bytes_needed.any() and not work.gpus.any()
         self._free = cores.tolist()
         self._free_memory = memory.tolist()
+        self._free_gpus = gpus.tolist()
         self._ready: list[list[tuple[float, int]]] = [[] for _ in nodes]
+        self._ready_for_gpus: list[list[tuple[float, int]]] = [[] for _ in nodes]
         self._order: list[float] | None = None if priority is None else (-priority.astype(np.float64)).tolist()
         self._queue: list[tuple[float, int]] = []
         self._links = SharedLinks(machines) if machines.contention else None
@@ -241,13 +244,14 @@ class _Simulation:
         self.start = [0.0] * events.vertices
         self.end = [0.0] * events.vertices
 
-    def run(self) -> None:  # noqa: C901, PLR0912 - one loop: a call for each event would double its time
+    def run(self) -> None:  # noqa: C901, PLR0912, PLR0915 - one loop: a call for each event would double its time
         """Process events until none is left."""
         ptr, successors = self._events.ptr.tolist(), self._events.successors.tolist()
         waiting = self._events.waiting.tolist()
         drops, is_app, part, queue, end = self._drops, self._is_app, self._part, self._queue, self.end
         need, memory, free, free_memory = self._need, self._memory, self._free, self._free_memory
-        ready, order = self._ready, self._order
+        gpus, free_gpus = self._gpus, self._free_gpus
+        ready, ready_for_gpus, order = self._ready, self._ready_for_gpus, self._order
         links, push = self._links, heapq.heappush
         admit = self._admit_plain if self._is_plain else self._admit
         now, now_ready = 0.0, self._events.begins.tolist()
@@ -259,7 +263,8 @@ class _Simulation:
                     continue
                 if vertex < drops and is_app[vertex]:
                     node = part[vertex]
-                    push(ready[node], (now if order is None else order[vertex], vertex))
+                    waits_in = ready_for_gpus if gpus[vertex] else ready
+                    push(waits_in[node], (now if order is None else order[vertex], vertex))
                     touched.add(node)
                 else:
                     end[vertex] = now
@@ -269,7 +274,7 @@ class _Simulation:
                             now_ready.append(after)
             if touched:
                 for node in touched:
-                    if ready[node]:
+                    if ready[node] or ready_for_gpus[node]:
                         admit(now, node)
                 touched.clear()
             if links is not None:
@@ -291,6 +296,7 @@ class _Simulation:
                     node = part[vertex]
                     free[node] += need[vertex]
                     free_memory[node] += memory[vertex]
+                    free_gpus[node] += gpus[vertex]
                     touched.add(node)
                 for after in successors[ptr[vertex] : ptr[vertex + 1]]:
                     waiting[after] -= 1
@@ -309,9 +315,16 @@ class _Simulation:
         self._free[node] = free
 
     def _admit(self, now: float, node: int) -> None:
-        """Start applications in the order of their priorities, until one does not fit: none overtakes it."""
-        heap = self._ready[node]
-        while heap:
+        """Start applications in the order of their priorities, until one does not fit: none overtakes it.
+
+        If it is only GPUs that one waits for, those that need none go on.
+        """
+        others, of_gpus = self._ready[node], self._ready_for_gpus[node]
+        while True:
+            has_gpus = bool(of_gpus) and self._gpus[of_gpus[0][1]] <= self._free_gpus[node]
+            heap = of_gpus if has_gpus and not (others and others[0] < of_gpus[0]) else others
+            if not heap:
+                return
             app = heap[0][1]
             # Bytes are compared with a tolerance: sums of declared sizes are not exact.
             fits = self._memory[app] <= self._free_memory[node] * (1 + 1e-12)
@@ -321,6 +334,7 @@ class _Simulation:
             self._free[node] -= self._need[app]
             if self._memory[app]:
                 self._free_memory[node] -= self._memory[app]
+            self._free_gpus[node] -= self._gpus[app]
             self.start[app] = now
             heapq.heappush(self._queue, (now + self._seconds[app], app))
 

@@ -1,11 +1,12 @@
 """Machines as the managers report them now: their capacities, and what is left of them beside other load."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from dropflow.api.records import NodeInfo
+from dropflow.graph.templates import Template, needs_of
 from translator.plan.machines import Machines, NodeCapacity
 
 _USE_STEP = 0.1
@@ -31,10 +32,17 @@ class LiveMachines(msgspec.Struct, frozen=True, kw_only=True):
         """The names of the nodes."""
         return tuple(node.name for node in self.nodes)
 
-    def machines(self, count: int) -> Machines:
-        """Return at most `count` nodes, those with the most free capacity, sorted by name."""
-        best = sorted(self.nodes, key=lambda node: (-node.cores * node.speed, node.name))[:count]
-        return Machines(nodes=tuple(sorted(best, key=lambda node: node.name)))
+    def machines(self, count: int, templates: Iterable[Template] = ()) -> Machines:
+        """Return at most `count` nodes, those with the most free capacity, sorted by name.
+
+        If there is a node with as many GPUs as any of these templates needs, such a node is among them.
+        """
+        gpus = max((needs_of(template).gpus for template in templates), default=0)
+        best = sorted(self.nodes, key=lambda node: (-node.cores * node.speed, node.name))
+        able = next((node for node in best if node.gpus >= gpus), None)
+        if able is not None and able not in best[:count]:
+            best = [*best[: count - 1], able]
+        return Machines(nodes=tuple(sorted(best[:count], key=lambda node: node.name)))
 
 
 def live_machines(nodes: Sequence[NodeInfo]) -> LiveMachines:
@@ -42,6 +50,7 @@ def live_machines(nodes: Sequence[NodeInfo]) -> LiveMachines:
 
     A node has as many cores as workers. Its speed is 1 if its host is idle. Busy processors are shared with what runs
     on them: if all are busy the speed is 1/2. Node managers on one host share its processors and its free memory.
+    GPUs count also while other sessions use them: applications wait for them.
     """
     alive = sorted((node for node in nodes if node.state == "alive"), key=lambda node: node.name)
     hosts: dict[str, list[NodeInfo]] = {}
@@ -69,6 +78,7 @@ def _capacity(node: NodeInfo, neighbours: Sequence[NodeInfo]) -> NodeCapacity:
         cores=_cores(node),
         speed=share / (1.0 + used),
         memory=memory,
+        gpus=node.load.gpus,
         island=node.island,
     )
 

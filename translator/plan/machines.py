@@ -19,6 +19,7 @@ Reads machines from a TOML file, and reports all that is wrong with it at once.
     cores = 8
     speed = 1.0
     memory = "64 GiB"
+    gpus = 2
     island = "a"
 """
 
@@ -52,6 +53,8 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
         Execution times are divided by it.
     memory : float
         Bytes for applications that declare what they need; infinite if it is not limited.
+    gpus : float
+        GPUs, each for one application at a time; a whole number, or infinite if they are not limited.
     island : str
         Name of its data island. Nodes without one are in an island together.
     """
@@ -60,6 +63,7 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
     cores: int = 1
     speed: float = 1.0
     memory: float = math.inf
+    gpus: float = 0
     island: str = ""
 
 
@@ -155,15 +159,19 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def equal_machines(count: int, *, cores: int = 1, names: Sequence[str] = ()) -> Machines:
-    """Return `count` equal nodes of speed 1, called ``#0``, ``#1``... if they are not named."""
+    """Return `count` equal nodes of speed 1 without limits of memory and GPUs.
+
+    They are called ``#0``, ``#1``... if they are not named.
+    """
     given = names or tuple(f"#{number}" for number in range(count))
-    return Machines(nodes=tuple(NodeCapacity(name=name, cores=cores) for name in given))
+    return Machines(nodes=tuple(NodeCapacity(name=name, cores=cores, gpus=math.inf) for name in given))
 
 
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_CORES = 1_000_000
 _MOST_NODES = 100_000
-_NODE_KEYS = ("name", "cores", "speed", "memory", "island")
+_MOST_GPUS = 10_000
+_NODE_KEYS = ("name", "cores", "speed", "memory", "gpus", "island")
 _LINK_KEYS = ("bandwidth", "latency")
 
 
@@ -265,19 +273,24 @@ class _MachinesText:
     def _node(self, given: Any, place: str) -> NodeCapacity:
         table = self._table(given, place)
         self._refuse_others(table, _NODE_KEYS, place)
-        cores = table.get("cores", 1)
-        if not isinstance(cores, int) or isinstance(cores, bool) or not 1 <= cores <= _MOST_CORES:
-            self._complain(f"{place}.cores", f"{cores!r} is not a number of cores", "give a whole number from 1")
-            cores = 1
         usable: Callable[[float], bool] = lambda value: 0 < value < math.inf  # noqa: E731 - two rules side by side
         positive: Callable[[float], bool] = lambda value: value > 0  # noqa: E731
         return NodeCapacity(
             name=self._text(table, "name", place, needed=True),
-            cores=cores,
+            cores=self._count(table, "cores", place, least=1, most=_MOST_CORES),
             speed=self._number(table, "speed", 1.0, place, units={"": 1.0}, is_valid=usable, example="1.5"),
             memory=self._number(table, "memory", math.inf, place, units=MEMORY, is_valid=positive, example='"64 GiB"'),
+            gpus=self._count(table, "gpus", place, least=0, most=_MOST_GPUS),
             island=self._text(table, "island", place, needed=False),
         )
+
+    def _count(self, table: Mapping[str, Any], key: str, place: str, *, least: int, most: int) -> int:
+        value = table.get(key, least)
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        hint = f"give a whole number from {least} to {most}"
+        self._complain(f"{place}.{key}", f"{value!r} is not a number of {key}", hint)
+        return least
 
     def _text(self, table: Mapping[str, Any], key: str, place: str, *, needed: bool) -> str:
         value = table.get(key, "")

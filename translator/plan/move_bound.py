@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.formatting import format_size
+from dropflow.formatting import format_size, plural
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.slices import violations
@@ -171,7 +171,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         computed by `judge`, and for graphs that are not too large for it; otherwise `lower_bound_s`.
     violations : tuple of str
         Constraints that the assignment does not keep: drops that must share a node or have it alone, and do not;
-        applications on nodes without the processors or the memory for them; a balance that was asked for.
+        applications on nodes without the processors, the memory or the GPUs for them; a balance that was asked for.
     """
 
     parts: int
@@ -233,9 +233,7 @@ def judge(
 
 def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: IntColumn) -> list[str]:
     """Return in words which applications ask for more than their node has, a text for each template and node."""
-    cores = np.array([node.cores for node in machines.nodes])[part]
-    memory = np.array([node.memory for node in machines.nodes])[part]
-    wrong = np.flatnonzero((work.cpus > cores) | (work.memory > memory))
+    wrong = np.flatnonzero(work.exceeds(machines, part))
     if not len(wrong):
         return []
     found = []
@@ -243,11 +241,14 @@ def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: 
     pairs, first, count = np.unique(key, return_index=True, return_counts=True)
     for pair, row, number in zip(pairs.tolist(), wrong[first].tolist(), count.tolist(), strict=True):
         template, node = graph.templates[pair // len(machines.nodes)], machines.nodes[pair % len(machines.nodes)]
-        wants = f"{format_size(float(work.memory[row]))} of memory" if work.memory[row] > node.memory else ""
-        if work.cpus[row] > node.cores:
-            wants = f"{work.cpus[row]} processors{f' and {wants}' if wants else ''}"
-        has = f"{node.cores} processors" + (f" and {format_size(node.memory)}" if np.isfinite(node.memory) else "")
-        found.append(f"{template.name!r} ({number} times) asks for {wants}, its node {node.name} has {has}")
+        wants = [f"{work.cpus[row]} processors"] if work.cpus[row] > node.cores else []
+        wants += [f"{format_size(float(work.memory[row]))} of memory"] if work.memory[row] > node.memory else []
+        wants += [plural(int(work.gpus[row]), "GPU")] if work.gpus[row] > node.gpus else []
+        has = [f"{node.cores} processors"]
+        has += [format_size(node.memory)] if np.isfinite(node.memory) else []
+        has += [plural(int(node.gpus), "GPU")] if work.gpus[row] > node.gpus else []
+        text = f"asks for {' and '.join(wants)}, its node {node.name} has {' and '.join(has)}"
+        found.append(f"{template.name!r} ({number} times) {text}")
     return found
 
 

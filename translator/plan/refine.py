@@ -48,7 +48,7 @@ class PartLimits:
     most : float array, shape (parts,)
         Largest sum of each part.
     fits : bool array, shape (tasks, parts), or None
-        Where a task has the processors and the memory that it asks for; None if it has them everywhere.
+        Where a task has the processors, the memory and the GPUs that it asks for; None if it has them everywhere.
     island : int64 array, shape (parts,)
         The island of each part.
     least_island, most_island : float arrays, shape (islands,)
@@ -110,7 +110,7 @@ def limits_for(graph: TaskGraph, machines: Machines, imbalance: float, island: _
     if island is None:
         island = np.array([machines.islands.index(node.island) for node in machines.nodes], dtype=np.int64)
     islands = np.bincount(island, weights=shares) * load.sum()
-    fits = graph.fits(machines)
+    fits = graph.allowed(machines)
     return PartLimits(
         load=load,
         most=load.sum() * shares * factor,
@@ -241,10 +241,8 @@ def refined(nets: Nets, part: _Parts, limits: PartLimits, *, passes: int = _PASS
 
 
 def fitting(work: GraphWork, machines: Machines, made: PlannedParts) -> PlannedParts:
-    """Return a plan with each application on a node that has the processors and the memory for it, if there is one."""
-    cores = np.array([node.cores for node in machines.nodes])
-    memory = np.array([node.memory for node in machines.nodes])
-    if not ((work.cpus > cores[made.part]) | (work.memory > memory[made.part])).any():
+    """Return a plan with each application on a node that has what it asks for, if there is one."""
+    if not work.exceeds(machines, made.part).any():
         return made
     tasks = task_graph(work)
     part, limits = made.part[tasks.row].astype(np.int64), limits_for(tasks, machines, _ANY)

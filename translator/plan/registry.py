@@ -12,10 +12,11 @@ import numpy as np
 
 from dropflow.errors import UsageError, install_hint
 from dropflow.failure import Problem, refuse_errors
+from dropflow.formatting import few, plural
 from dropflow.graph.notes import note_planning, note_processors
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.slices import placement_groups
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Kind, needs_of
 from translator.options import PartitionOptions
 from translator.plan.auto import auto
 from translator.plan.heft import heft, lookahead, min_parts, priorities, upward_ranks
@@ -104,7 +105,7 @@ def machines_for(graph: PhysicalGraph, options: PartitionOptions, machines: Mach
 def check_partition(
     graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None
 ) -> tuple[Problem, ...]:
-    """Return all problems of partitioning a graph: errors PT001 and PT002, warnings PT003, PT004 and PT012."""
+    """Return all problems of partitioning a graph: errors PT001, PT002 and PT013, warnings PT003, PT004 and PT012."""
     found = [*check_weights(graph), *_wrong_options(options, machines)]
     if options.parts > max(graph.drops, 1):
         text = f"{graph.drops} drops cannot fill {options.parts} parts"
@@ -120,6 +121,7 @@ def check_partition(
         found += check_exclusive(graph, parts)
     if machines is not None:
         found += _too_demanding(graph, machines)
+        found += _without_gpus(graph, machines_for(graph, options, machines))
     return tuple(found)
 
 
@@ -167,6 +169,22 @@ def _too_demanding(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
     return found
 
 
+def _without_gpus(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
+    """Return PT013 for each template that asks for more GPUs than any node of a plan has: it can run on none."""
+    most = max((node.gpus for node in machines.nodes), default=0)
+    holders = [node.name for node in machines.nodes if node.gpus == most]
+    has = (
+        f"no node of the plan has more than {most:g}, as {few(holders)} has" if most else "no node of the plan has any"
+    )
+    found = []
+    for row in np.unique(graph.template[work_of(graph).gpus > most]).tolist():
+        template = graph.templates[row]
+        text = f"{template.name!r} asks for {plural(needs_of(template).gpus, 'GPU')}, and {has}"
+        hint = "plan for a node with as many (gpus in a file of machines, --gpus of a node manager), or lower num_gpus"
+        found.append(problem("PT013", text, where=template.key, hint=hint))
+    return found
+
+
 def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> PlannedGraph:
     """Partition a graph for machines; by default for equal nodes of one core. An earlier placement is removed.
 
@@ -177,7 +195,8 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     Raises
     ------
     BadGraphError
-        PT001 (a weight), PT002 (the options), PT011 (no plan keeps the deadline), or LG050 (a cycle).
+        PT001 (a weight), PT002 (the options), PT011 (no plan keeps the deadline), PT013 (more GPUs than any node has),
+        or LG050 (a cycle).
     """
     refuse_errors(check_partition(graph, options, machines))
     algorithm = algorithm_named(options.algorithm)

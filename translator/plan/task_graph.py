@@ -16,7 +16,7 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, needs_of
 from translator.plan.machines import Machines
 
-# The work of a graph as columns: times, processors, memory and volumes of its drops.
+# The work of a graph as columns: times, processors, memory, GPUs and volumes of its drops.
 
 Floats = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
@@ -38,6 +38,8 @@ class GraphWork:
         Processors, at least 1; 0 for data.
     memory : float array, shape (drops,)
         Bytes of memory that an application declares; 0 for data.
+    gpus : int32 array, shape (drops,)
+        GPUs that an application declares; 0 for data.
     volume : float array, shape (drops,)
         Bytes of a data drop; 0 for applications.
     source, target : int32 arrays, shape (edges,)
@@ -49,6 +51,7 @@ class GraphWork:
     seconds: Floats
     cpus: IntColumn
     memory: Floats
+    gpus: IntColumn
     volume: Floats
     source: IntColumn
     target: IntColumn
@@ -66,6 +69,12 @@ class GraphWork:
         found[self.target[~self.is_app[self.target]]] = True
         return found
 
+    def exceeds(self, machines: Machines, part: IntColumn) -> Bits:
+        """Return which drops ask for more than the node of their part has, shape (drops,)."""
+        cores, memory, gpus = (column[part] for column in capacities(machines))
+        found: Bits = (self.cpus > cores) | (self.memory > memory) | (self.gpus > gpus)
+        return found
+
     def without_given(self) -> "GraphWork | None":
         """Return the work as it is where data that no application makes need not move; None if there are none."""
         given = ~self.is_app & ~self.is_made & (self.volume > 0)
@@ -75,6 +84,14 @@ class GraphWork:
     def apps(self) -> IntColumn:
         """The applications, ascending."""
         return np.flatnonzero(self.is_app).astype(np.int32)
+
+
+def capacities(machines: Machines) -> tuple[IntColumn, Floats, Floats]:
+    """Return the processors, the memory and the GPUs of each node."""
+    nodes = machines.nodes
+    cores = np.array([node.cores for node in nodes], dtype=np.int32)
+    memory, gpus = (np.array([getattr(node, name) for node in nodes], dtype=np.float64) for name in ("memory", "gpus"))
+    return cores, memory, gpus
 
 
 def work_of(graph: PhysicalGraph) -> GraphWork:
@@ -93,6 +110,7 @@ def work_of(graph: PhysicalGraph) -> GraphWork:
         seconds=np.where(is_app, weight, 0.0),
         cpus=column([needs_of(one).cpus if app else 0 for one, app in pairs], np.int32),
         memory=column([needs_of(one).memory for one in graph.templates], np.float64),
+        gpus=column([needs_of(one).gpus for one in graph.templates], np.int32),
         volume=np.where(is_app, 0.0, weight),
         source=np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr)),
         target=graph.successors.neighbour,
@@ -159,8 +177,8 @@ class TaskGraph:
         The drop of each task, ascending.
     seconds, load, memory : float arrays, shape (tasks,)
         Execution time at speed 1, core seconds, and declared memory.
-    cpus : int64 array, shape (tasks,)
-        Processors.
+    cpus, gpus : int64 arrays, shape (tasks,)
+        Processors and GPUs.
     before_ptr, before, before_data : int64 arrays
         The predecessors of each task in compressed sparse rows, and the data drop between.
     after_ptr, after, after_data : int64 arrays
@@ -177,6 +195,7 @@ class TaskGraph:
     load: Floats
     memory: Floats
     cpus: Wide
+    gpus: Wide
     before_ptr: Wide
     before: Wide
     before_data: Wide
@@ -211,13 +230,15 @@ class TaskGraph:
         return tuple(order)
 
     def fits(self, machines: Machines) -> Bits:
-        """Return where tasks have the processors and the memory that they ask for, shape (tasks, nodes).
+        """Return where tasks have the processors, the memory and the GPUs that they ask for, shape (tasks, nodes)."""
+        cores, memory, gpus = capacities(machines)
+        needs = (self.cpus[:, None] <= cores) & (self.memory[:, None] <= memory) & (self.gpus[:, None] <= gpus)
+        found: Bits = needs
+        return found
 
-        What no node has may be anywhere.
-        """
-        cores = np.array([node.cores for node in machines.nodes])
-        memory = np.array([node.memory for node in machines.nodes])
-        found: Bits = (self.cpus[:, None] <= cores) & (self.memory[:, None] <= memory)
+    def allowed(self, machines: Machines) -> Bits:
+        """Return where tasks may be, shape (tasks, nodes): where they fit, and anywhere if they fit nowhere."""
+        found = self.fits(machines)
         return found | ~found.any(axis=1, keepdims=True)
 
     def expanded(self, task_part: npt.NDArray[np.integer]) -> IntColumn:
@@ -276,6 +297,7 @@ def task_graph(work: GraphWork) -> TaskGraph:
         load=work.work[row],
         memory=work.memory[row],
         cpus=work.cpus[row].astype(np.int64),
+        gpus=work.gpus[row].astype(np.int64),
         before_ptr=_pointers(other, len(row)),
         before=one[back],
         before_data=between[back],

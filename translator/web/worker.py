@@ -98,7 +98,6 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
     options = order.options
     if options.algorithm not in BALANCED:  # a form always has an imbalance, which DALiuGE has for METIS
         options = msgspec.structs.replace(options, imbalance=None)
-    machines = live_machines(order.nodes).machines(options.parts) if order.nodes else None
     problems = [*order.notes, *_impossible(options)]
     try:
         found = examine(
@@ -128,6 +127,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             raise BadGraphError("the graph cannot be translated as asked", problems=tuple(problems))
         report_stage(f"unrolling {report.drops:,} drops")
         graph = finish(replace(found, problems=())).graph
+        machines = live_machines(order.nodes).machines(options.parts, graph.templates) if order.nodes else None
         cut_before, note = graph.parts > 1 and options.parts == 1, ""
         if not cut_before:
             report_stage(f"partitioning {graph.drops:,} drops by {options.algorithm}")

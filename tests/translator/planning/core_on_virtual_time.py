@@ -142,16 +142,26 @@ class CoreOnVirtualTime:
         return True
 
     def admit(self, node: int) -> None:
-        """Start applications in the order of their priorities, until one does not fit."""
+        """Start applications in the order of their priorities, until one does not fit.
+
+        One that waits for GPUs holds up only those that need GPUs, too.
+        """
         capacity = self.machines.nodes[node]
         ready = [app for app in self.ready_since if self.home[app] == node and app not in self.starts]
         ready.sort(key=lambda app: (-self.priority[app] if self.priority else self.ready_since[app], app))
+        waits_for_gpus = False
         for app in ready:
             rule = Capacity(capacity.cores, capacity.memory)  # that of the runners
+            taken = 0.0
             for other in self.running:
                 if self.home[other] == node:
-                    rule.take(rule.admitted(self.needs(other)))
-            if not rule.fits(rule.admitted(self.needs(app))):
+                    rule.take(self.admitted(rule, other, capacity.gpus))
+                    taken += min(self.needs(other).gpus, capacity.gpus)
+            gpus = min(self.needs(app).gpus, capacity.gpus)
+            waits_for_gpus |= taken + gpus > capacity.gpus
+            if gpus and waits_for_gpus:
+                continue
+            if not rule.fits(self.admitted(rule, app, capacity.gpus)):
                 break
             self.starts[app] = self.now
             seconds = Fraction(float(self.work.seconds[app])) / Fraction(capacity.speed)
@@ -159,7 +169,12 @@ class CoreOnVirtualTime:
 
     def needs(self, app: int) -> ResourceNeeds:
         """Return what an application declares."""
-        return ResourceNeeds(int(self.work.cpus[app]), float(self.work.memory[app]))
+        return ResourceNeeds(int(self.work.cpus[app]), float(self.work.memory[app]), int(self.work.gpus[app]))
+
+    def admitted(self, rule: Capacity, app: int, gpus: float) -> ResourceNeeds:
+        """Return what an application takes; all processors if its node has too few GPUs."""
+        needs = self.needs(app)
+        return rule.admitted(needs if needs.gpus <= gpus else needs._replace(cpus=rule.cpus + 1))
 
     def rates(self) -> dict[tuple[str, int, int, int], Fraction]:
         """Return the max-min fair rates of the moves whose latency is over."""

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
@@ -20,15 +21,13 @@ def machines(draw: st.DrawFn, *, most: int = 4) -> Machines:
         cores=st.integers(1, 3),
         speed=st.sampled_from([0.5, 1.0, 2.0]),
         memory=st.sampled_from([float("inf"), 8.0]),
+        gpus=st.sampled_from([0, 1, 3]),
         island=st.sampled_from(["a", "b"]),
     )
     nodes = draw(st.lists(node, min_size=1, max_size=most))
     speed = st.builds(LinkSpeed, bandwidth=st.sampled_from([1.0, 2.0, 8.0]), latency=st.sampled_from([0.0, 0.0, 0.25]))
     return Machines(
-        nodes=tuple(
-            NodeCapacity(name=f"n{k}", cores=n.cores, speed=n.speed, memory=n.memory, island=n.island)
-            for k, n in enumerate(nodes)
-        ),
+        nodes=tuple(msgspec.structs.replace(n, name=f"n{k}") for k, n in enumerate(nodes)),
         links=draw(speed),
         between_islands=draw(st.none() | speed),
         contention=draw(st.booleans()),
@@ -36,8 +35,8 @@ def machines(draw: st.DrawFn, *, most: int = 4) -> Machines:
 
 
 @st.composite
-def work_graphs(draw: st.DrawFn, *, most: int = 8, producers: int = 1) -> PhysicalGraph:
-    """Draw a graph of up to `most` applications, whose data have up to `producers` producers."""
+def work_graphs(draw: st.DrawFn, *, most: int = 8, producers: int = 1, gpus: int = 0) -> PhysicalGraph:
+    """Draw a graph of up to `most` applications with up to `gpus` GPUs, whose data have up to `producers` producers."""
     builder = GraphBuilder("plan")
     names: list[str] = []
     roots = draw(st.integers(0, 2))
@@ -49,7 +48,8 @@ def work_graphs(draw: st.DrawFn, *, most: int = 8, producers: int = 1) -> Physic
     for number in range(draw(st.integers(1, most))):
         app = f"A{number}"
         memory = draw(st.sampled_from([None, None, 4.0, "6 B", 16]))
-        arguments = () if memory is None else (Argument(name="memory", value=memory),)
+        fields = {"memory": memory, "num_gpus": draw(st.sampled_from([None, None, 1, gpus])) if gpus else None}
+        arguments = tuple(Argument(name=name, value=value) for name, value in fields.items() if value is not None)
         builder.app(
             app,
             weight=draw(st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0])),
@@ -75,7 +75,7 @@ def work_graphs(draw: st.DrawFn, *, most: int = 8, producers: int = 1) -> Physic
 @st.composite
 def plans(draw: st.DrawFn, *, most: int = 8) -> tuple[PhysicalGraph, Machines, list[int] | None]:
     """Draw a graph with parts, machines for them, and perhaps priorities."""
-    graph, where = draw(work_graphs(most=most, producers=2)), draw(machines())
+    graph, where = draw(work_graphs(most=most, producers=2, gpus=2)), draw(machines())
     part = draw(st.lists(st.integers(0, len(where.nodes) - 1), min_size=graph.drops, max_size=graph.drops))
     priority = draw(st.none() | st.lists(st.integers(-3, 3), min_size=graph.drops, max_size=graph.drops))
     return replace(graph, part=np.array(part, dtype=np.int32)), where, priority

@@ -12,8 +12,9 @@ from dropflow.api.records import Load, NodeInfo
 from dropflow.errors import BadFileError, BadGraphError, NotFoundError
 from dropflow.failure import Problem
 from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Argument, Kind
 from dropflow.sessions import local_run
 from dropflow.testing.drawing import draw, fan, row
 from dropflow.times.measured_run import MeasuredRun, read_run
@@ -47,6 +48,7 @@ def test_a_file_with_all_keys() -> None:
         cores = 8
         speed = 2
         memory = "64 GiB"
+        gpus = 2
         island = "x"
         [[nodes]]
         name = "b"
@@ -57,6 +59,7 @@ def test_a_file_with_all_keys() -> None:
     first, second = machines.nodes
     assert (first.name, first.cores, first.speed, first.memory, first.island) == ("a", 8, 2.0, 64 * 2.0**30, "x")
     assert (second.cores, second.speed, second.memory, second.island) == (1, 1.0, math.inf, "")
+    assert (first.gpus, second.gpus) == (2, 0)
     assert machines.links.bandwidth == 128 * 2**20
     assert machines.between_islands is not None
     assert (machines.between_islands.bandwidth, machines.between_islands.latency) == (125e6, 0.01)
@@ -84,6 +87,7 @@ def test_all_problems_are_reported_at_once() -> None:
         [[nodes]]
         name = "b"
         size = 4
+        gpus = -1
         """
     )
 
@@ -99,6 +103,7 @@ def test_all_problems_are_reported_at_once() -> None:
             "nodes[1].speed",
             "nodes[1].memory",
             "nodes[2].size",
+            "nodes[2].gpus",
             "nodes[2].name",
         ]
     )
@@ -162,6 +167,24 @@ def test_nodes_on_one_host_share_it() -> None:
 
     assert (one.speed, one.memory) == (two.speed, two.memory) == (pytest.approx(0.5 / 1.5), 250.0)
     assert (alone.speed, alone.memory) == (1.0, 700.0)
+
+
+def test_gpus_count_while_others_use_them() -> None:
+    """Applications wait for GPUs that another session has now; a node that reports none has none."""
+    taken, none = live_machines([node("a", gpus=2, gpus_free=0), node("b")]).nodes
+
+    assert (taken.gpus, none.gpus) == (2, 0)
+
+
+def test_a_smaller_plan_has_a_node_with_the_gpus() -> None:
+    """Of the nodes that are used, one has as many GPUs as an application needs, though it has fewer processors."""
+    live = live_machines(
+        [node("a", gpus=1), node("b", gpus=4), node("c", cores=8, workers=8), node("d", cores=4, workers=4)]
+    )
+    graph = GraphBuilder().app("A", arguments=(Argument(name="num_gpus", value=2),)).build()
+
+    assert [one.name for one in live.machines(2).nodes] == ["c", "d"]
+    assert [one.name for one in live.machines(2, graph.templates).nodes] == ["b", "c"]
 
 
 def test_a_node_of_an_older_version_has_one_core() -> None:

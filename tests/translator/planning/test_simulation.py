@@ -91,6 +91,16 @@ def test_more_memory_than_there_is_takes_the_whole_node() -> None:
     assert simulate(work_of(graph), machines, np.zeros(3, np.int32)).start.tolist() == [0, 1, 1]
 
 
+def test_gpus_are_never_exceeded_and_hold_up_no_others() -> None:
+    """Of three applications with a GPU each on two GPUs, the last waits; what needs none overtakes it."""
+    gpu = (Argument(name="num_gpus", value=1),)
+    builder = GraphBuilder().app("A", weight=2, arguments=gpu).app("B", weight=1, arguments=gpu)
+    graph = builder.app("C", weight=1, arguments=gpu).app("D", weight=1).build()
+    machines = Machines(nodes=(NodeCapacity(name="n", cores=4, gpus=2),))
+
+    assert simulate(work_of(graph), machines, np.zeros(4, np.int32)).start.tolist() == [0, 0, 1, 0]
+
+
 @given(plans())
 @settings(max_examples=30)
 def test_capacities_are_kept_at_all_times(plan: tuple[PhysicalGraph, Machines, list[int] | None]) -> None:
@@ -107,6 +117,7 @@ def test_capacities_are_kept_at_all_times(plan: tuple[PhysicalGraph, Machines, l
         if run.end[app] > now:
             assert np.minimum(work.cpus[running], node.cores).sum() <= node.cores
             assert np.minimum(work.memory[running], node.memory).sum() <= node.memory
+            assert np.minimum(work.gpus[running], node.gpus).sum() <= node.gpus
 
 
 @given(plans())
