@@ -219,6 +219,8 @@ class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
         Name of the graph.
     nodes : tuple of (tuple of KeyPart) or None
         What the results of each template depend on, beside their inputs; None if they are not reused.
+    always_run : mapping of int to str
+        Why those of the others, whose keys say so, are never reused.
     keys : str
         File with the keys that were known before anything ran, one row for each drop; empty if there is none.
     log : str
@@ -232,6 +234,7 @@ class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     graph: str
     nodes: tuple[tuple[KeyPart, ...] | None, ...]
+    always_run: Mapping[int, str] = {}
     keys: str = ""
     log: str = ""
     verify: float = 0.0

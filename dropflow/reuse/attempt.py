@@ -5,8 +5,9 @@ is the last one that runs (early cut-off). The executor asks before it runs an a
 the session and its core see an attempt like any other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -21,13 +22,19 @@ from dropflow.data.remote import store_version
 from dropflow.engine.api import ExecutorSpec, Handle, KeyPart
 from dropflow.errors import DropflowError, ResultDiffersError
 from dropflow.failure import summary_of
+from dropflow.formatting import few
 from dropflow.graph.templates import ORDER_PORT
+from dropflow.reuse.code import first_changed_line
 from dropflow.reuse.log import ReuseLog, TakenResult
 from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState
 
 _AttemptInput = tuple[str, str, str, str, bool]
 """Port, name, class, digest, and whether it is text."""
+INPUTS = ("input", "inputs")
+"""Kinds of the parts of a key that inputs are."""
+_MOST_REASONS = 4
+_EDITED = "a module that it uses was edited after this process had loaded it"
 _MOST_INPUTS = 50
 """Inputs that are told apart in a record; of more, one digest of all."""
 
@@ -99,6 +106,7 @@ class AttemptReuse:
         task = attempt.task
         own = self._nodes[task.template]
         if own is None:
+            self._note_run(task.drop, self._reuse.always_run.get(task.template) or _EDITED)
             return None
         inputs = self._inputs(attempt)
         if inputs is None:
@@ -107,8 +115,26 @@ class AttemptReuse:
         found = self._store.find(key)
         if found is not None and not all(map(self._store.is_there, found.outputs)):
             found = None
+        if found is None:
+            self._note_run(task.drop, self._why(attempt, own, inputs))
         is_compared = found is not None and is_sampled(self._session, task.oid, self._reuse.verify)
         return StoredAttempt(key, (*own, *_shown(inputs)), found, is_compared)
+
+    def _why(self, attempt: AttemptContext, own: Sequence[KeyPart], inputs: Sequence[_AttemptInput]) -> str:
+        """Return what differs from the last time that a drop ran; empty if it has not run before."""
+        last = self._store.find(self._name(attempt), last=True)
+        if last is None:
+            return ""
+        before = [part for part in last.parts if part.kind not in INPUTS]
+        changes = input_changes(
+            [part for part in last.parts if part.kind in INPUTS], [(name, digest) for _, name, _, digest, _ in inputs]
+        )
+        found = [*islice(differences(before, own, self._store), _MOST_REASONS), *changes[:_MOST_REASONS]]
+        return "; ".join(found) or "its stored result is gone or damaged"
+
+    def _note_run(self, drop: int, reason: str) -> None:
+        if reason:
+            self._log.add(TakenResult(drop=drop, has_run=True, reason=reason))
 
     def take(self, attempt: AttemptContext, stored: StoredAttempt) -> bool:
         """Give the outputs of an attempt the contents that the store has; return whether that was possible."""
@@ -285,3 +311,65 @@ def _compare(attempt: AttemptContext, before: Record, now: Record) -> None:
                 hint="if it is not a function of its inputs, set its field 'deterministic' to false; "
                 "otherwise find out which input the graph does not show, such as a file that it reads by name",
             )
+
+
+# How the key of an application differs from that of an earlier run.
+
+
+def differences(before: Sequence[KeyPart], now: Sequence[KeyPart], store: ResultStore) -> Iterator[str]:
+    """Yield what differs between two keys, as a person would say it."""
+    old, new = ({(part.kind, part.name): part for part in parts} for parts in (before, now))
+    for key, part in new.items():
+        if key not in old:
+            yield f"{_named(part)} is new"
+        elif old[key].value != part.value:
+            yield _change(old[key], part, store)
+    yield from (f"{_named(part)} is gone" for key, part in old.items() if key not in new)
+
+
+def input_changes(before: Sequence[KeyPart], now: Sequence[tuple[str, str]]) -> list[str]:
+    """Return how inputs differ from those of an earlier run, as a person would say it.
+
+    Parameters
+    ----------
+    before : sequence of KeyPart
+        Those of `INPUTS` in the record.
+    now : sequence of (str, str)
+        Name and digest of each input; an empty digest if it is not known.
+    """
+    count = int(before[0].name) if before and before[0].kind == "inputs" else len(before)
+    if count != len(now):
+        return [f"number of inputs: {count:,} -> {len(now):,}"]
+    if count != len(before):  # of so many the store has one digest
+        is_known = all(digest for _, digest in now)
+        return [f"one of {count:,} inputs changed, or its stored result is gone"] if is_known else []
+    old, new = [part.name for part in before], [name for name, _ in now]
+    if old != new:
+        what = "order of inputs" if sorted(old) == sorted(new) else "inputs"
+        return [f"{what}: {few(old)} -> {few(new)}"]
+    pairs = zip(before, now, strict=True)
+    return [
+        f"input {name} changed"
+        for name in dict.fromkeys(one[0] for part, one in pairs if one[1] and one[1] != part.value)
+    ]
+
+
+def _change(before: KeyPart, now: KeyPart, store: ResultStore) -> str:
+    name = _named(now)
+    if now.kind in ("parameter", "port", "rules of inputs"):
+        return f"{name}: {_short(before.value)} -> {_short(now.value)}"
+    if now.kind in ("package", "python", "component", "container image"):
+        return f"{name} {_short(before.value)} -> {_short(now.value)}"
+    old, new = (store.read(part.detail) if part.detail else None for part in (before, now))
+    line = None if old is None or new is None else first_changed_line(old.decode(), new.decode())
+    return f"{name} changed" if line is None else f"{name}: line {line[0]} changed: {_short(line[1])}"
+
+
+def _named(part: KeyPart) -> str:
+    if part.kind in ("parameter", "function"):
+        return f"{part.kind} `{part.name}`"
+    return {"python": "Python"}.get(part.kind, f"{part.kind} {part.name}".strip())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004

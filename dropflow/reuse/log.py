@@ -36,6 +36,8 @@ class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
         When, in seconds since the epoch, and how long that took.
     is_needed : bool
         Whether its outputs were put into the session; otherwise nothing reads them.
+    reason : str
+        Why it has run, if it ran before.
     """
 
     drop: int
@@ -45,6 +47,7 @@ class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     is_needed: bool = True
     has_run: bool = False
+    reason: str = ""
 
     @classmethod
     def of(cls, drop: int, record: "Record") -> Self:
@@ -53,7 +56,9 @@ class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """Where the result comes from, for people."""
+        """Where the result comes from, or why there was none, for people."""
+        if self.has_run:
+            return f"not reused: {self.reason}"
         if not self.is_needed:
             return "not run: nothing that runs reads what it gives"
         when = strftime("%Y-%m-%d %H:%M", localtime(self.ended))
@@ -77,6 +82,10 @@ class ReuseLog:
 
 def taken_results(directory: str | Path) -> Mapping[int, TakenResult]:
     """Return the applications of a session whose results were taken, by their row."""
+    return {drop: one for drop, one in _all(directory).items() if not one.has_run}
+
+
+def _all(directory: str | Path) -> Mapping[int, TakenResult]:
     path = Path(directory) / REUSE_LOG
     try:
         found = path.stat()
@@ -89,14 +98,19 @@ def taken_results(directory: str | Path) -> Mapping[int, TakenResult]:
 def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
     with path.open("rb") as stream:
         lines = stream.read(size).split(b"\n")[:-1]
-    found = {one.drop: one for one in (msgspec.json.decode(line, type=TakenResult) for line in lines)}
-    return {drop: one for drop, one in found.items() if not one.has_run}
+    found: dict[int, TakenResult] = {}
+    for one in (msgspec.json.decode(line, type=TakenResult) for line in lines):
+        reason = found[one.drop].reason if one.has_run and not one.reason and one.drop in found else one.reason
+        found[one.drop] = msgspec.structs.replace(one, reason=reason)
+    return found
 
 
 def reuse_lines(graph: PhysicalGraph, directory: str | Path, drop: int) -> tuple[str, ...]:
-    """Return where the result of an application, or of the producers of data, was taken from; empty if it has run."""
+    """Return where the result of an application, or of the producers of data, was taken from, or why it was not."""
     before = graph.predecessors
     is_app = graph.kinds[graph.template[drop]] == Kind.APP
     apps = [drop] if is_app else before.of(drop)
-    taken = taken_results(directory)
-    return tuple(taken[app].text for app in apps[:_SHOWN] if app in taken)
+    known = _all(directory)
+    return tuple(
+        known[app].text for app in apps[:_SHOWN] if app in known and (known[app].reason or not known[app].has_run)
+    )

@@ -96,6 +96,7 @@ def _spec(
         store=str(store.directory),
         graph=graph.name,
         nodes=tuple(None if node.reason or not node.parts else node.parts for node in nodes),
+        always_run={row: node.reason for row, node in enumerate(nodes) if node.reason},
         keys=keys,
         log=f"{directory}/{REUSE_LOG}",
         verify=choices.verify,

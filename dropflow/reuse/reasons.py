@@ -1,7 +1,7 @@
 """What a run would do, and why, before it runs: for each logical node how many of its applications run."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -11,15 +11,13 @@ from dropflow.formatting import few
 from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind
 from dropflow.graph.text_ids import index_of
-from dropflow.reuse.attempt import drop_name
-from dropflow.reuse.code import first_changed_line
+from dropflow.reuse.attempt import INPUTS, differences, drop_name, input_changes
 from dropflow.reuse.plan import ReusePlan
 from dropflow.reuse.store import Record, ResultStore
 
 _LOOKED_AT = 20
 """Applications of a node whose last record is compared; the reasons of the others are most often the same."""
 _MOST_REASONS = 4
-_INPUTS = ("input", "inputs")
 
 
 class NodeForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,35 +70,26 @@ def forecast(plan: ReusePlan, store: ResultStore, prices: FloatColumn | None = N
             )
             continue
         pairs = [(app, _last(store, graph, app)) for app in apps[:_LOOKED_AT]]
-        reasons = list(dict.fromkeys(text for app, last in pairs for text in _reasons(plan, store, app, last)))
+        found_by_app = [_reasons(plan, store, app, last) for app, last in pairs]
+        reasons = list(dict.fromkeys(text for texts in found_by_app for text in texts))
         before = [last for _, last in pairs if last is not None]
         seconds = sum(last.seconds for last in before) / len(before) * len(apps) if before else 0.0
         if not before and prices is not None:
             seconds = float(prices[apps].sum())
-        is_waiting = bool(apps) and not reasons
-        if is_waiting:
+        waits = sum(not texts for texts in found_by_app) if reasons else len(apps)
+        reasons = reasons[:_MOST_REASONS]
+        if waits:
             sources = _sources(graph, row, running.keys()) or ["an earlier application"]
-            reasons = [f"{few(sources)} may give it other inputs"]
+            reasons.append(f"{few(sources)} may give it other inputs")
         found[row] = NodeForecast(
             node=name,
-            runs=0 if is_waiting else len(apps),
-            waits=len(apps) if is_waiting else 0,
+            runs=len(apps) - waits,
+            waits=waits,
             reused=reused[row],
-            reasons=tuple(reasons[:_MOST_REASONS]),
+            reasons=tuple(reasons),
             seconds=seconds,
         )
     return tuple(found[row] for row in range(len(graph.templates)) if row in found)
-
-
-def differences(before: Sequence[KeyPart], now: Sequence[KeyPart], store: ResultStore) -> Iterator[str]:
-    """Yield what differs between two keys, as a person would say it."""
-    old, new = ({(part.kind, part.name): part for part in parts} for parts in (before, now))
-    for key, part in new.items():
-        if key not in old:
-            yield f"{_named(part)} is new"
-        elif old[key].value != part.value:
-            yield _change(old[key], part, store)
-    yield from (f"{_named(part)} is gone" for key, part in old.items() if key not in new)
 
 
 def _last(store: ResultStore, graph: PhysicalGraph, app: int) -> Record | None:
@@ -115,8 +104,8 @@ def _reasons(plan: ReusePlan, store: ResultStore, app: int, last: Record | None)
     if last is None:
         return ["not run before"]
     own = plan.nodes[plan.graph.template[app]].parts
-    before = [part for part in last.parts if part.kind not in _INPUTS]
-    is_known, changes = _of_inputs(plan, app, [part for part in last.parts if part.kind in _INPUTS])
+    before = [part for part in last.parts if part.kind not in INPUTS]
+    is_known, changes = _of_inputs(plan, app, [part for part in last.parts if part.kind in INPUTS])
     found = [*differences(before, own, store), *changes]
     return found or (["its stored result is gone"] if is_known else [])
 
@@ -127,45 +116,10 @@ def _of_inputs(plan: ReusePlan, app: int, before: Sequence[KeyPart]) -> tuple[bo
     rows = slice(edges.ptr[app], edges.ptr[app + 1])
     pairs = zip(edges.neighbour[rows].tolist(), edges.link[rows].tolist(), strict=True)
     inputs = [data for data, link in pairs if graph.links[link].target_port != ORDER_PORT]
-    is_known = all(data in plan.contents for data in inputs)
-    count = int(before[0].name) if before and before[0].kind == "inputs" else len(before)
-    if count != len(inputs):
-        return is_known, [f"number of inputs: {count:,} -> {len(inputs):,}"]
-    if count != len(before):  # of so many the store has one digest
-        return is_known, [f"one of {count:,} inputs changed, or its stored result is gone"] if is_known else []
     nothing = ("", "", False)
-    names = [plan.contents.get(data, nothing)[0] or graph.templates[graph.template[data]].name for data in inputs]
-    old = [part.name for part in before]
-    if old != names:
-        what = "order of inputs" if sorted(old) == sorted(names) else "inputs"
-        return is_known, [f"{what}: {few(old)} -> {few(names)}"]
-    digests = [
-        (part.value.partition(",")[0], plan.contents.get(data, nothing)[1])
-        for part, data in zip(before, inputs, strict=True)
-    ]
-    changed = [name for name, (value, now) in zip(names, digests, strict=True) if now and now != value]
-    return is_known, [f"input {name} changed" for name in dict.fromkeys(changed)]
-
-
-def _change(before: KeyPart, now: KeyPart, store: ResultStore) -> str:
-    name = _named(now)
-    if now.kind in ("parameter", "port", "rules of inputs"):
-        return f"{name}: {_short(before.value)} -> {_short(now.value)}"
-    if now.kind in ("package", "python", "component", "container image"):
-        return f"{name} {_short(before.value)} -> {_short(now.value)}"
-    old, new = (store.read(part.detail) if part.detail else None for part in (before, now))
-    line = None if old is None or new is None else first_changed_line(old.decode(), new.decode())
-    return f"{name} changed" if line is None else f"{name}: line {line[0]} changed: {_short(line[1])}"
-
-
-def _named(part: KeyPart) -> str:
-    if part.kind in ("parameter", "function"):
-        return f"{part.kind} `{part.name}`"
-    return {"python": "Python"}.get(part.kind, f"{part.kind} {part.name}".strip())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004
+    known = [(plan.contents.get(data, nothing), graph.templates[graph.template[data]].name) for data in inputs]
+    is_known = all(data in plan.contents for data in inputs)
+    return is_known, input_changes(before, [(one[0] or name, one[1]) for one, name in known])
 
 
 def _in_order(graph: PhysicalGraph) -> list[int]:

@@ -18,11 +18,12 @@ import dropflow
 from dropflow import Graph, RunResult
 from dropflow.apps.builtin.testing import SleepApp
 from dropflow.cli.main import commands
+from dropflow.graph.codec import load
 from dropflow.reuse import code
+from dropflow.reuse.attempt import differences
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import node_keys
-from dropflow.reuse.log import taken_results
-from dropflow.reuse.reasons import differences
+from dropflow.reuse.log import reuse_lines, taken_results
 from dropflow.reuse.store import ResultStore
 from dropflow.sessions import local_run
 from dropflow.sessions.options import RunOptions
@@ -198,6 +199,28 @@ def test_a_deleted_result_is_put_back(story: Story) -> None:
     assert story.run() == ("is 18", set())
 
 
+def test_an_explanation_says_why_an_application_ran(story: Story) -> None:
+    """It names what differs from the last time, and why others always run; nothing of the first run."""
+
+    def why(run: str) -> dict[str, tuple[str, ...]]:
+        graph = load(story.folder / run / "graph.dfg")
+        names = {drop: graph.templates[graph.template[drop]].name for drop in range(graph.drops)}
+        return {name: reuse_lines(graph, story.folder / run, drop) for drop, name in names.items() if name in ALL}
+
+    assert why("run1") == {"Read": (), "Rms": (), "Show": ()}
+    story.values["Rms"] = {"offset": 1}
+    story.run()
+    found = why("run2")
+    assert found["Read"][0].startswith("reused: from session run1")
+    assert found["Rms"] == ("not reused: parameter `offset` is new",)
+    assert found["Show"] == ("not reused: input number changed",)
+    story.helpers.write_text(HELPERS.replace("3", "4"))
+    story.values["Show"] = {"deterministic": False}
+    story.run()
+    assert why("run3")["Rms"] == ("not reused: module reuse_helpers.py: line 2 changed: return 4 * x",)
+    assert why("run3")["Show"] == ("not reused: says that it is not deterministic",)
+
+
 def test_times_are_trusted_only_if_asked_for(story: Story) -> None:
     """Then a file from outside with the same size and time counts as the same, and is not read."""
     assert story.run(trust_times=True) == ("is 18", {"Read"})
@@ -253,6 +276,16 @@ def _scatter(copies: int) -> Graph:
             squares = square(number)
         joined(squares)
     return graph
+
+
+def test_a_forecast_counts_applications_that_wait_for_their_inputs(tmp_path: Path) -> None:
+    """Only the new copy of a scatter runs in any case; the others do if they get other inputs."""
+    _scatter(3).run(directory=tmp_path / "run", runner="inline", reuse=True)
+    found = local_run.foresee(_scatter(4).translate().graph, RunOptions(runner="inline", reuse=True))
+    (squares,) = [one for one in found if one.node == "Square"]
+
+    assert (squares.runs, squares.waits, squares.reused) == (1, 3, 0)
+    assert squares.reasons == ("not run before", "Each may give it other inputs")
 
 
 def test_one_more_copy_of_a_scatter_is_computed_alone(tmp_path: Path) -> None:
