@@ -97,8 +97,7 @@ def measured_by(output: CommandOutput, manager: ConnectionOptions, profiles: Seq
     BadFileError
         A file is not a profile.
     """
-    from translator.plan.measured import measured_nodes
-    from translator.plan.profile_file import read_profile
+    from translator.plan.measured import measured_nodes, read_profile
 
     for profile in profiles:
         if Path(profile).is_file():
@@ -469,7 +468,7 @@ def _put(stream: BinaryIO, data: bytes) -> None:
 
 
 def _write_measured(nodes: "Sequence[MeasuredNode]", stream: BinaryIO) -> None:
-    from translator.plan.profile_file import write_profile
+    from translator.plan.measured import write_profile
 
     content = BytesIO()
     write_profile(nodes, content)

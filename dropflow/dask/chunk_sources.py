@@ -24,8 +24,8 @@ from dropflow.api.requests import ResultList
 from dropflow.builder.results import connected
 from dropflow.dask.persist import PERSIST_AGAIN, ChunkPlace, ChunkSource, LostContentsError
 from dropflow.dask_tasks.value_encoding import decode_value, read_value
+from dropflow.data.kept_content import KeptContent
 from dropflow.data.read import open_content
-from dropflow.data.repository import KeptContent
 from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
 from dropflow.formatting import plural

@@ -21,7 +21,7 @@ from dropflow.dask.translate import TranslatedGraph, layer_volumes, translate, w
 from dropflow.dask_tasks.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
 from dropflow.dask_tasks.task_pages import TaskEntry, encode_pages
 from dropflow.dask_tasks.value_encoding import read_value
-from dropflow.data.repository import KEPT_CONTENT, KeptContent, kept_contents_field
+from dropflow.data.kept_content import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.errors import AppError, BadFileError, BadParameterError
 from dropflow.failure import summary_of
 from dropflow.graph.build import from_columns

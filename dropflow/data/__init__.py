@@ -17,6 +17,7 @@ May import `dropflow.engine` and what is below it.
 `ngas`            NGAS drops: files in an archive
 `database`        RDBMS drops: the rows of a table
 `memory`          Memory drops: small contents are in the `Handle`, large ones in shared memory
+`kept_content`    Contents that earlier sessions on the same machine have left, read where they are
 `parameter_set`   Parameter set drops: the parameters of the node as a configuration for a program
 `streams`         Contents that are read while they are written: the files of a stream, and its writing end
 `read`            Reading the contents of handles (`dropflow.engine.api.Handle`)

@@ -8,6 +8,7 @@ import numpy as np
 from dropflow.data.database import RDBMS, DatabaseStore
 from dropflow.data.directory import DIRECTORY, DirectoryStore
 from dropflow.data.file import FILE, FILES, JSON, FilesStore, FileStore, JsonStore
+from dropflow.data.kept_content import KEPT_CONTENT, KeptContentStore
 from dropflow.data.memory import (
     END,
     MEMORY,
@@ -20,7 +21,6 @@ from dropflow.data.memory import (
 )
 from dropflow.data.ngas import NGAS, NgasStore
 from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
-from dropflow.data.repository import KEPT_CONTENT, KeptContentStore
 from dropflow.data.store import Store
 from dropflow.data.url import S3, URL, S3Store, UrlStore
 from dropflow.engine.parameters import Component

@@ -7,6 +7,7 @@
 `sessions`         The sessions of a node: one table of all of them, hosted and finished, with one explicit phase each
 `host`             Carries out what `NodeMachine` decides about the sessions of a node
 `hosted_session`   A session whose engine is in this process: its parts, its states, and what users see of it
+`progress`         How far a hosted session has come: its state, times and statistics, and how fast its drops settle
 `resources`        What hosted sessions need of their process: links, threads, places for applications; its load, its
                    incarnation
 `exchange`         A session's exchange with the other nodes that hold drops of it, over links

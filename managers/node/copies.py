@@ -20,7 +20,7 @@ asked and is not safe is asked again in the next view, of members that are left.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -40,6 +40,9 @@ from managers.node.events import (
 )
 from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
 from managers.recovery.vote import SendToPeer
+
+if TYPE_CHECKING:
+    from managers.node.hosted_session import HostedSession
 
 # The copies of contents that one member of a session holds for their owners: part of `ContentCopies`.
 
@@ -307,7 +310,7 @@ class ContentCopies:
 
     # Views.
 
-    def run(self, hosted: Any, view: View) -> list[CopyAction]:
+    def run(self, hosted: "HostedSession", view: View) -> list[CopyAction]:
         """Note that the session runs in this view on this node."""
         self._view = view.number
         self._hosted, self._members = hosted, tuple(place.node for place in view.members)

@@ -6,7 +6,7 @@ passes them on to actions and does not look into them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -20,6 +20,9 @@ from managers.messages import Content, CopyMessage, PartDone, SessionDone, ViewM
 from managers.node.contents import SharedFile
 from managers.recovery.records import MemberReport, ViewDecision
 from managers.recovery.vote import Ballot, ConnectPeers, PlanView, SendToPeer
+
+if TYPE_CHECKING:
+    from managers.node.hosted_session import HostedSession
 
 
 class OfSession(msgspec.Struct, frozen=True):
@@ -79,7 +82,7 @@ class OffersRefused(OfView, frozen=True):
 class OfferCopies(OfView, frozen=True):
     """Ask a member to copy the contents of these rows; `counts` are how many copies are wanted of each."""
 
-    hosted: Any
+    hosted: "HostedSession"
     peer: str
     counts: Mapping[int, int]
 
@@ -87,7 +90,7 @@ class OfferCopies(OfView, frozen=True):
 class TakeCopies(OfView, frozen=True):
     """Copy contents of another member: `CopyWritten`, once or several times."""
 
-    hosted: Any
+    hosted: "HostedSession"
     peer: str
     contents: tuple[Content, ...]
 
@@ -95,14 +98,14 @@ class TakeCopies(OfView, frozen=True):
 class DiscardCopies(msgspec.Struct, frozen=True):
     """Remove copies from the disk."""
 
-    hosted: Any
+    hosted: "HostedSession"
     copies: tuple[Handle, ...]
 
 
 class Tell(msgspec.Struct, frozen=True):
     """Call a method of a hosted session that takes something in, and neither waits nor answers."""
 
-    hosted: Any
+    hosted: "HostedSession"
     method: Literal["note", "show_waiting", "show_witness", "silence"]
     arguments: tuple[Any, ...] = ()
 
@@ -117,7 +120,7 @@ CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendToPeer | Tell
 class ReadContents(OfView, frozen=True):
     """Read which contents a hosted session has here: `ContentsRead`."""
 
-    hosted: Any
+    hosted: "HostedSession"
 
 
 class ContentsRead(OfView, frozen=True):
@@ -132,7 +135,7 @@ class ContentsRead(OfView, frozen=True):
 class Built(OfSession, frozen=True):
     """The session of a `Build` is built, and runs nothing yet. `neighbours` hold neighbours of its drops."""
 
-    hosted: Any
+    hosted: "HostedSession"
     neighbours: tuple[str, ...]
 
 
@@ -306,7 +309,7 @@ class ProbePeers(msgspec.Struct, frozen=True):
 class StartSession(msgspec.Struct, frozen=True):
     """Start the thread of a hosted session: `Changed`, later `Over` and `Ended`."""
 
-    hosted: Any
+    hosted: "HostedSession"
 
 
 class RecordCancel(OfSession, frozen=True):
@@ -320,7 +323,7 @@ class RecordCancel(OfSession, frozen=True):
 class CancelSession(msgspec.Struct, frozen=True):
     """Cancel a hosted session. One that was not started, or in which no thread is at work, ends in a new thread."""
 
-    hosted: Any
+    hosted: "HostedSession"
     request: CancelRequest
     is_advancing: bool = True
 
@@ -328,7 +331,7 @@ class CancelSession(msgspec.Struct, frozen=True):
 class LoseNode(msgspec.Struct, frozen=True):
     """Fail a hosted session because of the loss of a node. One that was not started is started first."""
 
-    hosted: Any
+    hosted: "HostedSession"
     node: str
     failure: Failure
     is_advancing: bool = True
@@ -340,7 +343,7 @@ class FreezeSession(msgspec.Struct, frozen=True):
     The report has the rows of those `shared` files that are still there.
     """
 
-    hosted: Any
+    hosted: "HostedSession"
     is_advancing: bool
     shared: Mapping[int, SharedFile] = {}
 
@@ -348,7 +351,7 @@ class FreezeSession(msgspec.Struct, frozen=True):
 class PlanNextView(OfSession, frozen=True):
     """Compute the next view of a session: `Planned`."""
 
-    hosted: Any
+    hosted: "HostedSession"
     plan: PlanView
 
 
@@ -358,7 +361,7 @@ class ContinueSession(OfSession, frozen=True):
     `copies` are those that become contents, by row; `held` the rows of those that stay copies.
     """
 
-    hosted: Any
+    hosted: "HostedSession"
     decision: ViewDecision
     copies: Mapping[int, Handle] = {}
     held: tuple[int, ...] = ()
@@ -377,7 +380,7 @@ class FinishSession(msgspec.Struct, frozen=True):
         How each part ended, as in `managers.messages.PartDone`, if the members have agreed on that.
     """
 
-    hosted: Any
+    hosted: "HostedSession"
     is_advancing: bool = False
     error: Exception | None = None
     ends: tuple[bytes, ...] = ()
@@ -398,13 +401,13 @@ class RemoveSession(OfSession, frozen=True):
 class WithdrawSession(OfSession, frozen=True):
     """Undo that a session that was over is to continue; it has not begun: `Removed`, and it is over as before."""
 
-    hosted: Any
+    hosted: "HostedSession"
 
 
 class RetireSession(OfSession, frozen=True):
     """Read a session that is over from its directory, so that its engine can leave the memory: `Retired`."""
 
-    hosted: Any
+    hosted: "HostedSession"
 
 
 class Log(msgspec.Struct, frozen=True):

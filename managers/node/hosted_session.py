@@ -1,13 +1,10 @@
 """A session whose engine is in this process: its parts, its states, and what users see of it."""
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import pairwise
 from math import inf
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -55,215 +52,12 @@ from managers.node.events import (
 from managers.node.exchange import ContentWatch, MessagesByView, NodeExchange
 from managers.node.fetch_pool import write_receipts
 from managers.node.over import REPLACED
+from managers.node.progress import Progress, ProgressLog
 from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog
 from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 from managers.recovery.replan import explain_decision
-
-# How fast drops of a session settle, recently and typically during the last minutes; how long none
-# does.
-
-_RECENT_SECONDS = 5.0
-"""Time over which the recent rate is taken."""
-_WINDOW_SECONDS = 180.0
-_SPANS = 12
-_SHORTEST_QUIET = 10.0
-"""Seconds without a settled drop that are usual in any session."""
-_FACTOR = 3
-
-
-class SettlingRate:
-    """Takes the number of settled drops from time to time. Used by one thread."""
-
-    def __init__(self) -> None:
-        self._recent: deque[tuple[float, int]] = deque()
-        self._samples: deque[tuple[float, int]] = deque()
-        self._settled = 0
-        self.changed = 0.0
-        """When drops settled last, or the session began, in monotonic seconds."""
-
-    def begin(self, now: float) -> None:
-        """Note when the session began, in monotonic seconds."""
-        self.changed = now
-
-    def add(self, now: float, settled: int) -> None:
-        """Note how many drops are settled now, in monotonic seconds."""
-        if settled != self._settled:
-            self._settled, self.changed = settled, now
-        self._recent.append((now, settled))
-        while len(self._recent) > 2 and now - self._recent[0][0] > _RECENT_SECONDS:  # noqa: PLR2004 - a span
-            self._recent.popleft()
-        # One sample a second is enough for minutes.
-        if len(self._samples) > 1 and now - self._samples[-2][0] < 1:
-            self._samples.pop()
-        self._samples.append((now, settled))
-        while len(self._samples) > 2 and now - self._samples[1][0] > _WINDOW_SECONDS:  # noqa: PLR2004 - a span
-            self._samples.popleft()
-
-    @property
-    def recent(self) -> float:
-        """Drops per second during the last seconds; 0 if it is not known yet."""
-        return _rate(self._recent[0], self._recent[-1]) if self._recent else 0.0
-
-    @property
-    def typical(self) -> float:
-        """Median of the drops per second in twelve equal spans of the last three minutes, or of the time so far.
-
-        One burst or one pause does not change it. If nothing settled in most spans, it is the mean of all.
-        """
-        if not self._samples:
-            return 0.0
-        first, last = self._samples[0], self._samples[-1]
-        length = (last[0] - first[0]) / _SPANS
-        if length <= 0:
-            return 0.0
-        edges = [self._settled_at(first[0] + span * length) for span in range(_SPANS + 1)]
-        return median((after - before) / length for before, after in pairwise(edges)) or _rate(first, last)
-
-    @property
-    def usual_quiet(self) -> float:
-        """Return for how many seconds no drop may settle before the rates say nothing about what is left.
-
-        Three times the longest pause between settled drops during the last minutes, because several attempts that began
-        together also end together.
-        """
-        moments = [self._samples[0][0]] if self._samples else []
-        moments += [after[0] for before, after in pairwise(self._samples) if after[1] != before[1]]
-        longest = max((after - before for before, after in pairwise(moments)), default=0.0)
-        return max(_SHORTEST_QUIET, _FACTOR * longest)
-
-    def _settled_at(self, moment: float) -> float:
-        """Return how many drops were settled at a moment, evenly between two samples."""
-        before = self._samples[0]
-        for sample in self._samples:
-            if sample[0] >= moment:
-                if sample[0] == before[0]:
-                    return sample[1]
-                share = (moment - before[0]) / (sample[0] - before[0])
-                return before[1] + share * (sample[1] - before[1])
-            before = sample
-        return before[1]
-
-
-def _rate(first: tuple[float, int], last: tuple[float, int]) -> float:
-    return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else 0.0
-
-
-# How far a hosted session has come: its state, version, times and statistics.
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """One version of the progress of a session.
-
-    Attributes
-    ----------
-    version : int
-        Grows with each change.
-    state : SessionState
-        DEPLOYING until it is started.
-    started, finished : float
-        Seconds since the epoch; 0 while it is not.
-    statistics : Statistics or None
-        The latest; None before the first.
-    rate : float
-        Drops settled per second: recently; of a session that is over, on average.
-    typical : float
-        The same, typically during the last minutes.
-    changed : float
-        When a drop settled last, or the session was started, in monotonic seconds; 0 before.
-    usual_quiet : float
-        For how many seconds no drop may settle before the rates say nothing about what is left.
-    text : str
-        Why it ended so, once it has ended.
-    """
-
-    version: int = 1
-    state: SessionState = SessionState.DEPLOYING
-    started: float = 0.0
-    finished: float = 0.0
-    statistics: Statistics | None = None
-    rate: float = 0.0
-    typical: float = 0.0
-    changed: float = 0.0
-    usual_quiet: float = 0.0
-    text: str = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the session has its result."""
-        return self.state.is_terminal
-
-    def quiet(self, now: float) -> float:
-        """Return for how many seconds no drop has settled, at `now` in monotonic seconds; 0 unless the session runs."""
-        return max(0.0, now - self.changed) if self.changed and not self.is_over else 0.0
-
-    @property
-    def remaining(self) -> float | None:
-        """Seconds that the rest takes at the typical rate, as far as that is known."""
-        if self.statistics is None or self.typical <= 0 or self.is_over:
-            return None
-        return (self.statistics.drops - self.statistics.settled) / self.typical
-
-
-class ProgressLog:
-    """Keeps the latest progress of one session.
-
-    One thread writes: first the one that starts the session, from then on the session's. Any thread may read `latest`,
-    which is replaced as a whole.
-
-    Parameters
-    ----------
-    clock : Clock
-        Time.
-    on_change : callable
-        Takes each new `Progress`, in the writing thread.
-    """
-
-    def __init__(self, clock: Clock, on_change: Callable[[Progress], None]) -> None:
-        self.latest = Progress()
-        self._clock = clock
-        self._on_change = on_change
-        self._rate = SettlingRate()
-
-    def start(self) -> None:
-        """Note that the session was started."""
-        now = self._clock.monotonic()
-        self._rate.begin(now)
-        self._change(
-            state=SessionState.RUNNING,
-            started=self._clock.now(),
-            changed=now,
-            usual_quiet=self._rate.usual_quiet,
-        )
-
-    def count(self, statistics: Statistics) -> None:
-        """Note new statistics."""
-        self._rate.add(self._clock.monotonic(), statistics.settled)
-        average = statistics.rate
-        self._change(
-            statistics=statistics,
-            rate=self._rate.recent or average,
-            typical=self._rate.typical or average,
-            changed=self._rate.changed,
-            usual_quiet=self._rate.usual_quiet,
-        )
-
-    def end(self, state: SessionState, text: str) -> None:
-        """Note the result of the session."""
-        now, statistics = self._clock.now(), self.latest.statistics
-        seconds = now - self.latest.started if self.latest.started else 0.0
-        rate = statistics.settled / seconds if statistics is not None and seconds > 0 else 0.0
-        self._change(state=state, finished=now, text=text, rate=rate)
-
-    def touch(self) -> None:
-        """Note that something else has changed that users see. While no thread is at work in the session."""
-        self._change()
-
-    def _change(self, **changes: object) -> None:
-        self.latest = msgspec.structs.replace(self.latest, version=self.latest.version + 1, **changes)
-        self._on_change(self.latest)
-
 
 # The nodes of MPI jobs over several nodes.
 

@@ -29,9 +29,8 @@ from tests.cli.conftest import TOKEN
 from tests.fake_manager import FakeManager
 from tests.times.made_times import sections_of
 from translator.plan.machines import equal_machines
-from translator.plan.measured import MeasuredNode, with_measured_nodes
+from translator.plan.measured import MeasuredNode, read_profile, with_measured_nodes, write_profile
 from translator.plan.move_bound import judge
-from translator.plan.profile_file import read_profile, write_profile
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 

@@ -11,10 +11,11 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.data import shm_directory as segments
+from dropflow.data.kept_content import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.data.memory import SMALL
 from dropflow.data.read import read
 from dropflow.data.registry import DATA_COMPONENTS, store_for
-from dropflow.data.repository import KEPT_CONTENT, KeptContent, MemoryLimitedRepository, kept_contents_field
+from dropflow.data.repository import MemoryLimitedRepository
 from dropflow.data.store import Slot, Store
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle

@@ -17,7 +17,8 @@ that keeps the limits is taken.
 `task_graph`       The graph of applications that planners work on: data drops become edges and nets, and follow their
                    applications
 `machines`         The machines that a plan is made for: nodes of different capacity, and the links between them
-`measured`         Weights of drops as earlier runs have measured them, in place of the estimates of a graph
+`measured`         Weights of drops as earlier runs have measured them, in place of the estimates of a graph;
+                   and their files
 `timeline`         Simulated runs as pictures, and as traces for Perfetto (https://ui.perfetto.dev)
 `kahypar_process`  The process in which Mt-KaHyPar runs: it reads a hypergraph from standard input and writes
                    partitions, as JSON
@@ -25,8 +26,6 @@ that keeps the limits is taken.
                    load
 `move_bound`       A lower bound of the completion time that counts what has to move, and when the work can begin and
                    must be done
-`profile_file`     Profiles on disk: what runs have measured, by logical node and instance, as arrays (a ``.npz`` file
-                   of NumPy)
 `planner`          What all planners share: their signature, what they decide, weights of drops and edges, and
                    islands of parts
 =================  ====================================================================================================

@@ -36,9 +36,9 @@ from managers.links import TransferResult, WantedContent
 from managers.messages import Events
 from managers.node.exchange import NodeExchange
 from managers.node.fetch_pool import PendingFetch, Receipts
-from managers.node.hosted_session import SettlingRate
 from managers.node.manager import NodeManager
 from managers.node.operations import busy_with
+from managers.node.progress import SettlingRate
 from managers.node.resources import LoadHistory, ProcessorUse
 from managers.node.session_records import StateLog, StateLogs, page
 from managers.routes.streams import state_events
