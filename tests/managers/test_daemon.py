@@ -307,7 +307,7 @@ def test_a_readable_descriptor_ends_the_wait_for_ready_lines() -> None:
 @pytest.mark.slow
 def test_a_process_that_is_busy_with_its_start_is_waited_for(children: ChildProcesses) -> None:
     """On a loaded machine a start takes longer than usual; a process that does nothing is given up after that time."""
-    busy = "import time\nwhile time.process_time() < 0.7: pass\n" + _CHILD_PROCESSES_READY
+    busy = "import time\nend = time.monotonic() + 0.7\nwhile time.monotonic() < end: pass\n" + _CHILD_PROCESSES_READY
 
     assert children.wait_ready(_start(children, busy), 0.5) == "http://127.0.0.1:1"
     with pytest.raises(WorldError, match="not ready within"):

@@ -146,8 +146,7 @@ def rice(values: Sequence[int], size: int, block: int, codes: Sequence[int]) -> 
 
 def tiled(image: Array, algorithm: str, tile: tuple[int, int], **cards: object) -> bytes:
     """Return a FITS file with a compressed image of integers."""
-    size, rows = image.dtype.itemsize, b""
-    heap = b""
+    size, rows, heap = image.dtype.itemsize, bytearray(), bytearray()
     for top in range(0, image.shape[0], tile[0]):
         for left in range(0, image.shape[1], tile[1]):
             values = image[top : top + tile[0], left : left + tile[1]]
@@ -176,4 +175,4 @@ def tiled(image: Array, algorithm: str, tile: tuple[int, int], **cards: object) 
         "ZNAME2": "BYTEPIX",
         "ZVAL2": size,
     }
-    return fits(np.zeros(0, np.uint8)) + extension("BINTABLE", 8, rows, heap, **about | cards)
+    return fits(np.zeros(0, np.uint8)) + extension("BINTABLE", 8, bytes(rows), bytes(heap), **about | cards)

@@ -117,7 +117,7 @@ class LostWorker:
     def _begins_again(self, session: Session) -> bool:
         """Wait for the first or next attempt; return whether its worker must be killed, as no fault is counted yet."""
         # A fault is counted before the attempt is repeated.
-        assert until(lambda: self._step() not in (0, *self.steps[-1:]), 60)
+        assert until(lambda: self._step() not in (0, *self.steps[-1:]), 240)
         return session.failure_table.fault_count == 0
 
     def _step(self) -> int:
