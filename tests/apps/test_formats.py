@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from dropflow import FitsPath, Graph, GraphRun, InputPath, MeasurementSet, Outpu
 from dropflow.apps.formats import FORMATS, CannotHoldError, read_format, what_is, write_format
 from dropflow.errors import AppError, MissingDependencyError, UsageError
 
-pytest.importorskip("astropy", reason="the extra 'formats' is not installed")
-pytest.importorskip("h5py", reason="the extra 'formats' is not installed")
+pytestmark = pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("astropy", "h5py")), reason="the extra 'formats' is not installed"
+)
 
 ARRAY = np.arange(6.0).reshape(2, 3)
 COLUMNS = {"name": ["a", "b"], "flux": [1.5, 2.0]}

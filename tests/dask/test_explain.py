@@ -3,8 +3,6 @@
 from typing import Any
 
 import dask
-import dask.array as da
-import dask.bag as db
 import numpy as np
 import pytest
 from dask.callbacks import Callback
@@ -16,6 +14,10 @@ from hypothesis import strategies as st
 import dropflow.dask
 from dropflow.dask import explain
 from dropflow.errors import BadGraphError, BadParameterError
+from tests.lazy_module import LazyModule
+
+da = LazyModule("dask.array")
+db = LazyModule("dask.bag")
 
 
 def _sum_of_two(chunks: int = 10) -> Any:

@@ -10,8 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import dask
-import dask.array as da
-import dask.bag as db
 import numpy as np
 import pytest
 from dask._task_spec import Dict
@@ -33,7 +31,11 @@ from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.codec import dump, parse
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
+from tests.lazy_module import LazyModule
 from translator.plan.machines import Machines, NodeCapacity
+
+da = LazyModule("dask.array")
+db = LazyModule("dask.bag")
 
 
 class _Values:
@@ -62,7 +64,7 @@ class _Values:
         return PersistedSession(self, name, places, self)
 
 
-def _array(session: PersistedSession) -> da.Array:
+def _array(session: PersistedSession) -> Any:
     """Return an array of 4 integers, 0 to 3, in persisted chunks of one."""
     graph = {("x", row): PersistedChunk(("x", row), session, row) for row in range(4)}
     return da.Array(graph, "x", chunks=((1,) * 4,), dtype=int)

@@ -11,11 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import dask
-import dask.array as da
-import dask.bag as db
 import numpy as np
 import pytest
-from dask.array.core import load_store_chunk
 from dask.core import convert_legacy_graph, flatten
 from dask.task_spec import DataNode, Task, TaskRef
 from dask.utils import SerializableLock
@@ -38,6 +35,10 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import row_of
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
+from tests.lazy_module import LazyModule
+
+da = LazyModule("dask.array")
+db = LazyModule("dask.bag")
 
 
 class _ConfigError(Exception):
@@ -200,7 +201,7 @@ class _Lock:
 def test_stores_that_one_process_may_write_run_in_it(package: str, lock: Any, is_here: bool) -> None:  # noqa: FBT001
     """Open files of HDF5 and netCDF, what has a lock that holds in one process, and what cannot be pickled."""
     target = threading.Event() if package == "threading" else type("Dataset", (), {"__module__": package})()
-    node = Task("s", load_store_chunk, TaskRef("x"), target, (slice(2),), None, lock=lock)
+    node = Task("s", da.core.load_store_chunk, TaskRef("x"), target, (slice(2),), None, lock=lock)
     again = Task("again", _identity, node)
 
     for one in (node, again):
@@ -260,7 +261,7 @@ def test_stores_of_several_tasks_in_one_chunk_of_zarr_are_refused(
     tasks: list[Any] = [
         Task(
             ("store-map", row, column),
-            load_store_chunk,
+            da.core.load_store_chunk,
             TaskRef(("x", row, column)),
             DataNode(None, target),
             DataNode(None, (slice(10 * row, 10 * row + 10), slice(10 * column, 10 * column + 10))),
@@ -303,7 +304,9 @@ def test_stores_with_a_relative_path_are_refused(store: Any) -> None:
     """Tasks would write into the directory of the session, which is removed, and the array would stay as it was."""
     target = SimpleNamespace(store=store, chunks=(10,), shards=None, shape=(10,), dtype="float64")
     index = DataNode(None, (slice(0, 10),))
-    task: Any = Task("store-map", load_store_chunk, TaskRef("x"), DataNode(None, target), index, region=None, lock=True)
+    task: Any = Task(
+        "store-map", da.core.load_store_chunk, TaskRef("x"), DataNode(None, target), index, region=None, lock=True
+    )
     if "out.zarr" not in (str(getattr(store, "root", "")), str(getattr(store, "path", ""))):
         refuse_lost_stores([task], {})
         return

@@ -9,8 +9,6 @@ import weakref
 from typing import Any
 
 import dask
-import dask.array as da
-import dask.bag as db
 import numpy as np
 import pytest
 from dask.callbacks import Callback
@@ -18,6 +16,10 @@ from dask.task_spec import DataNode, Task, TaskRef
 
 import dropflow.dask
 from dropflow.errors import BadGraphError, BadParameterError
+from tests.lazy_module import LazyModule
+
+da = LazyModule("dask.array")
+db = LazyModule("dask.bag")
 
 pytestmark = pytest.mark.parametrize("runner", ["threads", "inline"])
 

@@ -6,7 +6,6 @@ from itertools import permutations
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pytest
 from dask.core import convert_legacy_graph
@@ -27,6 +26,9 @@ from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.errors import BadGraphError
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, row_of
+from tests.lazy_module import LazyModule
+
+da = LazyModule("dask.array")
 
 
 def _chain(length: int) -> dict[Any, Any]:

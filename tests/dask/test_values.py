@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pytest
 from dask.callbacks import Callback
@@ -23,6 +22,9 @@ from dropflow.dask.values import MemoryBudget, ValueMemory, value_of
 from dropflow.dask_tasks.value_encoding import decode_value, encode_value, read_value
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import BadParameterError, StorageError
+from tests.lazy_module import LazyModule
+
+da = LazyModule("dask.array")
 
 _ARRAYS = st.builds(
     lambda dtype, shape, order, step: np.asarray(

@@ -17,7 +17,6 @@ from typing import Any
 
 import cloudpickle
 import dask
-import dask.array as da
 import numpy as np
 import pytest
 from dask.callbacks import Callback
@@ -29,6 +28,10 @@ from dropflow.dask import Scheduler, chunk_sources, remote
 from dropflow.dask.persist import PersistedChunk
 from dropflow.errors import AppError, BadParameterError, GoneError, HttpError
 from tests.e2e.cluster import Cluster, Running, until
+from tests.lazy_module import LazyModule
+
+da = LazyModule("dask.array")
+
 
 cloudpickle.register_pickle_by_value(here)
 
@@ -95,7 +98,7 @@ def _chunks(collection: Any) -> list[PersistedChunk]:
     return chunks
 
 
-def _check_persisted() -> da.Array:
+def _check_persisted() -> Any:
     """Persist collections, compute with their chunks, and return a persisted array of (2 * ones)."""
     base = np.arange(1600.0).reshape(40, 40)
     x = (da.from_array(base, chunks=(15, 40)) + 1).persist()
@@ -306,7 +309,7 @@ def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             kept.sum().compute(scheduler=scheduler.get)
 
 
-def _check_lost_chunks(directory: Path, client: Client, token: str, kept: da.Array, two: Running) -> None:
+def _check_lost_chunks(directory: Path, client: Client, token: str, kept: Any, two: Running) -> None:
     """A file is removed, and then a node is killed: chunks are read from copies, or computed again."""
     with dropflow.dask.scheduler(to=client.url, token=token, progress=False):
         x = da.random.default_rng(1).random(8, chunks=1).persist()

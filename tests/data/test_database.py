@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
+from tests.lazy_module import LazyModule
 
-sqlalchemy = pytest.importorskip("sqlalchemy", reason="needs the extra databases")
+sqlalchemy = LazyModule("sqlalchemy")
+pytestmark = pytest.mark.skipif(find_spec("sqlalchemy") is None, reason="needs the extra databases")
 
 Node = Callable[..., Template]
 Slots = Callable[..., Slot]

@@ -6,6 +6,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,9 +25,13 @@ from dropflow.graph.templates import Argument, Template
 from dropflow.sessions import local_run
 from dropflow.sessions.report import run_report
 from dropflow.states import SessionState
+from tests.lazy_module import LazyModule
 
-pytest.importorskip("s3fs", reason="needs the extra stores")
-moto_server = pytest.importorskip("moto.server", reason="needs moto[s3] and flask-cors")
+moto_server = LazyModule("moto.server")
+pytestmark = [
+    pytest.mark.skipif(find_spec("s3fs") is None, reason="needs the extra stores"),
+    pytest.mark.skipif(find_spec("moto") is None, reason="needs moto[s3] and flask-cors"),
+]
 
 Node = Callable[..., Template]
 Slots = Callable[..., Slot]

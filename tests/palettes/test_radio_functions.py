@@ -4,6 +4,7 @@
 """
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 from palettes.radio import arithmetic, concat, moments, mosaic, split, update
+from tests.lazy_module import LazyModule
 
-fits = pytest.importorskip("astropy.io.fits", reason="the extra 'formats' is not installed")
+fits = LazyModule("astropy.io.fits")
+pytestmark = pytest.mark.skipif(find_spec("astropy") is None, reason="the extra 'formats' is not installed")
 
 CELL = 0.5
 """Degrees of a pixel."""

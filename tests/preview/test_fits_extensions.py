@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import astropy.io.fits as astropy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,10 @@ from dropflow.errors import BadFileError
 from dropflow.preview.difference import differences
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource, DirectorySource, Preview, PreviewQuery
+from tests.lazy_module import LazyModule
 from tests.preview.made_files import extension, fits, npy, tiled
+
+astropy = LazyModule("astropy.io.fits")
 
 _EMPTY = np.zeros(0, np.uint8)
 

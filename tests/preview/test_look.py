@@ -12,8 +12,6 @@ from typing import Literal
 
 import numpy as np
 import pytest
-import zarr as zarr_library
-from astropy.io import fits as fits_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numbers
@@ -22,7 +20,11 @@ from dropflow.errors import BadFileError
 from dropflow.preview.image import BUDGET
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource, DirectorySource, PreviewQuery
+from tests.lazy_module import LazyModule
 from tests.preview.made_files import Array, fits, npy, png, zarr
+
+zarr_library = LazyModule("zarr")
+fits_library = LazyModule("astropy.io.fits")
 
 _TYPES = ["u1", "<i2", ">i4", "<f4", ">f8", "<f2", "?"]
 

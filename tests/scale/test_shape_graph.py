@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 from dask.core import convert_legacy_graph, flatten
@@ -43,6 +42,7 @@ from dropflow.testing.drawing import fan, triples
 from managers.node.manager import NodeManager
 from managers.planning import plan_deployment
 from tests.graph.shapes import chain, scatter
+from tests.lazy_module import LazyModule
 from tests.nightly import nightly
 from tests.translator.documents import document, field, link, node, port
 from tests.translator.drawing import Drawing
@@ -53,6 +53,8 @@ from translator.parameters import fill
 from translator.plan.registry import partition
 from translator.unroll import plan, unroll
 from translator.validate import validate
+
+da = LazyModule("dask.array")
 
 _LEAST_SECONDS = 0.02
 _LONG_SECONDS = 0.5

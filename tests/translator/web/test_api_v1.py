@@ -6,10 +6,10 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
 from dropflow.api.auth import AccessRules
@@ -22,9 +22,12 @@ from dropflow.errors import BadGraphError, DropflowError, LinkError
 from dropflow.graph.codec import parse
 from managers.routes.handlers import api_v1_routes
 from tests.fake_manager import FakeManager
+from tests.lazy_module import LazyModule
 from tests.translator.web.served import EXAMPLES, Served
 from translator.web.records import DeployRequest, TranslateQuery, TranslatorLimits
 from translator.web.routes import make_translator
+
+schemathesis = LazyModule("schemathesis")
 
 
 @pytest.mark.slow
@@ -144,10 +147,10 @@ def test_no_generated_request_breaks_the_server(serve: Callable[..., Served], he
             _try(operation, identity)
 
 
-def _try(operation: "schemathesis.APIOperation", identity: str) -> None:
+def _try(operation: Any, identity: str) -> None:
     @given(case=operation.as_strategy())
     @settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    def one(case: "schemathesis.Case") -> None:
+    def one(case: Any) -> None:
         if "translation" in case.path_parameters:
             case.path_parameters["translation"] = identity
         answer = case.call()
