@@ -1,4 +1,4 @@
-"""Modules of users that a process has loaded, and that were edited since: it would run their old code.
+"""Modules that a process has loaded, and that were edited or installed anew since: it would run their old code.
 
 Worker processes of nodes run many sessions. One that has such a module when a session begins is replaced; other
 processes do not take or store results of functions that use it.
@@ -17,11 +17,13 @@ from dropflow.clock import Clock
 _OURS = ("dropflow", "__main__")
 _loaded: dict[str, int] = {}
 """Times of the sources of modules, in ns, as they were when this process loaded them."""
+_installed_anew: set[str] = set()
+"""Packages that were installed again after this process had loaded them."""
 _previous_call: dict[str, float] = {}
 
 
 def outdated_modules(clock: Clock) -> frozenset[str]:
-    """Return the modules of users, by `module_name`, whose code in this process may not be that of the file.
+    """Return modules of users, by `module_name`, and packages, whose code in this process may not be that of the file.
 
     A process that runs several sessions calls this at the beginning of each. A module that was not loaded at the last
     call was loaded since; its source was the present one if that is older than the call.
@@ -29,9 +31,15 @@ def outdated_modules(clock: Clock) -> frozenset[str]:
     known = _previous_call.get("time", 0.0) or psutil.Process().create_time()
     _previous_call["time"] = clock.now()
     found = set()
+    # Installing changes the directory of packages, whose modules are a thousand.
+    is_installed_anew = any(_changed(place) > known for place in _installed_places())
     for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if not path or name.partition(".")[0] in _OURS or not is_user_file(path):
+        path, top = getattr(module, "__file__", None), name.partition(".")[0]
+        if not path or top in _OURS:
+            continue
+        if not is_user_file(path):
+            if is_installed_anew and _changed(path) > known:
+                _installed_anew.add(top)
             continue
         try:
             changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - all modules of a process
@@ -41,7 +49,15 @@ def outdated_modules(clock: Clock) -> frozenset[str]:
             _loaded[name] = changed
         if _loaded.get(name) != changed:
             found.add(module_name(Path(path), name))
-    return frozenset(found)
+    return frozenset(found | _installed_anew)
+
+
+def _changed(path: str) -> float:
+    """Return when a file was made or changed; 0 if there is none. Installers set other times to those of archives."""
+    try:
+        return os.stat(path).st_ctime  # noqa: PTH116 - as above
+    except OSError:
+        return 0.0
 
 
 def is_user_file(path: str) -> bool:

@@ -97,7 +97,9 @@ class AttemptReuse:
         self._host = gethostname()
         outdated = outdated_modules(clock)
         self._nodes = [
-            None if parts and any(part.kind == "module" and part.name in outdated for part in parts) else parts
+            None
+            if parts and any(part.kind in ("module", "package") and part.name in outdated for part in parts)
+            else parts
             for parts in reuse.nodes
         ]
 

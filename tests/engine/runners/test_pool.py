@@ -86,9 +86,17 @@ def test_sessions_share_the_same_processes(pool: WorkerPool, tmp_path: Path) -> 
     assert len(set().union(*(_pids(session) for session in sessions))) <= 2
 
 
-def test_a_module_that_was_edited_runs_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that has loaded it is replaced when the next session begins; without an edit it is not."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+@pytest.mark.parametrize("place", ["", "site-packages"])
+def test_a_module_that_was_edited_runs_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A worker that has loaded it is replaced when the next session begins, also if it was installed anew.
+
+    Without a change it is not.
+    """
+    module = tmp_path / place / "edited.py"
+    module.parent.mkdir(exist_ok=True)
+    monkeypatch.setenv("PYTHONPATH", str(module.parent))
     nodes = [app("Value", "dlg.apps.pyfunc.PyFuncApp", encoding="utf-8", func_name="edited.value"), data("out")]
     graph = translate(draw_nodes(tmp_path / "g.graph", nodes, "Value > out")).graph
     found = []
@@ -96,7 +104,8 @@ def test_a_module_that_was_edited_runs_as_it_is_now(tmp_path: Path, monkeypatch:
         for number, text in enumerate(("one", "two again", "")):
             if text:
                 source = f"import os\ndef value():\n    return f'{text.split()[0]} {{os.getpid()}}'\n"
-                (tmp_path / "edited.py").write_text(source)
+                module.unlink(missing_ok=True)
+                module.write_text(source)
             session = _session(graph, pool, tmp_path / f"s{number}")
             assert session.run().status is SessionState.FINISHED
             (body,) = _pids(session)
