@@ -200,12 +200,13 @@ class Outbound:
             return []
         is_restart = self.remote_incarnation > 0
         actions = self._set_incarnation(incarnation, now)
+        if is_restart:
+            self.address = address or self.address
         if not is_restart or self.state is OutboundState.IDLE:
             return actions
         self._stream = next(self._streams)
         is_open = self.state is not OutboundState.WAITING
         close: list[OutboundAction] = [CloseConnection(self.peer)] if is_open else []
-        self.address = address or self.address
         self._reconnect_delay = self._settings.reconnect_delay
         return [*actions, *close, *self._connect(now)]
 

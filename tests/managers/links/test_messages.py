@@ -179,6 +179,21 @@ def test_a_peer_that_starts_again_is_recognised(link_factory: LinkFactory) -> No
     at_again.wait(lambda: at_again.texts() == ["two"])
 
 
+def test_a_peer_at_a_new_address_is_answered_although_nothing_was_sent_to_it_before(link_factory: LinkFactory) -> None:
+    """A process that only listens answers at the address that a peer has since it was started again."""
+    (witness, at_witness), (b, _) = link_factory.open("witness"), link_factory.open("b", incarnation=1)
+    b.connect("witness", witness.address)
+    at_witness.wait_event(LinkEvent.INTRODUCED)
+    b.close()
+    again, at_again = link_factory.open("b", incarnation=2)
+    again.connect("witness", witness.address)
+    at_witness.wait_event(LinkEvent.RESTARTED)
+
+    witness.send("b", StopSession("s", 1, "answer"))
+
+    at_again.wait(lambda: at_again.texts() == ["answer"])
+
+
 # Fetches of content over real sockets.
 
 
