@@ -121,6 +121,18 @@ def test_a_scatter_loses_nothing_and_keeps_the_order(tmp_path: Path, values: lis
     assert max(map(len, got)) - min(map(len, got)) <= 1
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[1.5, 2**60 + 1], [2**63, -1], [True, 2], [[0.5], [2**60 + 1]], [10**400, 1], ["a\0", "b"]],
+    ids=["large", "beyond int64", "truth", "nested", "beyond floats", "text with NUL"],
+)
+def test_a_scatter_changes_no_value_of_a_list(tmp_path: Path, values: list[Any]) -> None:
+    """What an array of numpy cannot hold stays a list: no number is rounded, and no truth value becomes a number."""
+    got = try_app(f"{SIMPLE}GenericScatterApp", tmp_path, inputs=[Given("in", values)], outputs=["out"] * 2).values
+
+    assert [repr(piece) for piece in got] == [repr(values[:1]), repr(values[1:])]
+
+
 def test_a_scatter_with_two_output_ports_splits_each_input_separately(tmp_path: Path) -> None:
     """Each output port gets all pieces of the input of the same name."""
     inputs = [Given("a", [1, 2]), Given("b", ["x", "y"])]

@@ -1,7 +1,7 @@
 """Applications that scatter, gather and group arrays and lists, and make arrays to try them."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -140,13 +140,31 @@ def _is_uniform(values: list[Any]) -> bool:
     import numpy as np  # noqa: PLC0415 - see _split
 
     if all(isinstance(value, str) for value in values):
-        return bool(values)
+        return bool(values) and not any(value.endswith("\0") for value in values)  # numpy cuts these off
     if any(isinstance(value, str | bytes | dict) for value in values):
         return False
     try:
-        return np.asarray(values).dtype.kind in "biufc"
-    except ValueError:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
         return False
+    if array.dtype.kind not in "biufc":
+        return False
+    numbers = list(_leaves(values))
+    types = set(map(type, numbers))
+    if types <= {float} or not types <= {bool, int, float, complex}:
+        return True  # one type of Python, which also holds NaN; or numbers and arrays of numpy
+    # Among others, large whole numbers would become floats, and truth values numbers.
+    are_kept = array.dtype.kind in "iu" if types == {int} else bool not in types or len(types) == 1
+    return are_kept and bool(array.ravel().tolist() == numbers)
+
+
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the elements of nested lists and tuples, in order."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _leaves(value)
+        else:
+            yield value
 
 
 # Gathering many inputs into one output.
