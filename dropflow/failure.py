@@ -214,6 +214,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
+def refuse_no_drops(drops: int, *, name: str = "") -> None:
+    """Raise if a graph that is to run has no drops.
+
+    Raises
+    ------
+    BadGraphError
+        It has none.
+    """
+    if not drops:
+        hint = "draw a component, and give the constructs around it at least one copy"
+        raise BadGraphError("the graph has no drops", where=name, hint=hint)
+
+
 def refuse_errors(problems: Iterable[Problem], *, name: str = "") -> None:
     """Raise `BadGraphError` with all problems if one of them is an error.
 

@@ -433,16 +433,19 @@ def as_app(function: Callable[..., Any]) -> AppFunction[..., Any]:
 
 
 def _graph_of(values: tuple[Any, ...]) -> "GraphNodes | None":
+    """Return the graph that is open, or else that of the data among the arguments of a call."""
+    opened = OPEN_GRAPHS.get()
+    if opened:
+        return opened[-1]
     for value in values:
         for one in value if isinstance(value, list | tuple) else (value,):
             if isinstance(one, Data | GroupedData):
                 return one.graph
             if isinstance(one, CarriedValue):
                 return one.first.graph
-    opened = OPEN_GRAPHS.get()
-    if not opened and any(isinstance(value, Formula) for value in values):
+    if any(isinstance(value, Formula) for value in values):
         raise UsageError("a parameter of a graph was given to a function outside a graph", hint="use with Graph(...)")
-    return opened[-1] if opened else None
+    return None
 
 
 def _checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,6 +103,8 @@ class GraphNodes:
         UsageError
             The command does not name an input or output.
         """
+        if not command.strip():
+            raise UsageError("the command is empty", where=self.name, hint="write what bash is to run")
         ports = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         for one in (*ports, *inputs):
             if f"{{{one}}}" not in command:
@@ -172,12 +174,18 @@ class GraphNodes:
         Raises
         ------
         UsageError
-            It cannot be pickled.
+            It cannot be pickled, or is a parameter.
         """
         return self.value_in(self._around, value, name)
 
     def value_in(self, inside: DraftNode | None, value: Any, name: str) -> Data:
         """Return a value as data in a construct; see `value`."""
+        if isinstance(value, Formula):
+            raise UsageError(
+                f"the parameter {value} cannot be data of the graph",
+                where=self.name,
+                hint="give it to a function that returns it, and use what the call returns",
+            )
         node = self.drawing.add(name, "Memory", NodeKind.DATA, inside=inside)
         node.set("dropclass", MEMORY.dropclass)
         node.set("pydata", pickled_text(value), "Object", kind="ApplicationArgument")

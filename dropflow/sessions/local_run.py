@@ -25,7 +25,7 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, DropflowError, NotFoundError, StorageError, UsageError
-from dropflow.failure import refuse_errors
+from dropflow.failure import refuse_errors, refuse_no_drops
 from dropflow.files import LOCK, SessionLock
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
@@ -38,7 +38,7 @@ from dropflow.runners.factory import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from dropflow.sessions.again import Again, choose
 from dropflow.sessions.factory import make_session
-from dropflow.sessions.options import RunKeywords, RunOptions
+from dropflow.sessions.options import RunKeywords, RunOptions, run_options
 from dropflow.sessions.stopped import StoppedRun, refuse_run
 from dropflow.states import DropState, SessionState
 
@@ -125,7 +125,7 @@ def run(
     StorageError
         The session directory cannot be written.
     """
-    wanted = RunOptions(**options)
+    wanted = run_options(options)
     refuse_unusable(graph, wanted.runner)
     directory.mkdir(parents=True, exist_ok=True)
     hooks = RunHooks(
@@ -308,10 +308,12 @@ def refuse_unusable(graph: PhysicalGraph, runner: str) -> RunnerChoice:
     Raises
     ------
     BadGraphError
-        A component is unknown, or a parameter cannot be used: all problems together; or the runner cannot run it.
+        It has no drops; a component is unknown, or a parameter cannot be used: all problems together; or the runner
+        cannot run it.
     BadParameterError, MissingDependencyError
         There is no such runner, or its package is not installed.
     """
+    refuse_no_drops(graph.drops, name=graph.name)
     refuse_errors(check(graph.templates, graph.links), name=graph.name)
     choice = parse_runner(runner)
     choice.refuse_unusable(graph)

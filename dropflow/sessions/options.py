@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get
 import msgspec
 from msgspec import Meta
 
+from dropflow.errors import UsageError
+
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What can be chosen wherever a session runs."""
@@ -100,9 +102,8 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
         ),
     ] = "processes"
     workers: Annotated[
-        int | None,
+        Annotated[int, Meta(ge=1)] | None,
         Meta(
-            ge=1,
             description="Number of threads or processes; one per core by default. Of a cluster that runs: attempts at "
             "a time.",
             extra={"flag": "--workers"},
@@ -131,6 +132,22 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
             extra={"flag": "--store", "type": "directory"},
         ),
     ] = ""
+
+
+def run_options(given: Mapping[str, Any]) -> RunOptions:
+    """Return the options of a run that a program gives as keywords.
+
+    Raises
+    ------
+    UsageError
+        There is no such option, or its value is of another type or out of its range.
+    """
+    try:
+        return msgspec.convert(given, RunOptions)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"an option of the run cannot be used: {error}", hint="see the help of 'dropflow run'"
+        ) from None
 
 
 class RunKeywords(TypedDict, total=False):

@@ -24,7 +24,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import find_drop, oid
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunKeywords, RunOptions
+from dropflow.sessions.options import RunKeywords, run_options
 from dropflow.states import SessionState
 from translator.logical import LogicalGraph
 from translator.options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOptions, UnrollOptions
@@ -396,7 +396,7 @@ def run(
     )
     partition_options = PartitionOptions(parts=parts) if parts is not None else None
     physical = finish(found, partition_options=partition_options).graph
-    local_run.refuse_unusable(physical, RunOptions(**options).runner)
+    local_run.refuse_unusable(physical, run_options(options).runner)
     place = (
         local_run.new_directory(physical)
         if directory is None

@@ -23,6 +23,7 @@ from dropflow.errors import (
     NotFoundError,
     UsageError,
 )
+from dropflow.failure import refuse_no_drops
 from dropflow.graph.codec import is_dfg, parse
 from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.daliuge_write import write_pg
@@ -62,8 +63,7 @@ def read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
         graph = read_pg_stream(io.BytesIO(body), name="")
     if graph.drops > most:
         raise _too_many(most)
-    if not graph.drops:
-        raise BadGraphError("the graph has no drops", where=graph.name)
+    refuse_no_drops(graph.drops, name=graph.name)
     return graph
 
 

@@ -619,3 +619,50 @@ def test_a_wrong_call_adds_nothing() -> None:
         with pytest.raises(UsageError, match="expected list"):
             total("text")
         assert repr(graph) == before
+
+
+# Mistakes in programs.
+
+
+@pytest.mark.parametrize("options", [{"workers": -1}, {"workers": "2"}, {"until": float("nan")}, {"runer": "inline"}])
+def test_an_option_of_a_run_that_cannot_be_used_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Its name is in the message, and nothing runs."""
+    with Graph("one") as graph:
+        double(1)
+
+    with pytest.raises(UsageError, match=next(iter(options))):
+        graph.run(directory=tmp_path / "run", **options)
+
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_parameter_is_no_data() -> None:
+    """A function would get the parameter, and not its value."""
+    with Graph("values") as graph, pytest.raises(UsageError, match=r"\{count\} cannot be data"):
+        graph.value(graph.parameter("count", 3))
+
+
+def test_data_of_another_graph_are_refused_in_the_graph_that_is_open() -> None:
+    """The call would add its node to a graph that was left."""
+    with Graph("first") as first:
+        made = double(1)
+
+    with Graph("second"), pytest.raises(UsageError, match="data of graph 'first'"):
+        double(made)
+
+    assert len(first.drawing.nodes) == 2
+
+
+def test_an_empty_command_is_refused() -> None:
+    """It has no program, and so no name."""
+    with Graph("commands") as graph, pytest.raises(UsageError, match="the command is empty"):
+        graph.command(" ")
+
+
+def test_the_value_of_a_name_is_refused(run: Run) -> None:
+    """Values are asked by the data that a call has returned."""
+    with Graph("one") as graph:
+        double(1)
+
+    with pytest.raises(UsageError, match="'Double' is not data of the graph"):
+        run(graph).value("Double")  # type: ignore[arg-type]
