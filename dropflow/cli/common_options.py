@@ -23,7 +23,7 @@ from dropflow.cli.candidates import algorithms, graphs, runners, sessions, setti
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import error_reply, exit_for_error, output_for
-from dropflow.errors import BadFileError, BadParameterError
+from dropflow.errors import BadFileError, BadParameterError, StorageError
 from dropflow.sessions.options import AnnotatedField, meta_of
 from dropflow.stopping import GRACE_SECONDS
 
@@ -63,16 +63,34 @@ def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
         except (click.ClickException, click.exceptions.Exit):
             raise
         except BrokenPipeError:
-            # The process that reads the output has ended, as in `dropflow info g.dfg | head`. Python flushes standard
-            # output at exit, which must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The process that reads the output has ended, as in `dropflow info g.dfg | head`.
+            _discard_output()
             status = Exit.BROKEN_PIPE
-        except Exception as error:  # noqa: BLE001  (every error is printed in the form of the output)
+        except Exception as caught:  # noqa: BLE001  (every error is printed in the form of the output)
+            error = _error_of_output(caught)
             output.error(error_reply(error, debug=debug))
             status = exit_for_error(error)
         sys.exit(status)
 
     return command
+
+
+def _error_of_output(error: Exception) -> Exception:
+    """Return `error`, or one that names standard output if that is what could not be written."""
+    try:
+        sys.stdout.flush()
+    except OSError as failed:
+        _discard_output()
+        if isinstance(error, OSError) and error.errno == failed.errno:
+            return StorageError(
+                f"standard output cannot be written: {failed.strerror}", hint="make room, or write to another file"
+            )
+    return error
+
+
+def _discard_output() -> None:
+    """Have standard output discard what is left: Python flushes it at exit, which must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -181,6 +199,16 @@ def _with_params(settings: tuple[str, ...], params: str | None) -> tuple[str, ..
     return with_more_settings(_read_params(params), settings)
 
 
+def utf8(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of an option, which go into a graph; refuse bytes that are no text in UTF-8."""
+    for value in values:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise click.BadParameter(f"{value!a} is not text in UTF-8", context, parameter) from None
+    return values
+
+
 setting_options = grouped(
     "settings",
     _with_params,
@@ -188,6 +216,7 @@ setting_options = grouped(
         "--set",
         "settings",
         multiple=True,
+        callback=utf8,
         metavar="[NODE.]PARAM=VALUE",
         shell_complete=settings,
         help="Set a parameter of the graph, or of a node (by name or id). May be repeated.",

@@ -12,6 +12,7 @@ from dropflow.api.records import DropDetail, FailureInfo, ResultInfo
 from dropflow.cli.candidates import drops, is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
@@ -136,6 +137,7 @@ def explain_command(
     if drop is None:
         raise UsageError("the DROP to explain is missing", hint="name one, or use --origin for all of RUN")
     here = is_run_directory(run, has_url=manager.url is not None)
+    refuse_without_run(run)
     output.answer(_of_directory(Path(run), drop) if here else _of_session(manager, run, drop))
     return Exit.FINISHED
 

@@ -54,6 +54,8 @@ def examine_graph(
     """
     given: Path | bytes | RepositoryFile = Path(source)
     if source == "-":
+        if sys.stdin is None:
+            raise UsageError("standard input is closed", where=source, hint="name a file, or pipe the graph in")
         # One byte beyond the limit is enough for the reader to refuse it.
         given = sys.stdin.buffer.read(ReadOptions().max_bytes + 1)
     elif is_repository_address(source):

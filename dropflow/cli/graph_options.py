@@ -172,14 +172,8 @@ def is_directory(run: str) -> bool:
         An option was given that the other kind of run has.
     """
     context = click.get_current_context()
-    is_run = is_run_directory(run)
-    here = is_run and not _is_given(context, "url")
-    if not is_run and Path(run).is_dir() and _no_manager(context):
-        raise NotFoundError(
-            "the directory has no run: there is neither graph.dfg nor journal.dfj in it",
-            where=run,
-            hint="give the directory of 'dropflow run --keep'; --to URL names the manager of a session of this name",
-        )
+    here = is_run_directory(run) and not _is_given(context, "url")
+    refuse_without_run(run)
     wrong = [name for name in (_OF_SESSIONS if here else _OF_DIRECTORIES) if _is_given(context, name)]
     if wrong:
         options = {param.name: param.opts[-1] for param in context.command.params}
@@ -189,6 +183,22 @@ def is_directory(run: str) -> bool:
             hint="leave it out; a directory is given with its path, such as ./NAME, and a session with --to URL",
         )
     return here
+
+
+def refuse_without_run(run: str) -> None:
+    """Raise if RUN of the present command is a directory that has no run, and can be no session of a manager.
+
+    Raises
+    ------
+    NotFoundError
+        It is one.
+    """
+    if Path(run).is_dir() and not is_run_directory(run) and _no_manager(click.get_current_context()):
+        raise NotFoundError(
+            "the directory has no run: there is neither graph.dfg nor journal.dfj in it",
+            where=run,
+            hint="give the directory of 'dropflow run --keep'; --to URL names the manager of a session of this name",
+        )
 
 
 def continue_session(

@@ -20,6 +20,7 @@ from dropflow.cli.common_options import (
     output_options,
     patience_option,
     setting_options,
+    utf8,
 )
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, session_options
@@ -384,6 +385,7 @@ def resume_command(
     "--set",
     "settings",
     multiple=True,
+    callback=utf8,
     metavar="[NODE.]PARAM=VALUE",
     help="Set a parameter of the nodes that failed, or are named with --from, for all of their drops that run from now "
     "on. May be repeated.",

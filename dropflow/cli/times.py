@@ -12,6 +12,7 @@ import msgspec
 from dropflow.cli.candidates import is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, output_file
 from dropflow.cli.progress import columns
@@ -37,6 +38,8 @@ def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
         Several sessions are named.
     """
     here = all(is_run_directory(run, has_url=manager.url is not None) for run in runs)
+    for run in runs:
+        refuse_without_run(run)
     if not here and len(runs) > 1:
         raise UsageError(f"{len(runs)} sessions are named", where=runs[1], hint="name one session, or directories")
     return here

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dropflow.api.records import FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.cli import graph_files
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import commands, load_command
 from dropflow.cli.output import CommandOutput, output_for
 from dropflow.cli.progress import columns, shell_command
@@ -78,6 +79,28 @@ def test_a_closed_standard_output_is_no_internal_error() -> None:
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
 
         assert (done.returncode, "DF900" in done.stderr) == (status, False)
+
+
+@pytest.mark.slow
+def test_a_full_disk_behind_standard_output_is_told() -> None:
+    """The message names standard output, and nothing else is printed when the process ends."""
+    command = f"{sys.executable} -m dropflow info {NESTED} >/dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == Exit.FAILED
+    assert done.stderr.splitlines() == [
+        "error DF201: standard output cannot be written: No space left on device",
+        "  make room, or write to another file",
+    ]
+
+
+@pytest.mark.slow
+def test_a_closed_standard_input_is_told() -> None:
+    """A graph that is to come from there is bad input."""
+    command = f"{sys.executable} -m dropflow check - <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, "standard input is closed" in done.stdout + done.stderr) == (Exit.BAD_INPUT, True)
 
 
 # Text for people: columns and shell commands.

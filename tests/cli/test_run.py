@@ -55,6 +55,23 @@ def test_the_json_answer_is_one_object(process: Command, examples: Path, tmp_pat
     assert json.loads((tmp_path / "here" / "summary.json").read_text()) == answer
 
 
+def test_a_graph_without_drops_is_refused(command: Command, tmp_path: Path) -> None:
+    """As managers do; no directory is made for it."""
+    (tmp_path / "none.json").write_text("[]")
+
+    done = command("run", tmp_path / "none.json", "--keep", tmp_path / "kept")
+
+    assert (done.status, "the graph has no drops" in done.err) == (2, True)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_value_that_is_no_text_is_refused(command: Command, examples: Path) -> None:
+    """The shell may give any bytes, and a graph has text."""
+    done = command("run", examples / "hello.graph", "--set", "Greet.greet=W\udcf6rld")
+
+    assert (done.status, "is not text in UTF-8" in done.err) == (2, True)
+
+
 @pytest.mark.slow
 def test_results_go_below_dropflow_runs(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """Without --keep, each run has a directory of its own."""
