@@ -506,6 +506,7 @@ def test_ranks_run_together(tmp_path: Path, runner: str) -> None:
     assert contents == ["0 of 3\n1 of 3\n2 of 3\n"] * 2
 
 
+@pytest.mark.slow
 def test_ranks_wait_for_each_other(tmp_path: Path) -> None:
     """Each rank waits until all others have begun, so they run at the same time, also more of them than workers."""
     wait = f"mkdir -p {tmp_path}/begun; touch {tmp_path}/begun/$DROPFLOW_RANK; "

@@ -131,6 +131,7 @@ def test_some_data_cannot_be_read_while_they_are_written(make_bench: Make, targe
     assert said == [False]
 
 
+@pytest.mark.slow
 def test_a_failure_leaves_nothing_behind(bench: Bench) -> None:
     """Neither the content nor what was still in a buffer, which is thrown away; the stream is for others to remove."""
 

@@ -56,6 +56,7 @@ def test_jobs_in_a_row_that_complete_nothing_are_counted() -> None:
     assert JobStatus().idle_after(None) == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_the_key_of_a_node_that_is_killed(tmp_path: Path) -> None:
     """A node manager over ssh has the cluster key in no file."""
     secret = create(tmp_path / "key").secret.decode()

@@ -311,7 +311,7 @@ def test_a_signal_cancels_the_run(
 
 def _wait_for(path: Path, process: "subprocess.Popen[bytes]") -> None:
     """Wait until the application in the other process has made `path`."""
-    for _ in range(400):
+    for _ in range(2400):
         if path.exists():
             return
         try:

@@ -220,7 +220,7 @@ def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
         family = running.family()
         os.close(writer)
 
-        assert running.process.wait(30) == 0
+        assert running.process.wait(120) == 0
     assert gone(family)
     assert records(tmp_path) == []
 

@@ -39,7 +39,7 @@ def test_the_first_signal_requests_a_clean_end(number: signal.Signals) -> None:
     """The process ends with 0."""
     with start() as process:
         process.send_signal(number)
-        assert process.communicate(timeout=30)[0] == "stopped\n"
+        assert process.communicate(timeout=120)[0] == "stopped\n"
     assert process.returncode == 0
 
 
@@ -51,7 +51,7 @@ def test_the_second_signal_ends_the_process(number: signal.Signals) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "stopped\n"
         process.send_signal(number)
-        assert process.communicate(timeout=30)[0] == "cleaned\n"
+        assert process.communicate(timeout=120)[0] == "cleaned\n"
     assert process.returncode == 128 + number
 
 
@@ -61,7 +61,7 @@ def test_the_end_of_the_parent_requests_a_clean_end() -> None:
     with start("pass", str(reader), pass_fds=[reader]) as process:
         os.close(reader)
         os.close(writer)
-        assert process.communicate(timeout=30)[0] == "stopped\n"
+        assert process.communicate(timeout=120)[0] == "stopped\n"
     assert process.returncode == 0
 
 
@@ -75,5 +75,5 @@ def test_signal_handlers_are_restored() -> None:
         assert process.stdout.readline() == "stopped\n"
         assert process.stdout.readline() == "behind\n"
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == -signal.SIGTERM

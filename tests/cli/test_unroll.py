@@ -388,6 +388,7 @@ def test_a_profile_without_a_run_is_refused(command: Command, tmp_path: Path) ->
     assert "dropflow run --keep" in answer.err
 
 
+@pytest.mark.slow
 def test_the_machines_may_be_those_of_a_manager(ask: Command, service: Service, manager: FakeManager) -> None:
     """They are planned for as they are now: a busy one gets less, and one that is lost is told and gets nothing."""
     for name, use in (("node-1", 0.0), ("node-2", 100.0)):

@@ -117,6 +117,7 @@ def test_a_chunk_is_pickled_as_a_reference() -> None:
         stranger()
 
 
+@pytest.mark.slow
 def test_what_nothing_refers_to_is_removed() -> None:
     """A session goes with the last of its chunks, in the order of requests, and without a wait for it."""
     source = _Values()
@@ -133,6 +134,7 @@ def test_what_nothing_refers_to_is_removed() -> None:
     assert source.removed == ["second", "first"]
 
 
+@pytest.mark.slow
 def test_each_chunk_is_removed_when_nothing_refers_to_it() -> None:
     """A slice has the graph of the whole; `dask.optimize` leaves what it needs. Pickles in this process keep chunks."""
     source = _Values()

@@ -139,6 +139,7 @@ def temporary(tmp_path: Path) -> Any:
         yield tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["threads", "inline"])
 def test_results_do_not_depend_on_the_limit(runner: str, temporary: Path) -> None:
     """With a limit of a few chunks, values go through files, results are the same, and no file is left."""

@@ -159,7 +159,7 @@ def underway(client: Client, session: str, settled: int = 3) -> bool:
     return not detail.finished
 
 
-def finished(client: Client, session: str, seconds: float = 30.0) -> SessionDetail:
+def finished(client: Client, session: str, seconds: float = 120.0) -> SessionDetail:
     """Return the session when it is over."""
     clock, version = SystemClock(), 0
     deadline = clock.monotonic() + seconds

@@ -58,7 +58,7 @@ class Attacker:
 
     def ask(self, url: str, method: str, path: str, body: str = "", **headers: str) -> http.client.HTTPResponse:
         """Ask a server of the victim directly, without a browser."""
-        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, given)
         answer = connection.getresponse()

@@ -2,8 +2,6 @@
 
 import json
 import shlex
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.errors import ConflictError
-from tests.e2e.cluster import finished, underway
+from tests.e2e.cluster import finished, underway, until
 from tests.processes import Running, gone, run
 
 pytestmark = pytest.mark.slow
@@ -22,12 +20,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 ANY = ("--port", 0)
 NODE = ("node", *ANY, "--links-port", 0)
-
-
-def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Return whether a condition becomes true in time."""
-    pause = threading.Event()
-    return any(holds() or pause.wait(0.1) for _ in range(int(seconds * 10)))
+_LOST_LATE = ("--suspect-after", 100, "--lost-after", 300)
+"""On a busy machine the node without the key would be lost before the end: another finding of the doctor."""
 
 
 def client(running: Running) -> Client:
@@ -92,7 +86,7 @@ def test_hosts_only_have_the_key_in_common(tmp_path: Path) -> None:
             for at, home in enumerate(homes)
         ]
         urls = ",".join(node.ready["url"] for node in nodes)
-        island = stack.enter_context(Running(homes[0], "island", *ANY, "--nodes", urls))
+        island = stack.enter_context(Running(homes[0], "island", *ANY, "--nodes", urls, *_LOST_LATE))
         to = ("--to", island.ready["url"])
         done = run(homes[1], "submit", graph, *to, "--random", 1, "--wait", "--output", "json")
         stranger = run(homes[2], "sessions", *to)

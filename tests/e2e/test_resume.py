@@ -327,17 +327,21 @@ def test_a_session_on_several_nodes_stops_at_its_walltime(tmp_path: Path) -> Non
     with Cluster(tmp_path, times=PATIENT) as cluster:
         nodes = cluster.nodes("a", "b", "c")
         client = cluster.client(cluster.island(*nodes))
-        slow = scattered(pipeline(seconds=0.5, length=12), ["a", "b", "c"], 1)
-        client.submit(slow, SubmitQuery(session="s", until=SystemClock().now() + 5.0))
-        stopped = finished(client, "s")
-        client.resume("s", ResumeRequest())
-        ended = finished(client, "s")
+        for seconds in (5.0, 20.0, 80.0):  # a busy machine may complete nothing within the first
+            slow = scattered(pipeline(seconds=seconds / 10, length=12), ["a", "b", "c"], 1)
+            session = f"within-{seconds:g}-s"
+            client.submit(slow, SubmitQuery(session=session, until=SystemClock().now() + seconds))
+            stopped = finished(client, session)
+            if "COMPLETED" in stopped.states:
+                break
+        client.resume(session, ResumeRequest())
+        ended = finished(client, session)
 
         assert stopped.status == "CANCELLED"
         assert "stopped at its walltime" in stopped.text
         assert 0 < stopped.states["COMPLETED"] < slow.drops
         assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": slow.drops})
-        assert content(client, "s") == expected_end(tmp_path / "alone", length=12)
+        assert content(client, session) == expected_end(tmp_path / "alone", length=12)
 
 
 def test_failed_drops_of_a_cluster_are_tried_again_with_another_parameter(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_ctrl_c_while_waiting_does_not_stop_the_session(up: Running, client: Cli
     running.wait(0.5)
     process.send_signal(signal.SIGINT)
     try:
-        out, errors = process.communicate(timeout=30)
+        out, errors = process.communicate(timeout=120)
         status = client.session("go-on").status
     finally:
         process.kill()

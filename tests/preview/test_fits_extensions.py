@@ -153,6 +153,7 @@ def test_contents_that_gzip_compressed_are_shown_as_what_they_are(content: bytes
         assert picture(BytesSource(packed)) == picture(BytesSource(content))
 
 
+@pytest.mark.slow
 def test_what_gzip_did_not_write_has_a_reason() -> None:
     """Damaged and cut contents, those that are compressed twice, and those that become too large."""
     packed = gzip.compress(bytes(1000) + b"x" * 50)

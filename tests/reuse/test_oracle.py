@@ -267,6 +267,7 @@ def _nodes(draw: st.DrawFn) -> list[Node]:
     return found
 
 
+@pytest.mark.slow
 @example(  # twins that differ by a comment
     nodes=[Node([], False), Node(["f0"], False, change=1), Node(["f0"], False)], edits=[("shift", 0, 1)]
 )

@@ -361,6 +361,7 @@ def test_every_algorithm_puts_an_application_where_it_fits(algorithm: str) -> No
         assert set(made.part[[0, 2, 3, 6]].tolist()) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_auto_does_not_depend_on_when_input_files_come(seed: int) -> None:
     """Also where inputs that no application makes are on all nodes at once, it takes no longer than HEFT."""

@@ -66,6 +66,7 @@ def copies(source: Path, many: int) -> PhysicalGraph:
     return builder.build()
 
 
+@pytest.mark.slow
 def test_contents_are_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are those of a run in one process, nothing goes by the engine, and the store is empty after."""
     source = tmp_path / "big.dat"

@@ -59,6 +59,7 @@ def _drill(graph: PhysicalGraph, *, nodes: int = 3, cores: int = 4, bandwidth: f
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [lambda: _weighted(scatter(40)), lambda: _weighted(chain(16)), _layers])
 def test_a_trial_without_faults_ends_when_it_is_planned_to(shape: Callable[[], PhysicalGraph]) -> None:
     """The simulated end differs from the planned one by at most 10 %, and nothing is repeated."""
@@ -71,6 +72,7 @@ def test_a_trial_without_faults_ends_when_it_is_planned_to(shape: Callable[[], P
     assert trial.repeated == 0
 
 
+@pytest.mark.slow
 def test_what_managers_wait_for_is_skipped_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial with a loss is the same whether the waiting of managers is skipped or simulated."""
     short = scatter(24)
@@ -86,6 +88,7 @@ def test_what_managers_wait_for_is_skipped_without_a_trace(monkeypatch: pytest.M
     assert skipped.end == pytest.approx(simulated.end, abs=0.5)  # messages take other drawn times
 
 
+@pytest.mark.slow
 def test_trials_are_drawn_from_their_seeds() -> None:
     """The same seed gives the same trial, in one process or several; other seeds lose other nodes at other times."""
     drill = msgspec.structs.replace(_drill(_weighted(scatter(12))), faults=(NodeLoss(ANY),), spread=0.1)
@@ -104,6 +107,7 @@ def test_trials_leave_the_log_of_their_process_on() -> None:
     assert logging.getLogger("dropflow").isEnabledFor(logging.WARNING)
 
 
+@pytest.mark.slow
 def test_a_cut_and_a_slow_node_make_a_session_later() -> None:
     """A minority that is cut off computes without a result or waits; a slow node takes as long as it is slow."""
     drill = _drill(_weighted(scatter(36)))
@@ -117,6 +121,7 @@ def test_a_cut_and_a_slow_node_make_a_session_later() -> None:
     assert run_trial(slow, 1).end == pytest.approx(2 * drill.planned, rel=0.2)
 
 
+@pytest.mark.slow
 def test_what_a_lost_content_costs() -> None:
     """The work of its producer counts, and that of the producers of what was released when it is needed last."""
     builder = GraphBuilder("g").app("a").data("x").app("b").data("y").app("c").data("z")

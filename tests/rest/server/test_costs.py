@@ -567,6 +567,7 @@ _CONNECTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(_CONNECTIONS)
 def test_the_limits_hold_and_no_more_is_closed(connections: list[ConnectionState]) -> None:
     """The limits in total and per address hold, and no more connections are closed than necessary."""
