@@ -43,11 +43,11 @@ def test_managers_are_found_and_leave(pair: Pair) -> None:
     browser.browse("node", partial(record, "joined"), partial(record, "left"))
     announcer.announce(_NODE)
 
-    assert heard.get(timeout=30) == ("joined", _NODE)
+    assert heard.get(timeout=60) == ("joined", _NODE)
 
     announcer.close()
 
-    assert heard.get(timeout=30) == ("left", _NODE)
+    assert heard.get(timeout=60) == ("left", _NODE)
 
 
 @pytest.mark.slow
@@ -65,12 +65,12 @@ def test_a_callback_that_raises_does_not_end_browsing(pair: Pair) -> None:
 
     browser.browse("node", joined, lambda _: None)
     announcer.announce(_NODE)
-    assert heard.get(timeout=30) == "n1"
+    assert heard.get(timeout=60) == "n1"
     announcer.announce(
         Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=_LIFE + 1, key=_KEY)
     )
 
-    assert heard.get(timeout=30) == "n2"
+    assert heard.get(timeout=60) == "n2"
 
 
 @pytest.mark.slow

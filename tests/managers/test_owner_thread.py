@@ -116,12 +116,12 @@ def test_jobs_run_elsewhere_and_come_back_as_events(harness: Harness) -> None:
     """Calls are answered while jobs run; no more jobs run at a time than allowed, and all of them are done."""
     futures = [harness.owner.submit("work") for _ in range(5)]
     for _ in range(2):
-        assert harness.begun.acquire(timeout=30)
+        assert harness.begun.acquire(timeout=60)
     assert harness.owner.call("echo", value="meanwhile") == "meanwhile"
     assert not harness.begun.acquire(blocking=False)
     harness.gate.set()
 
-    assert [future.result(30) for future in futures] == ["worked"] * 5
+    assert [future.result(60) for future in futures] == ["worked"] * 5
 
 
 def test_jobs_one_after_another_have_one_thread(harness: Harness) -> None:
@@ -146,7 +146,7 @@ def test_threads_without_jobs_end() -> None:
 def test_threads_of_jobs_end_with_the_owner(harness: Harness) -> None:
     """Threads end if they have no job when the owner is closed, and otherwise when their job is done."""
     harness.owner.submit("work")
-    assert harness.begun.acquire(timeout=30)
+    assert harness.begun.acquire(timeout=60)
     harness.owner.close()
     harness.gate.set()
     _wait_for_job_threads()
@@ -155,13 +155,13 @@ def test_threads_of_jobs_end_with_the_owner(harness: Harness) -> None:
 def _wait_for_job_threads() -> None:
     for thread in threading.enumerate():
         if thread.name == "job-x":
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
 
 
 def test_the_machine_ticks_at_its_deadline(harness: Harness) -> None:
     """A call that the machine answers in `tick` is answered without another event."""
-    assert harness.owner.submit("later").result(30) > 0
+    assert harness.owner.submit("later").result(60) > 0
 
 
 def test_a_closed_owner_refuses_calls(harness: Harness) -> None:
@@ -172,7 +172,7 @@ def test_a_closed_owner_refuses_calls(harness: Harness) -> None:
     harness.owner.post(Worked(1))
 
     with pytest.raises(LinkError, match="manager x is stopping"):
-        waiting.result(30)
+        waiting.result(60)
     with pytest.raises(LinkError, match="manager x is stopping"):
         harness.owner.call("echo", value=1)
 
@@ -185,7 +185,7 @@ def test_calls_behind_a_close_are_refused() -> None:
     owner.start()
 
     with pytest.raises(LinkError, match="manager y is stopping"):
-        late.result(30)
+        late.result(60)
 
 
 def test_a_bug_in_a_machine_fails_one_call(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:

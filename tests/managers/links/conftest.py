@@ -31,7 +31,7 @@ def wanted_content(drop: int, **options: Any) -> WantedContent:
     return WantedContent(session="s", drop=drop, **options)
 
 
-def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait for an effect of another thread that has no notification; return whether it happened."""
     nothing, end = threading.Event(), time.monotonic() + seconds
     while not holds():
@@ -129,5 +129,5 @@ def nothing_leaks(warm: None) -> Iterator[None]:
     process = psutil.Process()
     files, threads = process.num_fds(), threading.active_count()
     yield
-    is_clean = until(lambda: process.num_fds() <= files and threading.active_count() <= threads, 5.0)
+    is_clean = until(lambda: process.num_fds() <= files and threading.active_count() <= threads)
     assert is_clean, (process.num_fds() - files, threading.enumerate())

@@ -86,13 +86,13 @@ def test_a_sender_waits_while_its_peer_is_behind(link_factory: LinkFactory) -> N
 
     def work(_: ReceivedMessage) -> None:
         busy.set()
-        assert is_free.wait(30)
+        assert is_free.wait(60)
 
     (a, _), (b, _) = link_factory.open("a", settings=SMALL), link_factory.open("b", on_message=work, settings=SMALL)
     a.connect("b", b.address)
     while a.has_room("b"):
         a.send("b", StopSession("s", 1), [bytes(19_000)])
-    assert busy.wait(30)
+    assert busy.wait(60)
     assert SMALL.window < a.statistics().peers[0].pending <= SMALL.window + 20_000
     is_free.set()
     a.wait_for_room("b", give_up=lambda: False)
@@ -112,10 +112,10 @@ def test_a_sender_can_stop_waiting(link_factory: LinkFactory) -> None:
 
     thread = threading.Thread(target=lambda: a.wait_for_room("b", give_up=give_up))
     thread.start()
-    assert asked.wait(30)
+    assert asked.wait(60)
     cancelled.set()
     a.wake_waiting()
-    thread.join(30)
+    thread.join(60)
 
     assert not thread.is_alive()
     assert not a.has_room("b")
@@ -139,7 +139,7 @@ def test_closing_ends_all_waits(link_factory: LinkFactory) -> None:
         thread.start()
     a.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
 
     assert not any(thread.is_alive() for thread in threads)
     assert errors == ["the links of 'a' are closed"]
@@ -160,7 +160,7 @@ def test_a_receiving_function_may_close_its_links(link_factory: LinkFactory) -> 
     a.connect("b", b.address)
     a.send("b", StopSession("s", 1, "close yourself"))
 
-    assert closed.wait(30)
+    assert closed.wait(60)
 
 
 def test_a_peer_that_starts_again_is_recognised(link_factory: LinkFactory) -> None:

@@ -82,7 +82,7 @@ def test_processes_exchange_events_and_content(
     for message in sent:
         a.send("b", message)
 
-    assert done.wait(30)
+    assert done.wait(60)
     assert arrived == sent
     assert a.fetch("b", wanted_content(1, checksum=zlib.crc32(CONTENT)), lambda *_: None).size == len(CONTENT)
 

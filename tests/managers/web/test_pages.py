@@ -54,7 +54,7 @@ class WaitingManager(FakeManager):
 
     def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
         """Wait, and return the results."""
-        assert self.may_read.wait(30)
+        assert self.may_read.wait(60)
         return super().results(session, query)
 
 
