@@ -132,8 +132,8 @@ class GraphTarget(msgspec.Struct, frozen=True):
         path = Path(self.path)
         return (path, path.with_suffix(_EDGES)) if self.form == "csv" else (path,)
 
-    def write(self, graph: PhysicalGraph) -> bool:
-        """Write `graph`, a file whole or not at all, and return `is_standard_output`.
+    def write(self, graph: PhysicalGraph) -> None:
+        """Write `graph`, a file whole or not at all.
 
         Raises
         ------
@@ -146,7 +146,6 @@ class GraphTarget(msgspec.Struct, frozen=True):
             save(graph, Path(self.path))
         else:
             self._write_texts(graph)
-        return self.is_standard_output
 
     def _write_texts(self, graph: PhysicalGraph) -> None:
         with ExitStack() as stack:

@@ -143,9 +143,11 @@ def unroll_command(
         output.error(UnrollReply(ok=False, format=family, problems=as_problems(error)))
         return Exit.BAD_INPUT
     made = without_fusion(done.graph) if no_fuse else done.graph
-    if written is not None and not inside and written.write(made):
-        note_warnings(output, done.problems)
-        return Exit.FINISHED
+    if written is not None and not inside:
+        written.write(made)
+        if written.is_standard_output:
+            note_warnings(output, done.problems)
+            return Exit.FINISHED
     shown = graph_for_answer(made, form) if inside else msgspec.UNSET
     counts = count_drops(done.graph)
     output.answer(UnrollReply(ok=True, format=done.family, problems=done.problems, graph=shown, **counts))
@@ -511,8 +513,10 @@ def partition_command(
         output.answer(_compared(graph, order.choice, machines, count))
         return Exit.FINISHED
     made = planned(output, order, keep=False)
-    if written is not None and written.write(made.graph):
-        return Exit.FINISHED
+    if written is not None:
+        written.write(made.graph)
+        if written.is_standard_output:
+            return Exit.FINISHED
     if details:
         output.answer(made.reply())
         return Exit.FINISHED
@@ -551,8 +555,10 @@ def translate_command(output: CommandOutput, *, order: PlanOrder, target: str | 
     written = graph_target("-" if target is None else target, form)
     made = planned(output, order, keep=True, least=1)
     made = made.placed() if made.names else made
-    if not inside and written.write(made.graph):
-        return Exit.FINISHED
+    if not inside:
+        written.write(made.graph)
+        if written.is_standard_output:
+            return Exit.FINISHED
     reply = made.reply()
     output.answer(msgspec.structs.replace(reply, graph=graph_for_answer(made.graph, form)) if inside else reply)
     return Exit.FINISHED
@@ -574,8 +580,10 @@ def map_command(output: CommandOutput, *, order: PlanOrder, target: str | None, 
         raise UsageError("the nodes are missing", hint="name them with --nodes NODE,NODE..., a FILE.toml or a URL")
     written = None if target is None else graph_target(target, form)
     made = planned(output, order, keep=True).placed()
-    if written is not None and written.write(made.graph):
-        return Exit.FINISHED
+    if written is not None:
+        written.write(made.graph)
+        if written.is_standard_output:
+            return Exit.FINISHED
     output.answer(made.reply())
     return Exit.FINISHED
 
