@@ -1,5 +1,7 @@
 // A slider over the time of a session: the server says how the session was at the chosen moment, one request at a time.
 
+import { Latest } from "./latest.js";
+
 const STEPS = 1000;
 const PATIENCE = 10_000;
 
@@ -17,8 +19,7 @@ export class Scrub {
     this.button = root.querySelector("button");
     this.began = 0;
     this.ended = 0;
-    this.isBusy = false;
-    this.isWanted = false;
+    this.requests = new Latest(() => this.#fetch());
     this.wasPast = false;
     this.asked = -Infinity;
     /** The moment that was asked for, between two steps of the slider. */
@@ -47,17 +48,8 @@ export class Scrub {
     if (this.root.hidden && performance.now() - this.asked > PATIENCE) this.#ask();
   }
 
-  async #ask() {
-    if (this.isBusy) {
-      this.isWanted = true;
-      return;
-    }
-    this.isBusy = true;
-    do {
-      this.isWanted = false;
-      await this.#fetch();
-    } while (this.isWanted);
-    this.isBusy = false;
+  #ask() {
+    this.requests.want(true);
   }
 
   async #fetch() {
@@ -80,7 +72,7 @@ export class Scrub {
     if (this.exact && !isPast && !this.wasPast && this.exact < this.ended) {
       const share = (this.exact - this.began) / (this.ended - this.began);
       this.slider.value = String(Math.max(0, Math.min(STEPS - 1, Math.round(share * STEPS))));
-      this.isWanted = true;
+      this.#ask();
     }
     this.root.hidden = !(moment.ended > moment.began);
     const words = isPast ? `${span(moment.time - this.began)} of ${span(this.ended - this.began)}` : "now";

@@ -1,33 +1,12 @@
 // The picture of an array: zooms, moves, and tells the value under the pointer. The server cuts, averages and draws; it
 // is asked for one picture and one value at a time.
 
+import { Latest } from "./latest.js";
+
 const LEAST = 4;
 const STEP = 1.5;
 const WHEEL = 1.0015;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
-/** Calls `ask` for the last of the wanted things, one at a time. */
-class Latest {
-  #ask;
-  #wanted = null;
-  #isBusy = false;
-
-  constructor(ask) {
-    this.#ask = ask;
-  }
-
-  async want(thing) {
-    this.#wanted = thing;
-    if (this.#isBusy) return;
-    this.#isBusy = true;
-    while (this.#wanted !== null) {
-      const next = this.#wanted;
-      this.#wanted = null;
-      await this.#ask(next).catch(() => {}); // a manager that does not answer: the last picture stays
-    }
-    this.#isBusy = false;
-  }
-}
 
 class Viewer {
   constructor(root) {
