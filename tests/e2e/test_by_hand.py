@@ -173,6 +173,7 @@ def _commands(section: str) -> list[list[str]]:
     return [shlex.split(line.partition("$ ")[2])[1:] for line in lines if "$ dropflow " in line]
 
 
+@pytest.mark.exhaustive  # eight seconds of processor time; the losses of tests/e2e/test_losses.py stay in the CI
 def test_a_session_goes_on_when_one_of_three_machines_is_switched_off(tmp_path: Path) -> None:
     """The commands of the page run as it says; its measurements sleep for a shorter time here."""
     submit, status, *_ = _commands("Now switch one off")
