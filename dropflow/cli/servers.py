@@ -21,6 +21,21 @@ _DRAIN_SECONDS = 30.0
 """As long as Slurm and Kubernetes wait by default between SIGTERM and SIGKILL."""
 
 
+def _node_runner(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse what a node cannot run applications with, before anything starts."""
+    del context, parameter
+    from dropflow.errors import BadParameterError
+    from dropflow.runners.runner_choice import parse_runner
+
+    try:
+        choice = parse_runner(value)
+    except BadParameterError as error:
+        raise click.BadParameter(f"{error.text} ({error.hint})") from error
+    if choice.kind != "processes" and not (choice.kind == "dask" and choice.address):
+        raise click.BadParameter(f"a node cannot use the runner {value!r}; use processes or dask=ADDRESS")
+    return value
+
+
 @click.command("node")
 @output_options
 @serve_options(8000)
@@ -31,7 +46,20 @@ _DRAIN_SECONDS = 30.0
     show_default=True,
     help="Port for events and data of other nodes; 0 takes any that is free.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core by default.")
+@click.option(
+    "--runner",
+    default="processes",
+    show_default=True,
+    metavar="RUNNER",
+    callback=_node_runner,
+    help="Where applications run: 'processes' of this host, or 'dask=ADDRESS', the workers of the Dask cluster of that "
+    "scheduler, for which the node stands: 'dask=ADDRESS,contents=URL' if they see no common directory.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Worker processes; one per core by default. On Dask, the most attempts of a session at a time.",
+)
 @memory_option(
     "Memory that the node and what it runs may use together, such as '2 GiB'; by default what the machine, its control "
     "group and ulimit allow. Contents beyond go to the disk, and attempts wait."
@@ -57,6 +85,7 @@ def node_command(
     *,
     options: ServeOptions,
     links_port: int,
+    runner: str,
     workers: int | None,
     memory: int | None,
     gpus: str | None,
@@ -92,6 +121,7 @@ def node_command(
             links_bind=links_bind(context, links_port),
             links_advertise=links_advertise(context),
             key=context.key,
+            runner=runner,
             workers=workers,
             suspect_after=suspect_after,
             lost_after=lost_after,

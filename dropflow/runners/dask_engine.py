@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from pydoc import locate
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 import msgspec
 from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
+from distributed.core import rpc
+from distributed.security import Security
 
 from dropflow.engine.api import ExecutorSpec
 from dropflow.errors import DropflowError, LinkError, WorkerStartError
@@ -29,6 +32,7 @@ from dropflow.runners.engine import (
     AttemptKey,
     Batch,
     BatchAnswer,
+    EngineCapacity,
     EngineEvents,
     Piece,
     WorkerView,
@@ -55,6 +59,8 @@ _CONNECT_SECONDS = 10.0
 _WORKER_SECONDS = 60.0
 """How long a cluster may take to have its first worker."""
 _CLOSE_SECONDS = 8.0
+_CAPACITY_SECONDS = 2.0
+"""How often its capacity is asked for: as often as a client of Dask does that, which counts workers as they come."""
 _VERSION = "dropflow.version.__version__"
 
 
@@ -442,6 +448,62 @@ class DaskEngine:
             for task in waiting:
                 task.cancel()
             await asyncio.wait(waiting)
+
+
+class DaskCapacity:
+    """The capacity of a Dask cluster, which may grow, shrink, and be away for a while.
+
+    Parameters
+    ----------
+    address : str
+        Of its scheduler.
+
+    Raises
+    ------
+    LinkError
+        No scheduler answers there.
+    """
+
+    def __init__(self, address: str) -> None:
+        refuse_silent("dask", address, _CONNECT_SECONDS)
+        self._address = address
+        self._now = EngineCapacity()
+        self._is_known = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._watch())
+        self._thread = threading.Thread(target=self._run, name="capacity of Dask", daemon=True)
+        self._thread.start()
+        self._is_known.wait(_CONNECT_SECONDS)
+
+    def read(self) -> EngineCapacity:
+        """Return what its workers offer now. From any thread."""
+        return self._now
+
+    def close(self) -> None:
+        """Leave the scheduler. Idempotent."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        with contextlib.closing(self._loop), contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._task)
+
+    async def _watch(self) -> None:
+        scheduler = rpc(self._address, connection_args=Security().get_connection_args("client"))
+        try:
+            while True:
+                try:
+                    found = await asyncio.wait_for(scheduler.identity(n_workers=0), _CONNECT_SECONDS)
+                    self._now = EngineCapacity(found["total_threads"], found["total_memory"])
+                except (OSError, TimeoutError):
+                    if self._now.slots:
+                        _log.warning("the Dask scheduler at %s does not answer", self._address)
+                    self._now = EngineCapacity()
+                self._is_known.set()
+                await asyncio.sleep(_CAPACITY_SECONDS)
+        finally:
+            await scheduler.close_rpc()
 
 
 async def _quietly(work: Awaitable[Any]) -> None:

@@ -78,6 +78,13 @@ class WorkerView(msgspec.Struct, frozen=True):
     alias: str = ""
 
 
+class EngineCapacity(msgspec.Struct, frozen=True):
+    """How many attempts the workers of an engine run at a time, and their bytes of memory; 0 if it does not answer."""
+
+    slots: int = 0
+    memory: int = 0
+
+
 class EngineEvents(msgspec.Struct, frozen=True):
     """What an engine reports to its runner. Each is called from any thread, and returns immediately."""
 

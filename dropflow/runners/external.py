@@ -657,7 +657,7 @@ class ExternalRunner:
         self._broken = Failure.of(
             WorkerStartError(
                 f"{self._engine.name} cannot be used any more: {why}",
-                hint="'dropflow resume' goes on with the session, with any runner",
+                hint="'dropflow resume' goes on with a run, with any runner; 'dropflow retry' with a session on a node",
             )
         )
         for number, _ in self._sent.numbered():

@@ -4,7 +4,7 @@ The modules of engines import their packages, so they are imported when a sessio
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -69,8 +69,8 @@ def make_runner(
     folder : str
         Working directory of worker processes; by default ``files`` in the session directory.
     parts : collection of int, optional
-        Which parts of the graph the session has; by default all of them. With a degree of parallelism, it uses at most
-        as many processors at a time as the plan has for them, and at least one.
+        Which parts of the graph the session has, one of several nodes; by default all of them. With a degree of
+        parallelism, it uses at most as many processors at a time as the plan has for them, and at least one.
     reuse : ReuseSpec, optional
         How its attempts take results of earlier runs.
     retry_memory : float
@@ -104,7 +104,9 @@ def make_runner(
         )
     if choice.kind == "inline":
         return InlineRunner(LocalExecutor(spec, run_app=run_app))
-    runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool)
+    # The places of a graph on several nodes are these, and not workers of an engine.
+    places = graph.places if parts is None else ()
+    runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool, places=places)
     shares = dict(enumerate(processors_of(graph)))
     if not shares:
         return runner
@@ -120,6 +122,7 @@ def _unlimited(
     *,
     workers: int | None,
     pool: WorkerPool | None,
+    places: Sequence[str],
 ) -> Runner:
     """Return the runner of one session, whatever its plan was given."""
     ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
@@ -137,7 +140,7 @@ def _unlimited(
     elif choice.kind == "processes":
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     elif choice.is_engine:
-        computing = _external(graph, spec, workspace, choice, workers)
+        computing = _external(graph, spec, workspace, choice, workers, places=places)
         # Initial contents are on this host.
         waits = [found or template.kind is Kind.DATA for found, template in zip(waits, graph.templates, strict=True)]
     else:
@@ -148,7 +151,13 @@ def _unlimited(
 
 
 def _external(
-    graph: PhysicalGraph, spec: ExecutorSpec, workspace: Workspace, choice: RunnerChoice, workers: int | None
+    graph: PhysicalGraph,
+    spec: ExecutorSpec,
+    workspace: Workspace,
+    choice: RunnerChoice,
+    workers: int | None,
+    *,
+    places: Sequence[str],
 ) -> Runner:
     from dropflow.runners.carried_contents import ContentRelay  # noqa: PLC0415 - other runners need none of these
     from dropflow.runners.external import ExternalRunner  # noqa: PLC0415
@@ -164,7 +173,6 @@ def _external(
         from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - see above
 
         engine = RayEngine(choice.address, workers if choice.address else count)
-    places = graph.places
     engine = ContentRelay(engine, WorkspaceParts(workspace), ContentStore(choice.contents) if choice.contents else None)
     return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
 

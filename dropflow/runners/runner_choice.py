@@ -68,13 +68,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         from dropflow.apps.template_cache import streaming_links  # noqa: PLC0415 - all components; names need none
         from dropflow.graph.templates import needs_of  # noqa: PLC0415 - as above
 
-        if self.kind in _PACKAGES:
-            package, extra = _PACKAGES[self.kind]
-            if importlib.util.find_spec(package) is None:
-                raise MissingDependencyError(
-                    f"--runner {self.kind} needs the package {package}, which is not installed",
-                    hint=install_hint(extra),
-                )
+        self.refuse_missing()
         if self.contents:
             from dropflow.data.remote import check_url  # noqa: PLC0415 - imports the engine
 
@@ -96,6 +90,22 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         if self.kind == "inline" and ranks > 1:
             text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"
             raise BadGraphError(text, hint="choose the runner threads or processes")
+
+    def refuse_missing(self) -> None:
+        """Raise if the package of the engine is not installed.
+
+        Raises
+        ------
+        MissingDependencyError
+            It is not.
+        """
+        if self.kind in _PACKAGES:
+            package, extra = _PACKAGES[self.kind]
+            if importlib.util.find_spec(package) is None:
+                raise MissingDependencyError(
+                    f"--runner {self.kind} needs the package {package}, which is not installed",
+                    hint=install_hint(extra),
+                )
 
     def custom(self, spec: "ExecutorSpec", workers: int | None) -> "Runner":
         """Return the runner that a function of the user makes.

@@ -176,11 +176,12 @@ class HostedSession:
         self._cancelled = ""
         self._own_failure: Failure | None = None
         refuse_errors(_unusable(piece), name=piece.graph.name)
-        prepare_containers(
-            [piece.graph.templates[row] for row in np.unique(piece.graph.template[piece.is_own]).tolist()],
-            directory.path,
-            report=lambda line: _log.info("session %s: %s", self.name, line, extra={"session": self.name}),
-        )
+        if resources.shared_memory is not None:  # applications run here
+            prepare_containers(
+                [piece.graph.templates[row] for row in np.unique(piece.graph.template[piece.is_own]).tolist()],
+                directory.path,
+                report=lambda line: _log.info("session %s: %s", self.name, line, extra={"session": self.name}),
+            )
         repository: Callable[..., LocalRepository] = LocalRepository
         if deployment.memory_limit:
             repository = partial(MemoryLimitedRepository, limit=deployment.memory_limit)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dropflow.api.logs import MANAGER_LOG, ManagerLog
 from dropflow.api.manager import Manager
@@ -42,6 +42,7 @@ from dropflow.files import make_directories
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.capacity import host_gpus
 from dropflow.runners.pool import WorkerPool
+from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from dropflow.version import __version__
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
@@ -57,6 +58,9 @@ from managers.node.streams import FileWatcher
 from managers.owner_thread import Owner
 from managers.planning import plan_deployment
 from managers.recovery.resume import newest_holders, plan_resumption
+
+if TYPE_CHECKING:
+    from dropflow.runners.dask_engine import DaskCapacity
 
 _Answer = TypeVar("_Answer")
 _DEPLOY_SECONDS = 60.0
@@ -78,9 +82,11 @@ class NodeManager(Manager):
     key : ClusterKey or None
         Of the cluster; may be missing on loopback.
     runner : str
-        Where applications run, one of `dropflow.runners.runner_choice.RUNNERS`.
+        Where applications run, see `dropflow.runners.runner_choice.parse_runner`. Of Dask, a cluster with an address,
+        whose capacity is that of the node.
     workers : int or None
-        Worker processes, which sessions share, or threads of each session; one per core by default.
+        Worker processes, which sessions share, or threads of each session; one per core by default. Of Dask, the most
+        attempts of a session at a time; all that its workers take by default.
     suspect_after, lost_after : float
         Seconds of silence after which another node is suspect, and lost.
     in_place : bool
@@ -93,7 +99,9 @@ class NodeManager(Manager):
     Raises
     ------
     LinkError
-        The address of the links cannot be listened on.
+        The address of the links cannot be listened on, or no scheduler of Dask answers.
+    MissingDependencyError
+        The package of Dask is not installed.
     StorageError
         `root` cannot be made or written.
     """
@@ -119,7 +127,10 @@ class NodeManager(Manager):
         self._clock = clock or SystemClock()
         self._root = root.absolute()
         self._manager_log = ManagerLog(name, self._root / MANAGER_LOG)
-        self._workers = workers or len(os.sched_getaffinity(0))
+        choice = parse_runner(runner)
+        choice.refuse_missing()
+        self._cluster = _cluster(choice)
+        self._engine = choice.address if choice.is_engine else ""
         self._key = key
         self._url = ""
         self._last_acks = (link_settings or LinkSettings()).last_acks
@@ -164,9 +175,13 @@ class NodeManager(Manager):
             fetch_pool=FetchPool(self._links),
             file_watcher=FileWatcher(),
             clock=self._clock,
-            runner=runner,
-            pool=WorkerPool(self._workers, logs=self._root),
-            in_place=in_place,
+            runner=choice,
+            pool=WorkerPool(workers or len(os.sched_getaffinity(0)), logs=self._root),
+            # What this host sees, the workers of an engine may not see.
+            in_place=in_place and self._cluster is None,
+            shared_memory=shm_directory.ROOT if self._cluster is None else None,
+            most=workers,
+            capacity=None if self._cluster is None else self._cluster.read,
         )
         self._operations = NodeOperations(name, lambda: host.sessions)
         self._handlers: Mapping[str, Callable[..., Any]] = {
@@ -240,7 +255,7 @@ class NodeManager(Manager):
                 links=self._links.address,
                 incarnation=self._links.incarnation,
                 version=__version__,
-                host=socket.gethostname(),
+                host=self._engine or socket.gethostname(),
                 sessions=sum(not found.state.is_terminal for found in sessions),
                 started=self._started,
                 load=self._load(sessions),
@@ -322,16 +337,33 @@ class NodeManager(Manager):
         self._resources.pool.close()
         self._links.flush(self._last_acks)
         self._links.close()
+        if self._cluster is not None:
+            self._cluster.close()
         self._resources.fetch_pool.close()
         self._resources.file_watcher.close()
 
     def _load(self, sessions: tuple[NodeSession, ...]) -> Load:
-        memory, disk = host_memory(), shutil.disk_usage(self._root)
-        gpus = len(host_gpus())
+        disk = shutil.disk_usage(self._root)
+        busy = sum(found.info().running for found in sessions if not found.state.is_terminal)
+        if self._cluster is not None:
+            capacity = self._cluster.read()
+            return Load(
+                cores=capacity.slots,
+                workers=self._resources.workers,
+                busy=busy,
+                # Dask measures its own processes, and not those in which attempts run.
+                processor=100.0 * min(busy / max(capacity.slots, 1), 1.0),
+                memory=capacity.memory,
+                memory_free=capacity.memory,
+                disk=disk.total,
+                disk_free=disk.free,
+                received=self._links.statistics().fetched,
+            )
+        memory, gpus = host_memory(), len(host_gpus())
         return Load(
             cores=len(os.sched_getaffinity(0)),
-            workers=self._workers,
-            busy=sum(found.info().running for found in sessions if not found.state.is_terminal),
+            workers=self._resources.workers,
+            busy=busy,
             processor=self._processor_use.percent(),
             memory=int(memory.limit.bytes),
             memory_free=int(memory.free()),
@@ -341,6 +373,14 @@ class NodeManager(Manager):
             gpus=gpus,
             gpus_free=gpus - self._resources.pool.gpus_taken,
         )
+
+
+def _cluster(choice: RunnerChoice) -> "DaskCapacity | None":
+    if not choice.is_engine:
+        return None
+    from dropflow.runners.dask_engine import DaskCapacity  # noqa: PLC0415 - an extra
+
+    return DaskCapacity(choice.address)
 
 
 def _refusal(need: str) -> DropflowError | None:

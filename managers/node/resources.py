@@ -25,6 +25,7 @@ from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
 from dropflow.reuse.store import ResultStore, store_directory
+from dropflow.runners.engine import EngineCapacity
 from dropflow.runners.factory import capacity_notes, make_runner
 from dropflow.runners.pool import WorkerPool
 from dropflow.runners.runner_choice import RunnerChoice
@@ -49,8 +50,8 @@ class SessionResources(Protocol):
         ...
 
     @property
-    def shared_memory(self) -> Path:
-        """Where sessions get their directories in shared memory."""
+    def shared_memory(self) -> Path | None:
+        """Where sessions get their directories in shared memory; None if attempts run on other hosts."""
         ...
 
     @property
@@ -123,29 +124,38 @@ class ProcessResources:
         Watches files that grow while other nodes read them.
     clock : Clock
         Time.
-    runner : str
-        Where applications run, one of `dropflow.runners.runner_choice.RUNNERS`.
+    runner : RunnerChoice
+        Where applications run.
     pool : WorkerPool
         Worker processes, shared by the sessions of this node; with threads, their number for each session.
     in_place : bool
         Whether to read files of other nodes where they lie, if they are seen from here.
-    shared_memory : Path
-        Where sessions get their directories in shared memory.
+    shared_memory : Path or None
+        Where sessions get their directories in shared memory; None if attempts run on other hosts.
+    most : int or None
+        The most attempts of a session that an engine gets at a time; None for no limit.
+    capacity : callable or None
+        Returns what an engine offers now; None if attempts run here.
     """
 
     links: Links
     fetch_pool: FetchPool
     file_watcher: FileWatcher
     clock: Clock
-    runner: str
+    runner: RunnerChoice
     pool: WorkerPool
     in_place: bool
-    shared_memory: Path = shm_directory.ROOT
+    shared_memory: Path | None = shm_directory.ROOT
+    most: int | None = None
+    capacity: Callable[[], EngineCapacity] | None = None
 
     @property
     def workers(self) -> int:
         """How many attempts of a session run at a time."""
-        return self.pool.size
+        if self.capacity is None:
+            return self.pool.size
+        slots = self.capacity().slots
+        return slots if self.most is None else min(slots, self.most)
 
     @property
     def stream_pool(self) -> JobThreads:
@@ -165,6 +175,8 @@ class ProcessResources:
     ) -> Session:
         """Return a session that has not begun."""
         if before is None:
+            if self.runner.is_engine:
+                self.runner.refuse_unusable(graph)
             reuse = None
             if deployment.reuse:
                 choices = ReuseChoices(deployment.verify_reuse, deployment.trust_times)
@@ -172,8 +184,8 @@ class ProcessResources:
             runner = make_runner(
                 graph,
                 repository.workspace,
-                RunnerChoice(self.runner),
-                self.pool.size,
+                self.runner,
+                self.pool.size if self.capacity is None else self.most,
                 pool=self.pool,
                 until=deployment.until,
                 parts=np.unique(np.delete(graph.part, exchange.remote)).tolist(),
@@ -198,7 +210,7 @@ class ProcessResources:
             retry_memory=deployment.retry_memory,
         )
         if before is None:
-            session.notes += capacity_notes(graph, RunnerChoice(self.runner), self.pool.size)
+            session.notes += capacity_notes(graph, self.runner, self.pool.size)
         return session
 
     def execute(self, session: Session, name: str, on_stop: OnStop) -> None:
