@@ -139,7 +139,7 @@ def submit(client: Client, graph: PhysicalGraph, session: str, *, retries: int =
     client.submit(graph, SubmitQuery(session=session, infrastructure_retries=retries))
 
 
-def until(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
+def until(holds: Callable[[], bool], seconds: float = 120.0) -> bool:
     """Return whether a condition becomes true in time."""
     pause, clock = threading.Event(), SystemClock()
     deadline = clock.monotonic() + seconds

@@ -74,7 +74,7 @@ def test_a_temporary_network_failure_changes_no_result(trouble: str, hosts: Host
             else:
                 hosts.network.lose(1, 0.2)
                 hosts.network.lose(2, 0.2)
-            detail = finished(client, "s", 60.0)
+            detail = finished(client, "s")
             drops = client.drops("s", DropQuery(limit=1000)).drops
             return detail, content(client, "s"), {drop.attempt for drop in drops}
 

@@ -143,7 +143,7 @@ def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: 
         assert gone(family)
     else:
         _continue_node(three)
-        reads = finished(three.client, "reads", 60.0)
+        reads = finished(three.client, "reads")
         assert (reads.status, content(three.client, "reads", "inplace_used_0")) == ("FINISHED", b"whole\n"), reads
         reasons = three.client.drop("reads", "inplace_USE_0").reasons
         assert any("infrastructure fault: the content of input inplace_made_0 was removed" in one for one in reasons)
@@ -300,7 +300,7 @@ def test_sessions_go_on_at_once_without_a_node_that_is_started_again(tmp_path: P
         port, links = port_of(b), client.nodes()[1].links.rpartition(":")[2]
         kill(b)
         b = cluster.node("b", *patient, "--port", port, "--links-port", links)
-        detail = finished(client, "old", 50.0)
+        detail = finished(client, "old")
         assert until(lambda: [node.state for node in client.nodes()] == ["alive", "alive"])
         submit(client, scattered(pipeline(seconds=0.0), ["a", "b"], 1), "new")
 

@@ -194,7 +194,7 @@ def test_an_island_pauses_and_continues_a_session_on_all_nodes(tmp_path: Path) -
         assert until(lambda: client.session("s").running == 0 < client.session("s").ready)
         again = client.pause("s")
         continued = client.unpause("s")
-        ended = finished(client, "s", 60.0)
+        ended = finished(client, "s")
 
         assert (paused.status, parts) == ("PAUSED", ["PAUSED", "PAUSED"])
         assert (again.status, again.running) == ("PAUSED", 0)
@@ -259,7 +259,7 @@ def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) 
         victim.process.wait()
         history.gone("b")
         cluster.node("b", port=port_of(victim))
-        detail = finished(client, "s", 60.0)
+        detail = finished(client, "s")
 
         assert (detail.status, detail.view, detail.members) == ("FINISHED", 1, ("a", "c"))
         assert content(client, "s") == expected

@@ -60,7 +60,7 @@ def test_jobs_over_two_nodes(client: Client) -> None:
     """Three jobs of four ranks, two on each of two nodes with too few processors, do not wait for each other."""
     submit(client, over(job(COMMAND, ranks=4, copies=3, ranks_per_node=2), "a", "b"), "three")
 
-    assert finished(client, "three", 60).status == "FINISHED"
+    assert finished(client, "three").status == "FINISHED"
     assert results(client, "three") == [b"0 of 4\n1 of 4\n2 of 4\n3 of 4\n"] * 3
 
 
@@ -71,7 +71,7 @@ def test_ranks_on_two_nodes_talk_by_mpi(client: Client) -> None:
     program = "from mpi4py import MPI; print(MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank))"
     submit(client, over(job(f"{sys.executable} -c '{program}' > {{out}}", ranks=4, ranks_per_node=2), "a", "b"), "sum")
 
-    assert finished(client, "sum", 60).status == "FINISHED", log_of(client, "sum")
+    assert finished(client, "sum").status == "FINISHED", log_of(client, "sum")
     assert results(client, "sum") == [b"6\n" * 4]
 
 
@@ -81,7 +81,7 @@ def test_a_failed_rank_on_another_node_fails_the_job_once(client: Client) -> Non
     command = 'echo "words of $DROPFLOW_RANK" >&2; [ $DROPFLOW_RANK = 3 ] && exit 7; sleep 60'
     submit(client, over(job(command, ranks=4, ranks_per_node=2), "a", "b"), "failed")
 
-    assert finished(client, "failed", 40).status == "FAILED"
+    assert finished(client, "failed").status == "FAILED"
     assert "words of 3" in log_of(client, "failed")
     failures = str(client.failures("failed"))
     assert "it ended with status 7" in failures
@@ -97,7 +97,7 @@ def test_a_cancelled_job_ends_on_all_nodes(client: Client, tmp_path: Path) -> No
     assert until(lambda: all((tmp_path / name).exists() and (tmp_path / name).read_text() for name in "01"))
     client.cancel("c")
 
-    assert finished(client, "c", 40).status == "CANCELLED"
+    assert finished(client, "c").status == "CANCELLED"
     assert until(lambda: not any(psutil.pid_exists(int((tmp_path / name).read_text())) for name in "01"))
 
 

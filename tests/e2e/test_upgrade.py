@@ -84,7 +84,7 @@ def test_a_cluster_is_upgraded_while_sessions_run(
         client = cluster.client(island)
         assert client.info().version == _version(last_release)
         submit(client, scattered(pipeline(**_SHAPE), _NODES, 1), "before")
-        assert finished(client, "before", 60.0).status == "FINISHED"
+        assert finished(client, "before").status == "FINISHED"
 
         for name in _NODES:
             submit(client, scattered(pipeline(seconds=1.5, **_SHAPE), _NODES, 3), f"without-{name}")

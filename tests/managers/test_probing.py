@@ -57,7 +57,7 @@ def servers() -> Iterator[Servers]:
         yield servers
 
 
-def _one(prober: Prober, address: str, seconds: float = 5.0) -> ProbeResult:
+def _one(prober: Prober, address: str, seconds: float = 30.0) -> ProbeResult:
     (found,) = prober.probe(ProbeRequest(addresses=(address,), seconds=seconds))
     assert found.address == address
     return found

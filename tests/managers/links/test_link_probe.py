@@ -38,7 +38,7 @@ def listen() -> Iterator[Callable[..., Links]]:
         links.close()
 
 
-def _probe(address: str, key: ClusterKey | None = None, seconds: float = 5.0) -> LinkProbe:
+def _probe(address: str, key: ClusterKey | None = None, seconds: float = 30.0) -> LinkProbe:
     return probe_links([address], name="a", key=key, seconds=seconds)[address]
 
 

@@ -148,7 +148,7 @@ def test_a_content_that_takes_too_much_has_no_preview(tmp_path: Path) -> None:
     """There are limits of time on the clock, of time of the processor, and of memory."""
     previews, few = ContentPreviews(), ContentPreviews(PreviewLimits(processor=0))
     small = ContentPreviews(PreviewLimits(memory=500 << 20))
-    slow = tiled(np.zeros((200, 200), np.int16), "GZIP_1", (1, 1))
+    slow = tiled(np.zeros((2550, 2550), np.int16), "GZIP_1", (10, 10))
     zarr(tmp_path, np.ones((8000, 8000), np.uint8), (8000, 8000))
 
     with (
