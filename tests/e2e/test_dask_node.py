@@ -25,7 +25,7 @@ from tests.e2e.cluster import (
     underway,
     until,
 )
-from tests.processes import environment, gone, run
+from tests.processes import ended_with_this_process, environment, gone, run
 from tests.streaming_graphs import line
 
 pytest.importorskip("distributed")
@@ -45,6 +45,7 @@ class DaskCluster:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._stack = ExitStack()
+        self._stack.enter_context(ended_with_this_process(home))
         self.scheduler = self.start_scheduler("0")
         file = home / "scheduler.json"
         assert until(lambda: file.exists() and file.stat().st_size > 0)
