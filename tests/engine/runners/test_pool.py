@@ -103,7 +103,8 @@ def test_a_module_that_was_edited_runs_as_it_is_now(
     with closing(WorkerPool(1, logs=tmp_path)) as pool:
         for number, text in enumerate(("one", "two again", "")):
             if text:
-                source = f"import os\ndef value():\n    return f'{text.split()[0]} {{os.getpid()}}'\n"
+                # With another size: the cache of Python compares it and the second of the change.
+                source = f"import os\ndef value():\n    return f'{text.split()[0]} {{os.getpid()}}'  # {text}\n"
                 module.unlink(missing_ok=True)
                 module.write_text(source)
             session = _session(graph, pool, tmp_path / f"s{number}")
