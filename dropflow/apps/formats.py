@@ -77,8 +77,8 @@ class _Format:
     ----------
     kinds : tuple of str
         What `what_is` returns for contents in the format.
-    package : str
-        The module that reads and writes it.
+    packages : tuple of str
+        The module that reads and writes it, and those that it needs for this format.
     read : callable
         Returns the value of a file or directory; gets the module and the path.
     write : callable
@@ -86,7 +86,7 @@ class _Format:
     """
 
     kinds: tuple[str, ...]
-    package: str
+    packages: tuple[str, ...]
     read: Callable[[Any, str], Any]
     write: Callable[[Any, Any, str], None]
 
@@ -217,8 +217,9 @@ def _what_directory(path: Path) -> str:
 
 
 def _library(name: str) -> Any:
-    """Import and return what reads and writes a format."""
-    return optional_package(FORMATS[name].package, f"the format '{name}' needs", "formats")
+    """Import what a format needs, and return the module that reads and writes it."""
+    first, *_ = [optional_package(one, f"the format '{name}' needs", "formats") for one in FORMATS[name].packages]
+    return first
 
 
 def _array(value: Any) -> "NDArray[Any]":
@@ -288,28 +289,28 @@ def _write_ms(library: Any, value: Any, path: str) -> None:  # noqa: ARG001 - on
 
 
 FORMATS: Mapping[str, _Format] = {
-    "fits": _Format(("a FITS file",), "astropy.io.fits", _read_fits, _write_fits),
-    "hdf5": _Format(("an HDF5 file",), "h5py", lambda h5py, path: h5py.File(path, "r"), _write_hdf5),
-    "zarr": _Format(("a zarr directory",), "zarr", lambda zarr, path: zarr.open(path, mode="r"), _write_zarr),
+    "fits": _Format(("a FITS file",), ("astropy.io.fits",), _read_fits, _write_fits),
+    "hdf5": _Format(("an HDF5 file",), ("h5py",), lambda h5py, path: h5py.File(path, "r"), _write_hdf5),
+    "zarr": _Format(("a zarr directory",), ("zarr",), lambda zarr, path: zarr.open(path, mode="r"), _write_zarr),
     "xarray": _Format(
         ("an HDF5 file", "a NetCDF 3 file"),
-        "xarray",
+        ("xarray",),
         lambda xarray, path: xarray.load_dataset(path),
         lambda _, value, path: value.to_netcdf(path),
     ),
     "parquet": _Format(
         ("a Parquet file",),
-        "pandas",
-        lambda pandas, path: pandas.read_parquet(path),
-        lambda pandas, value, path: pandas.DataFrame(value).to_parquet(path),
+        ("pandas", "pyarrow"),
+        lambda pandas, path: pandas.read_parquet(path, engine="pyarrow"),
+        lambda pandas, value, path: pandas.DataFrame(value).to_parquet(path, engine="pyarrow"),
     ),
     "csv": _Format(
         ("text",),
-        "pandas",
+        ("pandas",),
         lambda pandas, path: pandas.read_csv(path),
         lambda pandas, value, path: pandas.DataFrame(value).to_csv(path, index=False),
     ),
-    "image": _Format(("a picture",), "PIL.Image", _read_image, _write_image),
-    "ms": _Format(("a measurement set",), "os", lambda _, path: path, _write_ms),
+    "image": _Format(("a picture",), ("PIL.Image",), _read_image, _write_image),
+    "ms": _Format(("a measurement set",), ("os",), lambda _, path: path, _write_ms),
 }
 """The formats by name."""

@@ -9,9 +9,10 @@ them. Contents are never executed, imported or unpickled, and whatever they hold
 `source`                Contents whose parts can be read one by one: bytes, a file, or the files of a directory
 `arrays`                Arrays in numpy's ``.npy`` files and in zarr directories
 `fits`                  FITS files: the headers of all units, images and tables
+`parquet`               Parquet files: the schema and rows (pyarrow, of the extra ``formats``)
 `measurement_set`       Measurement sets: what was observed, and the amplitude over the rows (the extra ``radio``)
 `image`                 Samples of arrays, drawn as a PNG picture of 256 colours
-`tables`                The rows of a table that meet a condition on a column, in the order of a column
+`tables`                The first rows of a table, or those that meet a condition, in the order of a column
 `text`                  Text, tables in text (CSV and JSON), and bytes in hexadecimal
 `worker`                The process that reads contents: ``python -m dropflow.preview.worker DESCRIPTOR MEMORY SECONDS``
 `difference`            How two contents differ: ``python -m dropflow.preview.difference LEFT RIGHT``

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from dropflow.errors import BadFileError
 from dropflow.preview.image import BUDGET, Bands, Floats, Nothing, RowBytes, Shown, shape_text
 from dropflow.preview.source import Preview, PreviewQuery, Source, SourceStream, library, reading
-from dropflow.preview.tables import MOST_BYTES, MOST_ROWS, chosen_rows
+from dropflow.preview.tables import (
+    FIRST_BYTES,
+    LONGEST_TEXT,
+    MOST_BYTES,
+    MOST_ROWS,
+    SHOWN_COLUMNS,
+    SHOWN_ROWS,
+    table_preview,
+)
 
 __all__ = ["MAGIC", "show_fits"]
 
@@ -24,9 +32,8 @@ _CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
 _MOST_TILES = 1 << 16
 _BAND = 1 << 20
 """Values that are decompressed at once: astropy takes as long for a call as for some thousand values."""
-_SHOWN_COLUMNS, _SHOWN_ROWS, _SHOWN_VALUES = 60, 200, 6
-_MOST_BYTES, _MOST_HEAP = 4 << 20, 64 << 20
-_LONGEST_TEXT = 200
+_SHOWN_VALUES = 6
+_MOST_HEAP = 64 << 20
 
 _Unit = Any
 """A header with its data, as astropy has it."""
@@ -169,32 +176,20 @@ def _tiled(unit: _Unit, shape: tuple[int, ...]) -> Bands:
 def _with_table(source: Source, unit: _Unit, base: Preview, query: PreviewQuery) -> Preview:
     """Return the preview of a table: its first rows, or those that are wanted."""
     small, height = _first_rows(source, unit, *((MOST_ROWS, 4 * MOST_BYTES) if query.arranges else ()))
-    columns = small.columns[:_SHOWN_COLUMNS] if len(small.columns) else []
-    names = [f"{one.name} [{one.unit}]" if one.unit else one.name for one in columns]
-    count = int(small.header["NAXIS2"])
-    chosen, found = chosen_rows(names, count, lambda at: _column_text(small, columns[at], range(count)), query)
-    texts = [_column_text(small, one, chosen[:_SHOWN_ROWS]) for one in columns]
-    rows = tuple(zip(*texts, strict=True))
-    notes = [*base.notes, *found]
-    if len(rows) < len(chosen) or (len(chosen) < height and not query.column):
-        notes.append(f"These are the first {len(rows):,} of {len(chosen) if query.column else height:,} rows.")
-    if query.arranges and count < height:
-        notes.append(f"Only the first {count:,} of {height:,} rows are sorted and filtered.")
-    if len(columns) < len(small.columns):
-        notes.append(f"These are the first {len(columns)} of {len(small.columns)} columns.")
-    return replace(
+    columns = small.columns[:SHOWN_COLUMNS] if len(small.columns) else []
+    return table_preview(
         base,
-        kind="table",
-        columns=tuple(names),
-        rows=rows,
-        facts=(("Rows", f"{height:,}"), ("Columns", str(len(small.columns))), *base.facts),
-        notes=tuple(notes),
-        is_cut=len(rows) < height,
+        query,
+        [f"{one.name} [{one.unit}]" if one.unit else one.name for one in columns],
+        lambda at, rows: _column_text(small, columns[at], rows),
+        count=int(small.header["NAXIS2"]),
+        height=height,
+        width=len(small.columns),
     )
 
 
 def _first_rows(
-    source: Source, unit: _Unit, most: int = _SHOWN_ROWS, most_bytes: int = _MOST_BYTES
+    source: Source, unit: _Unit, most: int = SHOWN_ROWS, most_bytes: int = FIRST_BYTES
 ) -> tuple[_Unit, int]:
     """Return a table with the first rows of another one, and the number of all rows: astropy reads tables whole.
 
@@ -202,8 +197,8 @@ def _first_rows(
     """
     header, at = unit.header.copy(), unit.fileinfo()["datLoc"]
     width, height, extra = (int(header[name]) for name in ("NAXIS1", "NAXIS2", "PCOUNT"))
-    if not 0 <= width <= _MOST_BYTES or height < 0:
-        raise BadFileError(f"a row of the table has {width:,} bytes; at most {_MOST_BYTES:,} are read")
+    if not 0 <= width <= FIRST_BYTES or height < 0:
+        raise BadFileError(f"a row of the table has {width:,} bytes; at most {FIRST_BYTES:,} are read")
     shown = min(height, most, max(most_bytes // max(width, 1), 1))
     heap_at = int(header.get("THEAP", width * height))
     heap = max(extra - (heap_at - width * height), 0)
@@ -231,7 +226,7 @@ def _cell(value: Any, null: int | None) -> str:
         few = [_cell(one, null) for one in value.ravel()[:_SHOWN_VALUES]]
         return ", ".join(few) + (", …" if value.size > _SHOWN_VALUES else "")
     if isinstance(value, str):
-        return value.strip()[:_LONGEST_TEXT]
+        return value.strip()[:LONGEST_TEXT]
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):

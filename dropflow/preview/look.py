@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
-from dropflow.preview import arrays, fits
+from dropflow.preview import arrays, fits, parquet
 from dropflow.preview.image import (
     Nothing,
     Planes,
@@ -253,11 +253,12 @@ class _OneColumn:
 _ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
     (fits.MAGIC, "FITS", fits.show_fits),
     (arrays.MAGIC, "NumPy array", arrays.show_npy),
+    (parquet.MAGIC, "Parquet table", parquet.show_parquet),
 )
 
 
 def _array_format(start: bytes) -> tuple[str, _Find] | None:
-    """Return the name of a format of arrays and what finds the array in a file; None if it is another format."""
+    """Return the name of a format of arrays or tables and what finds it in a file; None if it is another format."""
     return next(((name, find) for magic, name, find in _ARRAY_FORMATS if start.startswith(magic)), None)
 
 

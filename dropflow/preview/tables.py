@@ -1,4 +1,4 @@
-"""The rows of a table that meet a condition on a column, in the order of a column.
+"""Tables: their first rows, or those that meet a condition on a column, in the order of a column.
 
 Values are compared as numbers if all values of the column that are not empty are numbers, otherwise as text without
 regard to capitals. Rows without a value, or with nan, are the last ones in any order.
@@ -8,12 +8,70 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
-from dropflow.preview.source import PreviewQuery
+from msgspec.structs import replace
 
+from dropflow.preview.source import Preview, PreviewQuery
+
+SHOWN_COLUMNS, SHOWN_ROWS = 60, 200
+LONGEST_TEXT = 200
+"""Characters of a value that are shown."""
 MOST_ROWS, MOST_BYTES = 200_000, 8 << 20
 """How much of a table is read to sort or filter it."""
 
+FIRST_BYTES = 4 << 20
+"""How much of a table is read to show its first rows."""
+
 _COMPARISONS = {"is": operator.eq, "is not": operator.ne, "less": operator.lt, "greater": operator.gt}
+
+
+def table_preview(
+    base: Preview,
+    query: PreviewQuery,
+    names: Sequence[str],
+    texts: Callable[[int, Sequence[int]], Sequence[str]],
+    *,
+    count: int,
+    height: int,
+    width: int,
+) -> Preview:
+    """Return the preview of a table of a file: its first rows, or those that are wanted.
+
+    Parameters
+    ----------
+    base : Preview
+        What is known of the file; facts and notes are added to its own.
+    names : sequence of str
+        Names of the columns that are shown, the first ones.
+    texts : callable
+        Returns the values of a column, as text, for each of some rows.
+    count, height : int
+        Number of rows that were read, and of all rows.
+    width : int
+        Number of all columns.
+    """
+    chosen, found = chosen_rows(names, count, lambda at: texts(at, range(count)), query)
+    rows = tuple(zip(*(texts(at, chosen[:SHOWN_ROWS]) for at in range(len(names))), strict=True))
+    notes = [*base.notes, *found]
+    if len(rows) < len(chosen) or (len(chosen) < height and not query.column):
+        notes.append(f"These are the first {len(rows):,} of {len(chosen) if query.column else height:,} rows.")
+    if query.arranges and count < height:
+        notes.append(f"Only the first {count:,} of {height:,} rows are sorted and filtered.")
+    if len(names) < width:
+        notes.append(f"These are the first {len(names)} of {width} columns.")
+    return replace(
+        base,
+        kind="table",
+        columns=tuple(names),
+        rows=rows,
+        facts=(("Rows", f"{height:,}"), ("Columns", str(width)), *base.facts),
+        notes=tuple(notes),
+        is_cut=len(rows) < height,
+    )
+
+
+def shortened(text: str) -> str:
+    """Return a text, cut if it is too long for a table."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
 def chosen_rows(

@@ -118,6 +118,7 @@ def _end_with_manager() -> None:
 def restrict(memory: int) -> None:
     """Give this process little: address space, priority, no files to write, no core dumps, the first to be killed."""
     os.nice(_NICE)
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # its own pool would reserve 1 GB of address space
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     for kind, wanted in (

@@ -1,6 +1,7 @@
 """Functions read and write files in the formats of their ports, and what is in another format is named."""
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -98,12 +99,31 @@ def test_a_measurement_set_is_a_path(tmp_path: Path) -> None:
     assert what_is(tmp_path / "two.ms") == "a measurement set"
 
 
-def test_a_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A format whose library is not installed is an error that says what to install."""
-    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(MissingDependencyError, match="the format 'hdf5' needs the package h5py") as caught:
-        write_format("hdf5", {"x": ARRAY}, tmp_path / "x.h5")
+@pytest.mark.parametrize(("name", "package"), [("hdf5", "h5py"), ("parquet", "pyarrow"), ("parquet", "pandas")])
+def test_a_missing_library_names_the_extra(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A format whose library is not installed is an error that says what to install, in writing and in reading."""
+    write_format(name, CASES[name][0](), tmp_path / "there")
+    monkeypatch.setitem(sys.modules, package, None)
+    message = f"the format '{name}' needs the package {package}, which is not installed"
+    with pytest.raises(MissingDependencyError, match=message) as caught:
+        write_format(name, CASES[name][0](), tmp_path / "content")
+    with pytest.raises(MissingDependencyError, match=message):
+        read_format(name, tmp_path / "there")
     assert "formats" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "content is empty, expected a Parquet file"), (b"PAR1" + b"\xff" * 500 + b"PAR1", "content is damaged: ")],
+)
+def test_what_is_no_parquet_is_an_error(content: bytes, message: str, tmp_path: Path) -> None:
+    """An empty file, and one that only begins and ends as a Parquet file does, are errors with the path."""
+    path = tmp_path / "content"
+    path.write_bytes(content)
+    with pytest.raises(CannotHoldError, match=message):
+        read_format("parquet", path)
 
 
 @app
