@@ -1,4 +1,4 @@
-"""Files of this host: forced to the disk, private, locked, and compared by digest."""
+"""Files of this host: forced to the disk, private, locked, and compared by digest; directories that are tables."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import gethostname
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Literal, Self
 
 from dropflow.errors import ConflictError, StorageError
 
@@ -29,6 +29,15 @@ def force_to_disk(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def casacore_kind(directory: Path) -> Literal["measurement set", "casacore table", ""]:
+    """Return what a directory is to casacore; nothing if it is no table."""
+    if not (directory / "table.dat").is_file():
+        return ""
+    # Of the subtables that version 2 of the MeasurementSet definition requires, two that other tables have not.
+    needed = (directory / name / "table.dat" for name in ("ANTENNA", "SPECTRAL_WINDOW"))
+    return "measurement set" if all(one.is_file() for one in needed) else "casacore table"
 
 
 # Directories that other users of this host cannot create or write to before dropflow does.

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import MissingDependencyError, optional_package
 from dropflow.failure import summary_of
+from dropflow.files import casacore_kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -210,9 +211,8 @@ def what_is(path: Path) -> str:
 
 
 def _what_directory(path: Path) -> str:
-    if (path / "table.dat").is_file():
-        is_set = (path / "ANTENNA").is_dir() and (path / "SPECTRAL_WINDOW").is_dir()
-        return "a measurement set" if is_set else "a casacore table"
+    if kind := casacore_kind(path):
+        return f"a {kind}"
     return "a zarr directory" if any((path / name).is_file() for name in _ZARR) else "a directory"
 
 

@@ -199,7 +199,8 @@ class GraphNodes:
         path : path
             A relative one is made absolute, unless it has a parameter.
         encoding : str
-            How functions read it; by default it follows from the ending.
+            How functions read it; by default it follows from the ending, and is ``path`` for a subtable of a
+            measurement set, such as ``obs.ms/ANTENNA``.
         name : str
             Name of the node; by default that of the file.
 
@@ -210,6 +211,8 @@ class GraphNodes:
         """
         given = str(path)
         whole = given if "{" in given else str(Path(given).absolute())
+        if not encoding and by_ending(Path(given).parent.name) == "ms":
+            encoding = by_ending(given) or "path"
         node = self._node(name or Path(given).name, "File", NodeKind.DATA)
         found = Data(self, node).save(whole, encoding=encoding)
         found.set(check_filepath_exists=True)

@@ -10,7 +10,7 @@ them. Contents are never executed, imported or unpickled, and whatever they hold
 `arrays`                Arrays in numpy's ``.npy`` files and in zarr directories
 `fits`                  FITS files: the headers of all units, images and tables
 `parquet`               Parquet files: the schema and rows (pyarrow, of the extra ``formats``)
-`measurement_set`       Measurement sets: what was observed, and the amplitude over the rows (the extra ``radio``)
+`measurement_set`       Measurement sets, what was observed, and other tables of casacore (the extra ``radio``)
 `image`                 Samples of arrays, drawn as a PNG picture of 256 colours
 `tables`                The first rows of a table, or those that meet a condition, in the order of a column
 `text`                  Text, tables in text (CSV and JSON), and bytes in hexadecimal

@@ -14,11 +14,11 @@ from dropflow.preview.image import BUDGET, Bands, Floats, Nothing, RowBytes, Sho
 from dropflow.preview.source import Preview, PreviewQuery, Source, SourceStream, library, reading
 from dropflow.preview.tables import (
     FIRST_BYTES,
-    LONGEST_TEXT,
     MOST_BYTES,
     MOST_ROWS,
     SHOWN_COLUMNS,
     SHOWN_ROWS,
+    cell,
     table_preview,
 )
 
@@ -32,7 +32,6 @@ _CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
 _MOST_TILES = 1 << 16
 _BAND = 1 << 20
 """Values that are decompressed at once: astropy takes as long for a call as for some thousand values."""
-_SHOWN_VALUES = 6
 _MOST_HEAP = 64 << 20
 
 _Unit = Any
@@ -218,19 +217,4 @@ def _column_text(table: _Unit, column: Any, rows: Sequence[int]) -> list[str]:
         return [f"{lengths[row][0]:,} values" for row in rows]
     null = column.null if isinstance(column.null, int) else None
     values = table.data[column.name]
-    return [_cell(values[row], null) for row in rows]
-
-
-def _cell(value: Any, null: int | None) -> str:
-    if isinstance(value, np.ndarray):
-        few = [_cell(one, null) for one in value.ravel()[:_SHOWN_VALUES]]
-        return ", ".join(few) + (", …" if value.size > _SHOWN_VALUES else "")
-    if isinstance(value, str):
-        return value.strip()[:LONGEST_TEXT]
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return "" if int(value) == null else str(int(value))
-    if isinstance(value, (complex, np.complexfloating)):
-        return f"{value.real:.6g}{value.imag:+.6g}i"
-    return f"{value:.{6 if isinstance(value, np.float32) else 10}g}"
+    return [cell(values[row], null) for row in rows]

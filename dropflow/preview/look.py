@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
+from dropflow.files import casacore_kind
 from dropflow.preview import arrays, fits, parquet
 from dropflow.preview.image import (
     Nothing,
@@ -25,7 +26,7 @@ from dropflow.preview.image import (
     scale_of,
     width_of,
 )
-from dropflow.preview.measurement_set import is_measurement_set, show_measurement_set
+from dropflow.preview.measurement_set import show_measurement_set, show_table
 from dropflow.preview.source import (
     FIRST_LOOK,
     PICTURE_LIMIT,
@@ -274,8 +275,9 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
     )
 
     def find() -> Shown:
-        if is_measurement_set(source):
-            return Shown(Nothing(), show_measurement_set(source, query, base))
+        if kind := casacore_kind(source.path):
+            show = show_measurement_set if kind == "measurement set" else show_table
+            return Shown(Nothing(), show(source, query, base))
         return arrays.show_zarr(source, query, base) or Shown(Nothing(), base)
 
     return _seen(find, base, query)

@@ -1,9 +1,9 @@
-"""Measurement sets, read by casacore: what was observed, and the amplitude of its visibilities over its rows.
+"""Measurement sets, read by casacore: what was observed, the amplitude of visibilities over the rows, and subtables.
 
 The tables and columns are those of the MeasurementSet definition, version 2.0 (Kemball & Wieringa, CASA note 229).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from dropflow.errors import BadFileError
 from dropflow.formatting import few, plural
 from dropflow.preview.source import DirectorySource, Line, Preview, PreviewQuery, library, reading
+from dropflow.preview.tables import SHOWN_COLUMNS, SHOWN_ROWS, cell, shortened, table_preview
 
-__all__ = ["is_measurement_set", "show_measurement_set"]
+__all__ = ["show_measurement_set", "show_table"]
 
 _MJD = datetime(1858, 11, 17, tzinfo=UTC)
 _STOKES = ("", "I", "Q", "U", "V", "RR", "RL", "LR", "LL", "XX", "XY", "YX", "YY")
@@ -25,32 +26,28 @@ _BINS, _ROWS = 200, 10
 _VALUES = 4 << 20
 """Visibilities that are read at most."""
 _MOST_ROWS = 1 << 24
-_TABLES = ("table.dat", "ANTENNA/table.dat", "SPECTRAL_WINDOW/table.dat")
-
-
-def is_measurement_set(source: DirectorySource) -> bool:
-    """Whether a directory has the tables of a measurement set."""
-    return all((source.path / name).is_file() for name in _TABLES)
+_SORTED_ROWS = 20_000
+"""Rows of a table that are sorted and filtered at most: arrays in cells are read one by one."""
 
 
 def show_measurement_set(source: DirectorySource, query: PreviewQuery, base: Preview) -> Preview:
-    """Return a summary of a measurement set, with a plot of one of its columns of visibilities.
+    """Return a summary of a measurement set, with a plot of one of its columns of visibilities, or a subtable.
 
     Raises
     ------
     BadFileError
         It is damaged, or casacore is not installed.
     """
-    if any(path.is_symlink() for path in source.path.rglob("*")):
-        raise BadFileError("the measurement set has symbolic links, which are not followed")
-    tables = library("casacore.tables", "measurement sets", extra="radio")
-
-    def opened(name: str = "") -> Any:
-        return tables.table(str(source.path / name), ack=False, lockoptions="usernoread")
-
+    opened = _opener(source, "measurement sets")
     with reading("the measurement set"), opened() as main:
-        columns = [name for name in _DATA if name in main.colnames()]
-        part = min(max(query.part, 0), max(len(columns) - 1, 0))
+        columns = [name for name in _DATA if name in main.colnames()] or ["No visibilities"]
+        subtables = sorted(one.parent.name for one in source.path.glob("*/table.dat") if one.is_file())
+        parts = (*columns, *subtables)
+        part = min(max(query.part, 0), len(parts) - 1)
+        base = replace(base, format="Measurement set", parts=parts, part=part, notes=(), is_cut=False)
+        if part >= len(columns):
+            with opened(parts[part]) as table:
+                return _rows_of(table, query, base)
         facts = [("Rows", f"{main.nrows():,}"), *_times(main)]
         with opened("OBSERVATION") as table:
             facts += [("Telescope", few(_names(table, "TELESCOPE_NAME"), _NAMES))]
@@ -61,21 +58,75 @@ def show_measurement_set(source: DirectorySource, query: PreviewQuery, base: Pre
         with opened("SPECTRAL_WINDOW") as table:
             facts += _windows(table)
         with opened("POLARIZATION") as table:
-            kinds = [str(_STOKES[kind]) if kind < len(_STOKES) else str(kind) for kind in table.getcell("CORR_TYPE", 0)]
-            facts += [("Correlations", ", ".join(kinds))]
-        line, flagged = _amplitudes(main, columns[part]) if columns and main.nrows() else (None, None)
+            facts += _correlations(table)
+        rows = []
+        for name in subtables:
+            with opened(name) as table:
+                rows.append((name, f"{table.nrows():,}"))
+        is_plotted = columns[part] in _DATA and main.nrows()
+        line, flagged = _amplitudes(main, columns[part]) if is_plotted else (None, None)
     if flagged is not None:
         facts += [("Flagged", f"{100 * flagged:.3g} %")]
     notes = (f"The plot is the amplitude of {columns[part]} over the rows, of a sample without flagged values.",)
     return replace(
         base,
-        format="Measurement set",
         facts=tuple(fact for fact in facts if fact[1]),
-        parts=tuple(columns) if len(columns) > 1 else (),
-        part=part,
+        columns=("Subtable", "Rows"),
+        rows=tuple(rows),
         line=line,
-        notes=(*base.notes, *(notes if line is not None else ())),
+        notes=notes if line is not None else (),
     )
+
+
+def show_table(source: DirectorySource, query: PreviewQuery, base: Preview) -> Preview:
+    """Return the first rows of another table of casacore, or those that are wanted.
+
+    Raises
+    ------
+    BadFileError
+        It is damaged, or casacore is not installed.
+    """
+    opened = _opener(source, "tables of casacore")
+    with reading("the table of casacore"), opened() as table:
+        return _rows_of(table, query, replace(base, format="Table of casacore", notes=()))
+
+
+def _opener(source: DirectorySource, contents: str) -> Callable[..., Any]:
+    """Return what opens a directory as a table, or a subtable of it by its name."""
+    if any(path.is_symlink() for path in source.path.rglob("*")):
+        raise BadFileError("the table has symbolic links, which are not followed")
+    tables = library("casacore.tables", contents, extra="radio")
+
+    def opened(name: str = "") -> Any:
+        return tables.table(str(source.path / name), ack=False, lockoptions="usernoread")
+
+    return opened
+
+
+def _rows_of(table: Any, query: PreviewQuery, base: Preview) -> Preview:
+    names, height = table.colnames(), int(table.nrows())
+
+    def texts(at: int, rows: Sequence[int]) -> list[str]:
+        name = names[at]
+        if table.isscalarcol(name) and isinstance(rows, range) and rows:
+            return [cell(value) for value in table.getcol(name, rows.start, len(rows))]
+        return [cell(table.getcell(name, row)) if table.iscelldefined(name, row) else "" for row in rows]
+
+    return table_preview(
+        base,
+        query,
+        [_title(table, name) for name in names[:SHOWN_COLUMNS]],
+        texts,
+        count=min(height, _SORTED_ROWS if query.arranges else SHOWN_ROWS),
+        height=height,
+        width=len(names),
+    )
+
+
+def _title(table: Any, column: str) -> str:
+    """Return the name of a column with its units, as casacore's measures keep them."""
+    units = [str(unit) for unit in dict.fromkeys(table.getcolkeywords(column).get("QuantumUnits", ())) if unit]
+    return shortened(f"{column} [{', '.join(units)}]" if units else column)
 
 
 def _names(table: Any, column: str) -> list[str]:
@@ -89,6 +140,12 @@ def _times(main: Any) -> Iterator[tuple[str, str]]:
     for word, seconds in (("Begin", times.min()), ("End", times.max())):
         yield word, (_MJD + timedelta(seconds=float(seconds))).strftime("%Y-%m-%d %H:%M:%S UTC")
     yield "Times", f"{len(np.unique(times)):,}"
+
+
+def _correlations(table: Any) -> Iterator[tuple[str, str]]:
+    if table.nrows():
+        kinds = table.getcell("CORR_TYPE", 0)
+        yield "Correlations", ", ".join(str(_STOKES[kind] if kind < len(_STOKES) else kind) for kind in kinds)
 
 
 def _windows(table: Any) -> Iterator[tuple[str, str]]:

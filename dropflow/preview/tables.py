@@ -7,7 +7,9 @@ regard to capitals. Rows without a value, or with nan, are the last ones in any 
 import math
 import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from dropflow.preview.source import Preview, PreviewQuery
@@ -15,6 +17,8 @@ from dropflow.preview.source import Preview, PreviewQuery
 SHOWN_COLUMNS, SHOWN_ROWS = 60, 200
 LONGEST_TEXT = 200
 """Characters of a value that are shown."""
+_SHOWN_VALUES = 6
+"""Values of an array in a cell that are shown."""
 MOST_ROWS, MOST_BYTES = 200_000, 8 << 20
 """How much of a table is read to sort or filter it."""
 
@@ -67,6 +71,22 @@ def table_preview(
         notes=tuple(notes),
         is_cut=len(rows) < height,
     )
+
+
+def cell(value: Any, null: int | None = None) -> str:
+    """Return a value of a table in a binary format as text; nothing for the integer `null`."""
+    if isinstance(value, (np.ndarray, list)):
+        few = [cell(one, null) for one in np.ravel(value)[:_SHOWN_VALUES]]
+        return ", ".join(few) + (", …" if np.size(value) > _SHOWN_VALUES else "")
+    if isinstance(value, str):
+        return value.strip()[:LONGEST_TEXT]
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (int, np.integer)):
+        return "" if int(value) == null else str(int(value))
+    if isinstance(value, (complex, np.complexfloating)):
+        return f"{value.real:.6g}{value.imag:+.6g}i"
+    return f"{value:.{6 if isinstance(value, np.float32) else 12}g}"
 
 
 def shortened(text: str) -> str:

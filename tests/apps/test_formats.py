@@ -93,7 +93,9 @@ def test_a_measurement_set_is_a_path(tmp_path: Path) -> None:
     with pytest.raises(CannotHoldError, match="is a casacore table, expected a measurement set"):
         read_format("ms", table)
     for name in ("ANTENNA", "SPECTRAL_WINDOW"):
+        assert what_is(table) == "a casacore table"
         (table / name).mkdir()
+        (table / name / "table.dat").write_bytes(b"\xbe\xbe")
     assert read_format("ms", table) == str(table)
     write_format("ms", str(table), tmp_path / "two.ms")
     assert what_is(tmp_path / "two.ms") == "a measurement set"

@@ -362,6 +362,20 @@ def test_commands_read_and_write_files(run: Run, tmp_path: Path) -> None:
     assert ended.value(both) == "apple\npear\n42\n"
 
 
+def test_a_subtable_is_data_by_its_path(run: Run, tmp_path: Path) -> None:
+    """A directory in a measurement set, named as users of casacore name it, reaches a function as its path."""
+    (tmp_path / "obs.ms" / "ANTENNA").mkdir(parents=True)
+    (tmp_path / "obs.ms" / "ANTENNA" / "table.dat").write_bytes(b"1234")
+    with Graph("antennas") as graph:
+        found = graph.call(_size_of_table, graph.file(tmp_path / "obs.ms" / "ANTENNA"))
+
+    assert run(graph).value(found) == 4
+
+
+def _size_of_table(path: dropflow.InputPath) -> int:
+    return (Path(path) / "table.dat").stat().st_size
+
+
 @pytest.mark.parametrize("value", [None, "", "None", "$DLG_X", float("nan"), [], {}, (1, 2), {1, 2}, 2**70, b"x", [[]]])
 def test_any_value_reaches_a_function_as_it_is(run: Run, value: Any) -> None:
     """Values that a field cannot hold become data of their own."""

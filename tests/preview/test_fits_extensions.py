@@ -212,7 +212,7 @@ def test_it_says_what_was_observed(observed: Path) -> None:
     found = preview(DirectorySource(observed))
     facts = dict(found.facts)
 
-    assert (found.format, found.parts, found.trouble) == ("Measurement set", ("DATA", "MODEL_DATA"), "")
+    assert (found.format, found.parts[:3], found.trouble) == ("Measurement set", ("DATA", "MODEL_DATA", "ANTENNA"), "")
     assert (facts["Rows"], facts["Times"]) == ("12", "4")
     assert (facts["Begin"], facts["End"]) == ("2017-04-27 08:53:20 UTC", "2017-04-27 08:53:50 UTC")
     assert (facts["Telescope"], facts["Fields"], facts["Antennas"]) == ("WSRT", "M 31", "3: A0, A1, A2")
@@ -222,6 +222,45 @@ def test_it_says_what_was_observed(observed: Path) -> None:
     assert found.line is not None
     assert found.line.highs == (*(5.0 * (row + 1) for row in range(11)), None)
     assert preview(DirectorySource(observed), PreviewQuery(part=1)).line != found.line
+
+
+def test_its_subtables_are_listed_and_shown(observed: Path) -> None:
+    """The summary lists the subtables with their rows; each is a part, and a content of its own, with its rows."""
+    found = preview(DirectorySource(observed))
+    rows = dict(found.rows)
+    part = preview(DirectorySource(observed), PreviewQuery(part=found.parts.index("ANTENNA")))
+    alone = preview(DirectorySource(observed / "ANTENNA"), PreviewQuery(sort="NAME", order="descending"))
+
+    assert found.columns == ("Subtable", "Rows")
+    assert (rows["ANTENNA"], rows["FIELD"], rows["HISTORY"]) == ("3", "1", "0")
+    assert set(rows) == set(found.parts[2:])
+    assert (part.kind, part.format, part.trouble) == ("table", "Measurement set", "")
+    assert (alone.kind, alone.format, alone.trouble) == ("table", "Table of casacore", "")
+    assert part.parts == found.parts
+    name, position = part.columns.index("NAME"), part.columns.index("POSITION [m]")
+    assert [(row[name], row[position]) for row in part.rows] == [(f"A{at}", "0, 0, 0") for at in range(3)]
+    assert [row[name] for row in alone.rows] == ["A2", "A1", "A0"]
+
+
+def test_each_subtable_is_shown(observed: Path) -> None:
+    """Also those without rows, and columns whose cells have no value or lists of text."""
+    tables = LazyModule("casacore.tables")
+    with tables.table(f"{observed}/OBSERVATION", readonly=False, ack=False) as table:
+        table.putcell("LOG", 0, ["begun", "ended"])
+    parts = preview(DirectorySource(observed)).parts
+    shown = [preview(DirectorySource(observed), PreviewQuery(part=at)) for at in range(2, len(parts))]
+
+    assert [found.trouble for found in shown] == [""] * (len(parts) - 2)
+    table = shown[parts.index("OBSERVATION") - 2]
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["LOG"], row["SCHEDULE"], row["TELESCOPE_NAME"]) == ("begun, ended", "", "WSRT")
+
+
+def test_a_damaged_subtable_has_its_problem(observed: Path) -> None:
+    """A subtable that is cut off, alone and as a part."""
+    (observed / "FIELD" / "table.dat").write_bytes(b"\xbe\xbe")
+    assert "the measurement set cannot be read" in preview(DirectorySource(observed)).trouble
+    assert "the table of casacore cannot be read" in preview(DirectorySource(observed / "FIELD")).trouble
 
 
 def test_a_damaged_one_has_its_problem(observed: Path) -> None:

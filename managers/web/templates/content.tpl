@@ -104,7 +104,8 @@
 % if data.kind == "table" or data.columns:
 % shown = bool(data.kind == "table" or not data.width and not plot)
 % if not shown:
-<details class="block-small" data-row="table"><summary>{{format_count(len(data.rows))}} {{"files" if data.columns[0] == "File" else "columns"}}</summary>
+% lines = {"File": "files", "Subtable": "subtables"}.get(data.columns[0], "columns")
+<details class="block-small" data-row="table"><summary>{{format_count(len(data.rows))}} {{lines}}</summary>
 % end
 <div class="table tall content-table" tabindex="0" role="region" aria-label="Content as a table"><table>
 <thead><tr>

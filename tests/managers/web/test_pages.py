@@ -19,6 +19,7 @@ from dropflow.errors import ConflictError, LinkError, PreviewError
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.preview.source import Line, Preview
 from dropflow.testing.drawing import fan
 from dropflow.web.places import Places, ServerAddress, hop_url
 from managers.web.page_templates import drop_label, drop_url
@@ -112,6 +113,26 @@ def test_a_content_without_a_preview_can_be_downloaded(monkeypatch: pytest.Monke
     assert found.data is not None
     assert found.data.trouble == "the process that reads it was ended by SIGSEGV"
     assert found.warnings == ()
+
+
+def test_a_measurement_set_has_its_subtables(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the plot stands how many there are; each of them is a part to choose."""
+    manager = manager_with_sessions()
+    found = Preview(
+        kind="directory",
+        columns=("Subtable", "Rows"),
+        rows=(("ANTENNA", "3"), ("FIELD", "1")),
+        parts=("DATA", "ANTENNA", "FIELD"),
+        line=Line(count=2, lows=(1.0, 2.0), highs=(3.0, 4.0)),
+    )
+    monkeypatch.setattr(manager, "preview", lambda *_: found)
+    drop = next(
+        row.oid for row in manager.drops("failed", DropQuery()).drops if not row.is_app and row.state == "COMPLETED"
+    )
+    page = ask(serve(manager), f"/sessions/failed/drops/{drop}").text
+
+    assert "<summary>2 subtables</summary>" in page
+    assert '<option value="1">ANTENNA</option>' in page
 
 
 @pytest.mark.parametrize(
