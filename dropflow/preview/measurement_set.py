@@ -48,33 +48,41 @@ def show_measurement_set(source: DirectorySource, query: PreviewQuery, base: Pre
         if part >= len(columns):
             with opened(parts[part]) as table:
                 return _rows_of(table, query, base)
-        facts = [("Rows", f"{main.nrows():,}"), *_times(main)]
-        with opened("OBSERVATION") as table:
-            facts += [("Telescope", few(_names(table, "TELESCOPE_NAME"), _NAMES))]
-        with opened("FIELD") as table:
-            facts += [("Fields", few(_names(table, "NAME"), _NAMES))]
-        with opened("ANTENNA") as table:
-            facts += [("Antennas", f"{table.nrows():,}: {few(_names(table, 'NAME'), _NAMES)}")]
-        with opened("SPECTRAL_WINDOW") as table:
-            facts += _windows(table)
-        with opened("POLARIZATION") as table:
-            facts += _correlations(table)
-        rows = []
-        for name in subtables:
-            with opened(name) as table:
-                rows.append((name, f"{table.nrows():,}"))
-        is_plotted = columns[part] in _DATA and main.nrows()
-        line, flagged = _amplitudes(main, columns[part]) if is_plotted else (None, None)
+        rows = tuple((name, _height(opened, name)) for name in subtables)
+        base = replace(base, columns=("Subtable", "Rows"), rows=rows)
+        try:
+            with reading("the measurement set"):
+                return _summary(main, opened, columns[part], base)
+        except BadFileError as error:  # the subtables may tell why
+            return replace(base, trouble=error.text)
+
+
+def _height(opened: Callable[..., Any], name: str) -> str:
+    try:
+        with reading("the table"), opened(name) as table:
+            return f"{table.nrows():,}"
+    except BadFileError:
+        return "damaged"
+
+
+def _summary(main: Any, opened: Callable[..., Any], column: str, base: Preview) -> Preview:
+    facts = [("Rows", f"{main.nrows():,}"), *_times(main)]
+    with opened("OBSERVATION") as table:
+        facts += [("Telescope", few(_names(table, "TELESCOPE_NAME"), _NAMES))]
+    with opened("FIELD") as table:
+        facts += [("Fields", few(_names(table, "NAME"), _NAMES))]
+    with opened("ANTENNA") as table:
+        facts += [("Antennas", f"{table.nrows():,}: {few(_names(table, 'NAME'), _NAMES)}")]
+    with opened("SPECTRAL_WINDOW") as table:
+        facts += _windows(table)
+    with opened("POLARIZATION") as table:
+        facts += _correlations(table)
+    line, flagged = _amplitudes(main, column) if column in _DATA and main.nrows() else (None, None)
     if flagged is not None:
         facts += [("Flagged", f"{100 * flagged:.3g} %")]
-    notes = (f"The plot is the amplitude of {columns[part]} over the rows, of a sample without flagged values.",)
+    notes = (f"The plot is the amplitude of {column} over the rows, of a sample without flagged values.",)
     return replace(
-        base,
-        facts=tuple(fact for fact in facts if fact[1]),
-        columns=("Subtable", "Rows"),
-        rows=tuple(rows),
-        line=line,
-        notes=notes if line is not None else (),
+        base, facts=tuple(fact for fact in facts if fact[1]), line=line, notes=notes if line is not None else ()
     )
 
 

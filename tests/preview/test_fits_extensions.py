@@ -257,9 +257,15 @@ def test_each_subtable_is_shown(observed: Path) -> None:
 
 
 def test_a_damaged_subtable_has_its_problem(observed: Path) -> None:
-    """A subtable that is cut off, alone and as a part."""
+    """It is named in the list; the other subtables are shown, and the summary, too, if it needs no value of it."""
+    (observed / "HISTORY" / "table.dat").write_bytes(b"\xbe\xbe")
+    found = preview(DirectorySource(observed))
+    assert (found.trouble, dict(found.facts)["Telescope"], dict(found.rows)["HISTORY"]) == ("", "WSRT", "damaged")
     (observed / "FIELD" / "table.dat").write_bytes(b"\xbe\xbe")
-    assert "the measurement set cannot be read" in preview(DirectorySource(observed)).trouble
+    found = preview(DirectorySource(observed))
+    assert "the measurement set cannot be read" in found.trouble
+    antennas = preview(DirectorySource(observed), PreviewQuery(part=found.parts.index("ANTENNA")))
+    assert (len(antennas.rows), antennas.trouble) == (3, "")
     assert "the table of casacore cannot be read" in preview(DirectorySource(observed / "FIELD")).trouble
 
 
