@@ -43,6 +43,7 @@ import os
 import pickle
 import re
 import reprlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,8 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 """Pattern of the contents of ``dataurl``."""
 
 _PROTOCOL = 5
+_EXACT = 2**53
+"""Integers below this one are exact as floats."""
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
@@ -93,9 +96,24 @@ def _encode_value_npy(value: Any) -> bytes:
         raise CannotHoldError(str(problem)) from problem
     if array.dtype.hasobject:
         raise CannotHoldError("it would be an array of Python objects, which npy cannot hold")
+    if not isinstance(value, np.ndarray | np.generic) and not _is_kept(array, value):
+        raise CannotHoldError("an array would change it: numbers to text, large integers to floats, or NULs at the end")
     stream = io.BytesIO()
     np.lib.format.write_array(stream, array, allow_pickle=False)
     return stream.getvalue()
+
+
+def _is_kept(array: "NDArray[Any]", value: Any) -> bool:
+    """Whether the array that numpy made from `value`, which is no array, has equal values."""
+    import numpy as np  # noqa: PLC0415 - numpy is loaded only for arrays
+
+    # Only text and large integers change; a loop over all values would take seconds.
+    is_text = array.dtype.kind in "SU"
+    doubtful = np.abs(array) >= _EXACT if array.dtype.kind in "fc" else np.full(array.shape, is_text)
+    if not doubtful.any():
+        return True
+    given = np.array(value, dtype=object)
+    return given.shape == array.shape and bool((array.astype(object)[doubtful] == given[doubtful]).all())
 
 
 def _json(value: Any) -> bytes:
@@ -122,12 +140,22 @@ def _literal(value: Any) -> bytes:
 
 def _utf8(value: Any) -> bytes:
     if not _is_bytes(value):
-        return _encoded(str(value))
+        return _encoded(_whole_text(value))
     try:
         bytes(value).decode()
     except UnicodeDecodeError as problem:
         raise CannotHoldError("they are not UTF-8") from problem
     return bytes(value)
+
+
+def _whole_text(value: Any) -> str:
+    """Return `str()` of a value, with all numbers of arrays: numpy leaves out those in the middle of 1,000 and more."""
+    if isinstance(value, str) or "numpy" not in sys.modules:
+        return str(value)
+    import numpy as np  # noqa: PLC0415 - numpy is loaded only for arrays
+
+    with np.printoptions(threshold=sys.maxsize):
+        return str(value)
 
 
 def _encoded(text: str) -> bytes:

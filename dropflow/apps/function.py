@@ -629,7 +629,8 @@ def _by_port(context: Context, value: Any, written: Collection[str]) -> Mapping[
 
 def _put(context: Context, output: OutputData, value: Any) -> None:
     encoding = encoding_of(context.arguments, output.port, "output_parser")
-    if encoding == "path" and isinstance(value, str | Path) and (context.directory / value).exists():
+    # The empty path would be the directory itself, with the files of all drops.
+    if encoding == "path" and value and isinstance(value, str | Path) and (context.directory / value).exists():
         value = str(context.directory / value)  # base of the relative paths of a session
     output.put(value, encoding)
 

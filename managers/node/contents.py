@@ -313,7 +313,7 @@ class ContentExchange:
     def _adopt(self, content: Content, handle: Handle) -> Handle:
         path = self._path(content)
         try:
-            with storage_errors("take over", handle.location):
+            with storage_errors(f"move {handle.location} to", path):  # with the space that is left there
                 shutil.move(handle.location, path)
         except StorageError:
             remove_part(path)  # a copy to another file system that is incomplete

@@ -172,6 +172,11 @@ def test_unknown_encodings_list_the_known() -> None:
         ("eval", np.int64(3)),
         ("npy", [[1], [1, 2]]),
         ("npy", [object()]),
+        ("npy", b"ab\0"),
+        ("npy", ["ab\0"]),
+        ("npy", [1, "a"]),
+        ("npy", [2**63 + 1, -1]),
+        ("npy", [2**53 + 1, 0.5]),
         ("utf-8", b"\xff"),
         ("utf-8", "\ud800"),
         ("raw", 5),
@@ -195,6 +200,22 @@ def test_values_that_an_encoding_cannot_represent_are_refused(encoding: str, val
 def test_utf8_writes_other_values_as_text(value: Any, text: bytes) -> None:
     """Numbers and lists become readable text, as in DALiuGE; graphs rely on that."""
     assert encode("utf-8", value) == text
+
+
+def test_utf8_writes_all_numbers_of_a_large_array() -> None:
+    """The text of an array of 2,000 numbers has all of them, also if the array is in a list."""
+    array = np.arange(2000)
+
+    assert encode("utf-8", array).strip(b"[]").split() == [b"%d" % number for number in range(2000)]
+    assert b" 1000," in encode("utf-8", [array])
+
+
+@pytest.mark.parametrize(
+    "value", [5, [1, 2.5], [math.nan, math.inf], [[True], [False]], "a", [b"a", b"bc"], [1 + 2j], []]
+)
+def test_npy_writes_values_that_an_array_can_hold(value: Any) -> None:
+    """Numbers, text and nested lists that numpy converts without a change are written."""
+    assert repr(decode("npy", Content(encode("npy", value))).tolist()) == repr(np.asarray(value).tolist())
 
 
 @pytest.mark.parametrize("encoding", ["pickle", "dill", "eval"])

@@ -437,6 +437,17 @@ def test_relative_paths_are_resolved_in_the_session_directory(tmp_path: Path) ->
     assert got.contents == [b"mine"]
 
 
+def test_the_empty_path_is_not_the_directory_of_the_session(tmp_path: Path) -> None:
+    """A function that returns no path fails: its output does not become a copy of the files of all drops."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "other").write_text("of another drop")
+
+    got = call(tmp_path, "def f(): return ''", port("o", "OutputPort", "path"), outputs=[Wanted("o", component=FILE)])
+
+    assert got.failure is not None
+    assert "the value '' is not the path of an existing file" in got.failure.text
+
+
 def test_func_defaults_may_be_pickled(tmp_path: Path) -> None:
     """Values of func_defaults may be pickles in base64; anything but an object is refused."""
     pickled = base64.b64encode(cloudpickle.dumps({1, 2})).decode()

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import re
 import shutil
 import zlib
 from collections import deque
@@ -433,3 +434,22 @@ def test_a_content_that_cannot_be_linked_is_read_in_place(tmp_path: Path, monkey
 
     assert found.location == str(path)
     assert path.read_bytes() == BODY
+
+
+def test_a_part_for_which_the_disk_has_no_room_is_refused_with_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the file that cannot be written, not only the one on the other node, whose disk has room."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    _, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    path = tmp_path / "a" / "s" / "tmp" / "part"
+    path.write_bytes(BODY)
+    part = Handle(kind="file", size=len(BODY), location=str(path))
+    content = Content(1, part, producer=2, stamp=stamp_of(str(path)))
+    monkeypatch.setattr(shutil, "move", full)
+
+    with pytest.raises(StorageError, match=f"to {re.escape(str(tmp_path))}/b/s/tmp/from-1-2-part: No space left"):
+        _in_place(reader, content)
