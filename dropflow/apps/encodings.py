@@ -96,15 +96,15 @@ def _encode_value_npy(value: Any) -> bytes:
         raise CannotHoldError(str(problem)) from problem
     if array.dtype.hasobject:
         raise CannotHoldError("it would be an array of Python objects, which npy cannot hold")
-    if not isinstance(value, np.ndarray | np.generic) and not _is_kept(array, value):
+    if not isinstance(value, np.ndarray | np.generic) and not keeps(array, value):
         raise CannotHoldError("an array would change it: numbers to text, large integers to floats, or NULs at the end")
     stream = io.BytesIO()
     np.lib.format.write_array(stream, array, allow_pickle=False)
     return stream.getvalue()
 
 
-def _is_kept(array: "NDArray[Any]", value: Any) -> bool:
-    """Whether the array that numpy made from `value`, which is no array, has equal values."""
+def keeps(array: "NDArray[Any]", value: Any) -> bool:
+    """Return whether the array that numpy made from `value`, which is no array, has equal values."""
     import numpy as np  # noqa: PLC0415 - numpy is loaded only for arrays
 
     # Only text and large integers change; a loop over all values would take seconds.

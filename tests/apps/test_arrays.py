@@ -1,6 +1,7 @@
 """Applications that make, split and combine arrays."""
 
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,16 @@ def test_a_scatter_loses_nothing_and_keeps_the_order(tmp_path: Path, values: lis
     joined = [element for piece in got for element in piece]
     assert joined == list(whole.splitlines() if kind == "lines" else whole)
     assert max(map(len, got)) - min(map(len, got)) <= 1
+
+
+def test_a_scatter_of_whole_numbers_with_nan_gives_arrays(tmp_path: Path) -> None:
+    """Not a number is not equal to itself, and an array has it unchanged."""
+    got = try_app(f"{SIMPLE}GenericScatterApp", tmp_path, inputs=[Given("in", [1, math.nan])], outputs=["out"] * 2)
+
+    assert [(type(piece), repr(piece.tolist())) for piece in got.values] == [
+        (np.ndarray, "[1.0]"),
+        (np.ndarray, "[nan]"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
-from dropflow.apps.encodings import array_of, give, group_by_port, usable, value_of, values_of
+from dropflow.apps.encodings import array_of, give, group_by_port, keeps, usable, value_of, values_of
 from dropflow.apps.parameters import NOT_DETERMINISTIC
 from dropflow.engine.parameters import Component, Parameter, Port, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
@@ -149,13 +149,12 @@ def _is_uniform(values: list[Any]) -> bool:
         return False
     if array.dtype.kind not in "biufc":
         return False
-    numbers = list(_leaves(values))
-    types = set(map(type, numbers))
+    types = set(map(type, _leaves(values)))
     if types <= {float} or not types <= {bool, int, float, complex}:
-        return True  # one type of Python, which also holds NaN; or numbers and arrays of numpy
+        return True  # one type of Python; or numbers and arrays of numpy
     # Among others, large whole numbers would become floats, and truth values numbers.
     are_kept = array.dtype.kind in "iu" if types == {int} else bool not in types or len(types) == 1
-    return are_kept and bool(array.ravel().tolist() == numbers)
+    return are_kept and keeps(array, values)
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:
