@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.graph.codec import save
+from tests.e2e.cluster import until
 from tests.e2e.launched import ROOT, Launched, running_slurm
 from tests.processes import gone, working_in
 from tests.recovery_graphs import files
@@ -46,7 +47,6 @@ def test_a_killed_test_leaves_no_slurm(tmp_path: Path) -> None:
         "import pathlib, sys, tests.e2e.launched as launched\n"
         "with launched.running_slurm(pathlib.Path(sys.argv[1])) as slurm:\n"
         "    slurm.shell('sbatch --nodes=2 --wrap \"srun sleep 600\"')\n"
-        "    slurm.until('ps ax -o args', 'sleep 600')\n"
         "    print('running', flush=True)\n"
         "    sys.stdin.read()"
     )
@@ -54,10 +54,11 @@ def test_a_killed_test_leaves_no_slurm(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
         assert started.stdout is not None
         ready = started.stdout.readline()
-        names = {process.name() for process in working_in(tmp_path)}
+        wanted = {"slurmctld", "slurmd", "slurmstepd", "sleep"}
+        all_run = until(lambda: wanted <= {process.name() for process in working_in(tmp_path)}, 120)
         started.kill()
 
-    assert (ready, {"slurmctld", "slurmd", "slurmstepd", "sleep"} - names) == (b"running\n", set())
+    assert (ready, all_run) == (b"running\n", True)
     assert gone(working_in(tmp_path))
 
 
