@@ -110,7 +110,10 @@ class LostWorker:
             while self._begins_again(session):
                 self.steps.append(self._step())
                 worker = self._worker_of(psutil.Process(self.steps[-1]).parents())
+                noted = self._faults(session)
                 os.kill(worker.pid, signal.SIGKILL)
+                # Dask may begin the attempt again before the session has heard of the loss, and cancels that.
+                assert until(lambda noted=noted: self._faults(session) > noted, 240)  # type: ignore[misc]
         finally:
             let_go(self._files.parent)
 
@@ -119,6 +122,10 @@ class LostWorker:
         # A fault is counted before the attempt is repeated.
         assert until(lambda: self._step() not in (0, *self.steps[-1:]), 240)
         return session.failure_table.fault_count == 0
+
+    @staticmethod
+    def _faults(session: Session) -> int:
+        return sum(map(len, tuple(session.failure_table.faults.values())))
 
     def _step(self) -> int:
         began = self._files / "began"
