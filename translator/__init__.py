@@ -12,16 +12,13 @@ executed. `formats` reads files, `unroll` makes drops, `plan` assigns them to no
 `parameters`            Fills in the values of parameters: configurations, global variables and settings of the user
 `template`              Templates: logical graphs with parameters
 `fill_document`         Filling of templates: the file of a logical graph, with values in place of its parameters
-`expressions`           Arithmetic over parameters in the values of a graph, such as ``{n} * 2``: parsed here, and
-                        never executed as code
+`expressions`           Arithmetic over parameters in values such as ``{n} * 2``, and in estimates of times and volumes
 `validate`              Checks of a logical graph without index spaces: references, containers, ports and names
 `problem_codes`         The codes of all findings about a graph, and their meanings
 `preview`               What a logical graph will become: counts, volumes, the critical path, and how much runs at a
                         time
 `differences`           The differences of two logical graphs in meaning: what was added, removed or changed, however
                         the files look
-`estimate_expressions`  Estimates as expressions: the execution time of an application, or the volume of data, from the
-                        sizes of inputs
 `placement`             Placement: the node of each part
 ======================  ===============================================================================================
 """

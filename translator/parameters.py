@@ -17,8 +17,17 @@ from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert_field, fold, is_empty
 from dropflow.failure import Problem, Severity
-from translator.estimate_expressions import INPUT_NAMES, is_estimate, is_expression, settled_estimate
-from translator.expressions import ExpressionError, UnknownNameError, evaluate, names_in, uses_names
+from translator.expressions import (
+    INPUT_NAMES,
+    ExpressionError,
+    UnknownNameError,
+    evaluate,
+    is_estimate,
+    is_expression,
+    names_in,
+    settled_estimate,
+    uses_names,
+)
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem
 from translator.template import MULTIPLICITIES, TemplateParameter, check_ranges, is_numeric, is_template, parameters_of

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace as structs_replace
 
-from dropflow.apps.component_findings import finding, findings
+from dropflow.apps.needs import finding, findings
 from dropflow.data.registry import store_for
 from dropflow.errors import BadGraphError, BadParameterError, DropflowError
 from dropflow.failure import Problem, Severity, refuse_errors
@@ -24,7 +24,7 @@ from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, Place, RepositoryNo
 from dropflow.graph.order import Precedence, cycle_problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
-from translator.estimate_expressions import META, take_estimates, with_estimates
+from translator.expressions import META, take_estimates, with_estimates
 from translator.fill_document import note_of, read_note
 from translator.formats import Family, Reading, read_file, read_logical
 from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
@@ -133,7 +133,7 @@ def _in_pairs(templates: Sequence[Template], names: Mapping[int, str], order: Pr
 # Findings about the components of a graph: what `dropflow run` would refuse here, with its codes and
 # texts.
 #
-# `dropflow.apps.component_findings.findings` makes them. Nothing of the graph is run or imported.
+# `dropflow.apps.needs.findings` makes them. Nothing of the graph is run or imported.
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from translator.estimate_expressions import META, with_estimates
+from translator.expressions import META, with_estimates
 from translator.logical import LogicalGraph, LogicalNode
 from translator.options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll

@@ -26,9 +26,7 @@
 `dynlib`              Functions of shared libraries, through the C interface in ``dynlib.h``
 `mpi`                 MPI programs: the ranks of a job are drops of their own, which run one command together
 `ranks`               The ranks of MPI jobs that have arrived in this process, and what other nodes have sent about them
-`component_findings`  The check of all components of a graph, before anything runs: classes, parameters, ports and time
-                      limits
-`needs`               What the components of a graph need of a host, and whether this host has it
+`needs`               What components need of a host, whether this host has it, and the check of all components
 `check`               Lookup of the functions and classes that a graph names, without importing or running anything
 `logs`                Routing of printed and logged text to the logs of drops (`dropflow.engine.drop_log`)
 `template_cache`      Facts about templates that all their attempts share, computed once per process

@@ -274,7 +274,7 @@ class App(ABC):
         Raises
         ------
         dropflow.errors.BadParameterError
-            Lists every parameter that cannot be used. `dropflow.apps.component_findings.check` reads them before
+            Lists every parameter that cannot be used. `dropflow.apps.needs.check` reads them before
             anything runs.
         """
         return read(self.component, self.template)

@@ -8,7 +8,7 @@ A node's class is looked up in this order:
 3. a blank class, or a placeholder of a palette: by the category of the node;
 4. a class of the user: any importable subclass of `dropflow.App`.
 
-`dropflow.apps.component_findings` checks all nodes of a graph before anything runs.
+`dropflow.apps.needs` checks all nodes of a graph before anything runs.
 """
 
 import importlib
@@ -21,10 +21,12 @@ from typing import cast
 from dropflow.apps.api import App
 from dropflow.apps.check import find_absent
 from dropflow.apps.surroundings import Surroundings
+from dropflow.data.registry import store_for
 from dropflow.engine.parameters import Component
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.failure import summary_of
-from dropflow.graph.templates import Template
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
 
 # Applications of DALiuGE that this version of dropflow does not have.
 #
@@ -315,3 +317,51 @@ def _unsupported(template: Template, last: str) -> MissingDependencyError:
 
 def _name(template: Template) -> str:
     return template.app_name or template.name or template.key
+
+
+# The links of a graph whose data are read while they are written.
+
+
+def streaming_links(graph: PhysicalGraph) -> tuple[int, ...]:
+    """Return the rows of the links that the graph declares as streaming and whose two ends support it.
+
+    The application must set `dropflow.apps.api.App.streams`, and the data class must be readable while it grows. Over
+    all other links, consumers get complete data.
+
+    Raises
+    ------
+    UnknownComponentError, MissingDependencyError, BadParameterError
+        As `dropflow.apps.registry.app_class` and `dropflow.data.registry.store_for`.
+    """
+    templates = graph.templates
+    declared = [
+        (row, templates[link.source], templates[link.target])
+        for row, link in enumerate(graph.links)
+        if link.streaming and templates[link.source].kind is Kind.DATA
+    ]
+    return tuple(row for row, data, app in declared if app_class(app).streams and store_for(data).growing is not None)
+
+
+# Which nodes of a graph may be in a chain that runs as one unit (`dropflow.graph.physical`).
+
+
+def fusible_templates(graph: PhysicalGraph) -> tuple[int, ...]:
+    """Return the groups of `dropflow.graph.physical.follower_column`, one for each template.
+
+    Data are handed on if they are in memory. Applications are in a group if they run in the same place: those that
+    compute in one, those that only wait in another. Services, ranks of MPI jobs, what takes part in a stream, and
+    classes that are not installed here are in none.
+    """
+    streamed = {row for link in graph.links if link.streaming for row in (link.source, link.target)}
+    return tuple(0 if row in streamed else _group(template) for row, template in enumerate(graph.templates))
+
+
+def _group(template: Template) -> int:
+    try:
+        if template.kind is Kind.DATA:
+            return int(store_for(template).hands_over)
+        app = app_class(template)
+    except DropflowError:
+        return 0
+    is_rank = any(axis.kind == "mpi" for axis in template.axes)
+    return 0 if is_rank or not app.fuses else 2 if app.waits else 1

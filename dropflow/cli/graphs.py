@@ -100,9 +100,8 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     """Correct a file; return the file to check, the corrections, and their difference."""
     from difflib import unified_diff
 
-    from translator.formats.json_document import parse
+    from translator.formats.json_document import parse, read_file
     from translator.formats.load import read_logical
-    from translator.formats.read_file import read_file
     from translator.options import ReadOptions
     from translator.pipeline import examine
     from translator.repository import is_repository_address
@@ -273,7 +272,7 @@ def fill_command(
 
 def _read(file: str) -> tuple[str, bytes]:
     """Return the name of a graph, and what is in its file."""
-    from translator.formats.read_file import read_file
+    from translator.formats.json_document import read_file
     from translator.repository import fetch_file, is_repository_address
 
     if is_repository_address(file):

@@ -237,6 +237,8 @@ def failure_lines(
     more : str
         Where all causes are listed.
     """
+    if not failures and unlisted <= 0:
+        return
     groups = causes(failures)
     for group in groups[:_SHOWN_FAILURES]:
         yield from _cause_lines(group, log(group.first) if group.first.drop else "")

@@ -250,7 +250,8 @@ def remove_uncommitted(workspace: Workspace, settled: Collection[str] = ()) -> N
         noted = []
     # A crash can cut a line short: it must not name something else.
     parts = [path for path in noted if path.partition("#")[0].rpartition("/")[2].startswith(BESIDE)]
-    remove_remote(path for path in parts if "://" in path and path not in settled)
+    if remote := [path for path in parts if "://" in path and path not in settled]:
+        remove_remote(remote)
     for path in parts:
         if "://" not in path:
             remove_part(path)

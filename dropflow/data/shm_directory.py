@@ -14,46 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from dropflow.data.file import remove_part
-from dropflow.data.storage_errors import refuse_special
-from dropflow.data.workspace import Workspace
 from dropflow.ids import safe_name
-
-# Temporary places in the workspace of a session for contents that other hosts have written.
-
-
-class WorkspaceParts:
-    """`dropflow.runners.carried_contents.FetchedParts` of a session.
-
-    Parameters
-    ----------
-    workspace : Workspace
-        Of the session.
-    """
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def path(self, drop: int, attempt: int, number: int, final: str) -> str:
-        """Return a new temporary path on the file system of `final`, or in the session directory if that is empty.
-
-        Raises
-        ------
-        BadFileError
-            There is a FIFO, a socket or a device at `final`.
-        StorageError
-            Nothing can be written there.
-        """
-        if final:
-            refuse_special(final)
-        if not final or self._workspace.is_inside(final):
-            return self._workspace.part_name(drop, attempt, f"fetched-{number}")
-        return self._workspace.part_beside(final)
-
-    def remove(self, path: str) -> None:
-        """Remove what was written there; never raises."""
-        remove_part(path)
-
 
 ROOT = Path("/dev/shm")  # noqa: S108 - shared memory, in a directory with mode 0700
 

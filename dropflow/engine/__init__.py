@@ -14,12 +14,12 @@ anything of a manager: those come in through the protocols of `api`.
 `continuation`      How a session continues: after its process ended, or in the same process with other drops
 `parameters`        The parser of typed parameters: for fields of graphs, ``--set`` on the command line and palettes
 `session`           A session: the owner of a core, and the order in which decisions become effects
-`session_inputs`    What comes in through the inbox of a session, and the events for the core that follow from it
-`session_outputs`   What a session sends to the other nodes that hold neighbours of its drops
+`session_inputs`    The inbox of a session, what comes in through it, and the events for the core that follow
 `ready`             Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
 `handover`          What a session that is frozen passes to the session that continues it in the same process
 `followers`         The attempts of a session that were given to its runner together with the one that they follow
-`content_table`     The contents of a session's data drops, from the parts that attempts wrote to their release
+`content_table`     The contents of data drops, from the parts that attempts wrote to their release; what is sent of
+                    them to other nodes
 `attempt_times`     When each attempt was ready, was given to a worker, began, ended and was committed, and what it
                     used
 `journal`           The journal: every event of a session, in the order in which the core processed them
@@ -31,7 +31,6 @@ anything of a manager: those come in through the protocols of `api`.
 `invariants`        What must be true of a core between any two events
 `host_memory`       How much memory this process and those that it starts may use together, and whether that is nearly
                     used up
-`inbox`             A queue with many writers and one reader, which takes everything that is there
 `interrupt_thread`  Interrupting Python code in another thread of this process
 ==================  ===================================================================================================
 """

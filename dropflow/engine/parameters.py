@@ -433,7 +433,7 @@ def time_limit(template: Template) -> float:
     """Return the seconds that an attempt of `template` may take; 0 for no limit.
 
     An application argument of that name, and a port, belong to the application itself;
-    `dropflow.apps.component_findings.with_time_limit` makes it a field of the node where the application does not use
+    `dropflow.apps.needs.with_time_limit` makes it a field of the node where the application does not use
     it.
 
     Raises

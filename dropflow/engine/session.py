@@ -24,7 +24,7 @@ from typing import TypeVar
 from dropflow.clock import Clock
 from dropflow.engine.api import ContentRepository, Exchange, Handle, OpenStreams, Runner
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.engine.content_table import ContentTable, kept_drops
+from dropflow.engine.content_table import ContentTable, OutgoingEvents, kept_drops
 from dropflow.engine.continuation import Continuation, FrozenSession
 from dropflow.engine.core import Core
 from dropflow.engine.drop_rules import INFRASTRUCTURE_RETRIES
@@ -51,12 +51,10 @@ from dropflow.engine.events import (
 from dropflow.engine.failure_table import FailureTable, Fault
 from dropflow.engine.followers import Followers
 from dropflow.engine.handover import Handover
-from dropflow.engine.inbox import Inbox
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
 from dropflow.engine.ready import ReadyRuns, TaskBuilder
-from dropflow.engine.session_inputs import OwnerCall, SessionInput, SessionInputs
-from dropflow.engine.session_outputs import OutgoingEvents
+from dropflow.engine.session_inputs import Inbox, OwnerCall, SessionInput, SessionInputs
 from dropflow.engine.statistics import (
     Attempts,
     FailureReport,

@@ -4,7 +4,8 @@ Contents are committed here, before the core processes the event: so a consumer 
 """
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -21,7 +22,7 @@ from dropflow.engine.api import (
     is_postponed,
 )
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.engine.content_table import ContentTable
+from dropflow.engine.content_table import ContentTable, OutgoingEvents
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Cancel,
@@ -40,10 +41,44 @@ from dropflow.engine.events import (
 )
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.followers import Followers
-from dropflow.engine.session_outputs import OutgoingEvents
 from dropflow.errors import DropflowError, WorldError
 from dropflow.failure import Failure
 from dropflow.states import DropState
+
+# A queue with many writers and one reader, which takes everything that is there.
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """A queue whose reader takes all items together. The reader is woken, and does not poll."""
+
+    def __init__(self) -> None:
+        # SimpleQueue is written in C: waking the reader through a threading.Event doubles the cost of a message.
+        self._batches: SimpleQueue[tuple[T, ...]] = SimpleQueue()
+
+    def put(self, items: Iterable[T]) -> None:
+        """Add items, from any thread or from a signal handler."""
+        batch = tuple(items)
+        if batch:
+            self._batches.put(batch)
+
+    def drain(self, timeout: float | None = None) -> list[T]:
+        """Return everything that was put since the last call, in order; wait while there is nothing.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Seconds to wait at most; the list is empty if they have passed.
+        """
+        try:
+            taken = [*self._batches.get(timeout=timeout)]
+            while not self._batches.empty():  # there is no other reader
+                taken += self._batches.get_nowait()
+        except Empty:
+            return []
+        return taken
+
 
 # Calls of other threads into the thread that owns a state, carried out by the owner between two of
 # its steps.
@@ -51,7 +86,6 @@ from dropflow.states import DropState
 _WAIT_SECONDS = 20.0
 
 S = TypeVar("S")
-T = TypeVar("T")
 
 
 class OwnerCall(Generic[S, T]):

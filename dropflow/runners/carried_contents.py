@@ -24,11 +24,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from dropflow.data.storage_errors import checksum_of
+from dropflow.data.file import remove_part
+from dropflow.data.storage_errors import checksum_of, refuse_special
+from dropflow.data.workspace import Workspace
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Task, members, not_begun
 from dropflow.engine.drop_log import DropLog
 from dropflow.errors import DropflowError, StorageError, TransferError
@@ -183,22 +185,21 @@ def _bytes_of(pieces: Iterable[Piece]) -> Iterator[bytes]:
 # The side of the session.
 
 
-class FetchedParts(Protocol):
-    """Temporary places for contents of other hosts. Called from any thread."""
+def _fetched_part(workspace: Workspace, drop: int, attempt: int, number: int, final: str) -> str:
+    """Return a new temporary path on the file system of `final`, or in the session directory if that is empty.
 
-    def path(self, drop: int, attempt: int, number: int, final: str) -> str:
-        """Return a new temporary path for a content that is `final` after its commit; that may be empty.
-
-        Raises
-        ------
-        DropflowError
-            Nothing can be written there.
-        """
-        ...
-
-    def remove(self, path: str) -> None:
-        """Remove what was written there; never raises."""
-        ...
+    Raises
+    ------
+    BadFileError
+        There is a FIFO, a socket or a device at `final`.
+    StorageError
+        Nothing can be written there.
+    """
+    if final:
+        refuse_special(final)
+    if not final or workspace.is_inside(final):
+        return workspace.part_name(drop, attempt, f"fetched-{number}")
+    return workspace.part_beside(final)
 
 
 @dataclass
@@ -218,14 +219,14 @@ class ContentRelay:
     ----------
     engine : Engine
         What runs batches.
-    parts : FetchedParts
-        Where outputs are written here.
+    workspace : Workspace
+        Of the session, where outputs are written.
     store : ContentStore, optional
         Where pieces go; by default, they are objects of the engine.
     """
 
-    def __init__(self, engine: Engine, parts: FetchedParts, store: ContentStore | None = None) -> None:
-        self._engine, self._parts, self._store = engine, parts, store
+    def __init__(self, engine: Engine, workspace: Workspace, store: ContentStore | None = None) -> None:
+        self._engine, self._workspace, self._store = engine, workspace, store
         self.name = engine.name
         self._events: EngineEvents | None = None
         self._spec: ExecutorSpec | None = None
@@ -431,7 +432,7 @@ class ContentRelay:
                 final = handle.final
                 if final and not final.startswith("/"):
                     final = f"{self._spec.directory}/{final}"
-                path = self._parts.path(result.drop, result.attempt, number, final)
+                path = _fetched_part(self._workspace, result.drop, result.attempt, number, final)
                 handles[drop] = msgspec.structs.replace(handle, location=path, final=final)
                 unpack(_received(contents[handle.location]), path, handle.checksum)
                 if self._spec.durable and handle.kind != "directory":
@@ -448,7 +449,7 @@ class ContentRelay:
         """Remove the contents of a result here."""
         for handle in result.handles.values():
             if handle.kind in _FILE_KINDS and handle.location.startswith("/"):
-                self._parts.remove(handle.location)
+                remove_part(handle.location)
 
     def _lost(self, number: int, why: str) -> None:
         if not self.is_needed or self._end(number, is_gone=True):

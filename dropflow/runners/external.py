@@ -30,7 +30,7 @@ from dropflow.engine.api import (
     members,
     not_begun,
 )
-from dropflow.engine.inbox import Inbox
+from dropflow.engine.session_inputs import Inbox
 from dropflow.errors import BadParameterError, LinkError, ResultLostError, WorkerDiedError, WorkerStartError
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.physical import IntColumn

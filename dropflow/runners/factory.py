@@ -8,10 +8,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from dropflow.apps.component_findings import with_time_limit
 from dropflow.apps.execute import LocalExecutor, RunApp
+from dropflow.apps.needs import with_time_limit
 from dropflow.apps.registry import app_class
-from dropflow.data.shm_directory import WorkspaceParts
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import (
     ExecutorSpec,
@@ -173,7 +172,7 @@ def _external(
         from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - see above
 
         engine = RayEngine(choice.address, workers if choice.address else count)
-    engine = ContentRelay(engine, WorkspaceParts(workspace), ContentStore(choice.contents) if choice.contents else None)
+    engine = ContentRelay(engine, workspace, ContentStore(choice.contents) if choice.contents else None)
     return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
 
 

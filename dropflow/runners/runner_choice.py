@@ -65,7 +65,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         BadGraphError
             The graph has streams, MPI jobs or applications with GPUs that this runner cannot run.
         """
-        from dropflow.apps.template_cache import streaming_links  # noqa: PLC0415 - all components; names need none
+        from dropflow.apps.registry import streaming_links  # noqa: PLC0415 - all components; names need none
         from dropflow.graph.templates import needs_of  # noqa: PLC0415 - as above
 
         self.refuse_missing()

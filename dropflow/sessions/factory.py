@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dropflow.apps.template_cache import fusible_templates, streaming_links
+from dropflow.apps.registry import fusible_templates, streaming_links
 from dropflow.clock import Clock
 from dropflow.data.file_owners import RemoveOutdated
 from dropflow.data.repository import LocalRepository
@@ -14,10 +14,9 @@ from dropflow.engine.api import Exchange, Runner
 from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.drop_rules import INFRASTRUCTURE_RETRIES
-from dropflow.engine.inbox import Inbox
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.session import Execution, Resources, Session, Watch
-from dropflow.engine.session_inputs import SessionInput
+from dropflow.engine.session_inputs import Inbox, SessionInput
 from dropflow.graph.codec import digest
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
 from dropflow.times.octets import TIMES_FILE

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from dropflow.apps.component_findings import check
-from dropflow.apps.needs import prepare_containers
+from dropflow.apps.needs import check, prepare_containers
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
@@ -209,8 +208,11 @@ def execute(
         result = session.run()
     finally:
         repository.close()
-    result = msgspec.structs.replace(result, incomplete=incomplete_results(graph, session.missing))
-    return write_summary(_with_reused(result, directory, options), directory)
+    if session.missing:
+        result = msgspec.structs.replace(result, incomplete=incomplete_results(graph, session.missing))
+    if options.reuse or continuation is not None:  # a run that is continued without --reuse may have begun with it
+        result = _with_reused(result, directory, options)
+    return write_summary(result, directory)
 
 
 def _with_reuse(

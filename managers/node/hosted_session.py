@@ -12,10 +12,9 @@ import numpy as np
 
 from dropflow.api.records import PartEnd, SessionDetail, SessionInfo
 from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
-from dropflow.apps.component_findings import finding, findings
-from dropflow.apps.needs import prepare_containers
+from dropflow.apps.needs import finding, findings, prepare_containers
 from dropflow.apps.ranks import deliver, join_nodes, leave_nodes
-from dropflow.apps.template_cache import streaming_links
+from dropflow.apps.registry import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.engine.api import ContentRecord, Handle

@@ -18,9 +18,8 @@ from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Output, Task
 from dropflow.engine.continuation import Continuation
-from dropflow.engine.inbox import Inbox
 from dropflow.engine.session import Session, Watch
-from dropflow.engine.session_inputs import SessionInput
+from dropflow.engine.session_inputs import Inbox, SessionInput
 from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

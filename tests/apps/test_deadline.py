@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dropflow.apps.api import Context
-from dropflow.apps.component_findings import with_time_limit
+from dropflow.apps.needs import with_time_limit
 from dropflow.data.file import FileWriter
 from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.drop_log import DropLog

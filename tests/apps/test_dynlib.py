@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.apps.component_findings import check
 from dropflow.apps.dynlib import HEADER
+from dropflow.apps.needs import check
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from dropflow.apps.command import Command, StdinFeeder
-from dropflow.apps.component_findings import check
-from dropflow.apps.needs import refuse_need
+from dropflow.apps.needs import check, refuse_need
 from dropflow.apps.surroundings import SECRETS_VARIABLE, Surroundings, hidden_in
 from dropflow.data.streams import StreamPublisher, StreamReader
 from dropflow.engine.api import Handle

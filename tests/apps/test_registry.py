@@ -10,7 +10,7 @@ import pytest
 import dropflow
 from dropflow.apps.api import App
 from dropflow.apps.check import MissingName, find_absent, names_of
-from dropflow.apps.component_findings import check
+from dropflow.apps.needs import check
 from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for
 from dropflow.errors import BadGraphError, BadParameterError, LinkError, MissingDependencyError, UnknownComponentError
 from dropflow.failure import Severity

@@ -10,7 +10,7 @@ import pytest
 from dropflow.apps.api import App, Context
 from dropflow.apps.builtin.copy import CopyApp
 from dropflow.apps.execute import LocalExecutor
-from dropflow.apps.template_cache import streaming_links
+from dropflow.apps.registry import streaming_links
 from dropflow.data.streams import StreamReader
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, StreamOpened, Task
 from dropflow.graph.build import GraphBuilder

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dropflow.apps.component_findings import check
+from dropflow.apps.needs import check
 from dropflow.data import file_names as naming
 from dropflow.data.directory import DirectoryStore
 from dropflow.data.file import FileStore, JsonStore

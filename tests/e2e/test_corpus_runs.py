@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.apps.template_cache import streaming_links
+from dropflow.apps.registry import streaming_links
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadGraphError

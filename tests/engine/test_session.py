@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.engine.events import Action, Event, Finished
-from dropflow.engine.inbox import Inbox
 from dropflow.engine.journal import Journal, JournalHeader, read, replay
 from dropflow.engine.session import Instrument
+from dropflow.engine.session_inputs import Inbox
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure

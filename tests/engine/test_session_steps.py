@@ -10,9 +10,8 @@ import pytest
 from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
 from dropflow.engine.core import Core
 from dropflow.engine.events import Event, Failed, Finished
-from dropflow.engine.inbox import Inbox
 from dropflow.engine.session import Instrument, StatisticsPublisher
-from dropflow.engine.session_inputs import SessionInput
+from dropflow.engine.session_inputs import Inbox, SessionInput
 from dropflow.engine.statistics import Attempts, SessionResult, Statistics
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

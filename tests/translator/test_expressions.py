@@ -17,8 +17,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from translator.estimate_expressions import META, with_estimates
-from translator.expressions import ExpressionError, UnknownNameError, evaluate, names_in
+from translator.expressions import META, ExpressionError, UnknownNameError, evaluate, names_in, with_estimates
 from translator.pipeline import examine, finish, translate
 from translator.preview import preview
 

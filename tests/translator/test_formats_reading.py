@@ -14,8 +14,9 @@ from jsonschema import Draft202012Validator
 from tests.nightly import nightly
 from tests.translator.documents import codes, document, errors, link, node, read, small
 from translator.formats import Family, detect
+from translator.formats.detect import classify
 from translator.formats.json_document import parse
-from translator.formats.wfformat import is_wfformat, read_wfformat
+from translator.formats.wfformat import read_wfformat
 from translator.options import ReadOptions
 from translator.pipeline import examine, translate
 from translator.plan.task_graph import work_of
@@ -363,11 +364,11 @@ def test_any_content_is_a_graph_or_problems(specification: Any, execution: Any) 
     document = {"workflow": {"specification": specification, "execution": execution}}
     graph, problems = read_wfformat(document, "g")
 
-    assert is_wfformat(document)
+    assert classify(document) is Family.WFFORMAT
     assert (graph is not None) or problems
 
 
 @pytest.mark.parametrize("value", [{}, [], {"workflow": 1}, {"workflow": {}, "nodeDataArray": []}])
 def test_other_documents_are_no_workflows(value: Any) -> None:
     """A logical graph is never taken for a workflow."""
-    assert not is_wfformat(value)
+    assert classify(value) is not Family.WFFORMAT

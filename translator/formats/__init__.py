@@ -4,7 +4,7 @@ Only this package uses the camelCase of files.
 
 ===============  ======================================================================================================
 `load`           Reading of logical graphs of all families
-`json_document`  Parsing of JSON documents, with limits on size and depth
+`json_document`  Reading of graph files, and parsing of JSON documents, with limits on size and depth
 `vocabulary`     Names in files of all versions: categories, parameters and kinds of fields, with their canonical names
 `nodes`          Fields of nodes, from files of all versions: lists of fields, of arguments and of ports
 `ojs`            Reading of the OJS family and older files: lists of nodes and links, with three kinds of identity
@@ -13,12 +13,11 @@ Only this package uses the camelCase of files.
 `wfformat`       Workflows of WfCommons (WfFormat 1.5) as physical graphs: tasks become applications, files become data
                  drops
 `detect`         The family of a file, from its structure and not from a version string
-`read_file`      Reading of graph files, with clear errors
 ===============  ======================================================================================================
 """
 
 from translator.formats.detect import Family, detect
+from translator.formats.json_document import read_file
 from translator.formats.load import Reading, read_logical
-from translator.formats.read_file import read_file
 
 __all__ = ["Family", "Reading", "detect", "read_file", "read_logical"]

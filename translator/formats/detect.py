@@ -10,7 +10,6 @@ import msgspec
 from dropflow.graph.codec import is_dfg
 from dropflow.graph.notes import FARTHEST
 from translator.formats.json_document import parse
-from translator.formats.wfformat import is_wfformat
 from translator.logical import Configuration, Field, LogicalLink, Role
 from translator.options import ReadOptions
 
@@ -264,7 +263,7 @@ def _of_object(value: Mapping[str, Any]) -> Family:
     kind = str(about.get("fileType") or about.get("type") or "").lower()
     if kind in _NO_GRAPH:
         return _NO_GRAPH[kind]
-    if is_wfformat(value):
+    if isinstance(value.get("workflow"), Mapping) and "nodeDataArray" not in value:
         return Family.WFFORMAT
     if "nodeDataArray" in value:
         return _ojs(value, about)

@@ -1,4 +1,4 @@
-"""Parsing of JSON documents, with limits on size and depth.
+"""Reading of graph files, and parsing of JSON documents, with limits on size and depth.
 
 Size, encoding and depth are checked before the bytes are parsed, so that a hostile or broken file takes neither memory
 nor time, and cannot exhaust the stack of this or a later stage.
@@ -6,10 +6,12 @@ nor time, and cannot exhaust the stack of this or a later stage.
 
 import re
 from codecs import getincrementaldecoder
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from dropflow.errors import BadFileError
 from dropflow.failure import Problem
 from dropflow.graph.nesting import too_deep
 from translator.options import ReadOptions
@@ -109,3 +111,56 @@ def _syntax_hint(data: bytes) -> str:
     if head not in (b"{", b"["):
         return "a graph is a JSON object: give a .graph file that EAGLE saved"
     return "the file is cut off or was edited by hand: save it again in the editor"
+
+
+# Reading of graph files, with clear errors.
+
+
+def read_file(path: Path, options: ReadOptions | None = None) -> bytes:
+    """Return the bytes of a graph file.
+
+    Parameters
+    ----------
+    path : Path
+        A regular file or a pipe.
+    options : ReadOptions, optional
+        At most `max_bytes` are read.
+
+    Raises
+    ------
+    BadFileError
+        There is no such file, it is a directory, there is no permission to read it, or it is too large.
+    """
+    limit = (options or ReadOptions()).max_bytes
+    where = str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except FileNotFoundError:
+        raise BadFileError("there is no such file", where=where, hint=_neighbour(path)) from None
+    except IsADirectoryError:
+        raise BadFileError("this is a directory", where=where, hint="give a graph file in it") from None
+    except PermissionError:
+        raise BadFileError("no permission to read this file", where=where, hint="check its owner and mode") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadFileError(f"the file cannot be read: {reason}", where=where) from error
+    if len(data) > limit:
+        raise BadFileError(
+            f"the file has more than the {limit:,} bytes that are allowed",
+            where=where,
+            hint="give the logical graph, which is small, or a .dfg file",
+        )
+    return data
+
+
+def _neighbour(path: Path) -> str:
+    """Return a hint with a similar name in the directory."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only needed for a message
+
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return f"there is no directory {path.parent} either"
+    near = get_close_matches(path.name, names, 1)
+    return f"did you mean {near[0]!r}?" if near else "check the spelling"

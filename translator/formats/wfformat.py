@@ -22,11 +22,6 @@ _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _MOST_PROBLEMS = 100
 
 
-def is_wfformat(value: Any) -> bool:
-    """Whether a parsed JSON document is a workflow of WfCommons, of any version."""
-    return isinstance(value, Mapping) and isinstance(value.get("workflow"), Mapping) and "nodeDataArray" not in value
-
-
 def read_wfformat(document: Mapping[str, Any], name: str) -> tuple[PhysicalGraph | None, tuple[Problem, ...]]:
     """Return the graph of a workflow, and all its problems; None if there are errors.
 

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.apps.template_cache import fusible_templates
+from dropflow.apps.registry import fusible_templates
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
 from dropflow.graph.templates import Kind
 from translator.plan.planner import edge_sources, loads

@@ -15,7 +15,6 @@ import psutil
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.data.shm_directory import WorkspaceParts
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.session import Session, Watch
 from dropflow.errors import StorageError, WorkerStartError
@@ -271,7 +270,7 @@ def session_elsewhere(
     runner = MixedRunner(
         waiting=ThreadRunner(LocalExecutor(spec), threads=1),
         computing=ExternalRunner(
-            ContentRelay(engine, WorkspaceParts(workspace), store),
+            ContentRelay(engine, workspace, store),
             spec,
             places=graph.places,
             place_of=graph.part if graph.places else None,
