@@ -1,4 +1,4 @@
-"""The cluster key. Processes that have it belong to the cluster; others are refused.
+"""The cluster key, and the keys of users. Processes that have the cluster key belong to the cluster.
 
 One CurveZMQ key pair is shared by all processes of a cluster, and both ends of every link use it. The connecting end
 proves with the secret half that it belongs to the cluster, and it demands the same proof of the end it reaches;
@@ -8,20 +8,28 @@ names inside a cluster are not secrets, and a stolen key must be replaced on all
 The file holds the secret and is readable by its owner only (mode 0600, in a directory of mode 0700). Copy it
 to the other hosts as you copy other secrets (ssh, a Kubernetes secret). dropflow only sends it through ssh, to hosts on
 which it starts node managers itself.
+
+The key of a user signs requests of people to managers (`dropflow.api.signing`), and nothing else. It is derived from
+the cluster key, so that all managers accept it at once. A file beside the cluster key has the revoked ones.
 """
 
 import hashlib
 import os
+import re
 import stat
 from pathlib import Path
 
 import msgspec
 
+from dropflow.api.signing import UserKey, derive_user_key, read_revoked
 from dropflow.errors import BadFileError, ConflictError, MissingDependencyError, StorageError
-from dropflow.files import make_directories
+from dropflow.files import make_directories, replace_file
 
 _HEADER = "# dropflow cluster key: every process that can read this file can join the cluster. Keep it secret.\n"
 _Z85_CHARACTERS = 40
+_USER_HEADER = "# dropflow user key: who can read this file can act as this user at the managers. Keep it secret.\n"
+_USER_FILE = re.compile(r"user (\S+)\nmade (\d{1,12})\nsecret ([0-9a-f]{64})\n", re.ASCII)
+_REVOKED_HEADER = "# Keys of these users that were made until then (seconds since 1970) are revoked.\n"
 
 
 class ClusterKey(msgspec.Struct, frozen=True):
@@ -60,18 +68,23 @@ def create(path: Path) -> ClusterKey:
         raise MissingDependencyError("this build of ZeroMQ has no CURVE", hint="install pyzmq from a wheel")
     public, secret = zmq.curve_keypair()
     content = f"{_HEADER}public {public.decode('ascii')}\nsecret {secret.decode('ascii')}\n"
+    _write_new(path, content, "a cluster key")
+    return ClusterKey(public, secret)
+
+
+def _write_new(path: Path, content: str, what: str) -> None:
+    """Write a file that only its owner can read, and that is not there yet."""
     try:
         make_directories(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError as error:
         hint = "load it, or remove it if no process uses it any more"
-        raise ConflictError("there is a cluster key already", where=str(path), hint=hint) from error
+        raise ConflictError(f"there is {what} already", where=str(path), hint=hint) from error
     except OSError as error:
-        raise StorageError(f"the cluster key cannot be stored: {error.strerror}", where=str(path)) from error
+        raise StorageError(f"the key cannot be stored: {error.strerror}", where=str(path)) from error
     with os.fdopen(handle, "w", encoding="ascii") as file:
         os.fchmod(file.fileno(), 0o600)  # independent of the umask
         file.write(content)
-    return ClusterKey(public, secret)
 
 
 def load(path: Path) -> ClusterKey:
@@ -86,13 +99,10 @@ def load(path: Path) -> ClusterKey:
     """
     import zmq  # noqa: PLC0415 - see `create`
 
-    try:
-        with path.open("rb") as file:
-            _check_private(path, os.fstat(file.fileno()))
-            text = file.read(4096)
-    except OSError as error:
-        hint = "make one with 'dropflow keys create', or copy that of the cluster here"
-        raise StorageError(f"the cluster key cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+    text = _read(path)
+    if _USER_FILE.search(text.decode("ascii", errors="replace")):
+        hint = "managers, and commands that start them, need the cluster key"
+        raise BadFileError("this is the key of a user, not the cluster key", where=str(path), hint=hint)
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith(b"#")]
     fields = {words[0]: words[1] for words in lines if len(words) == 2}  # noqa: PLR2004 - a word and its value
     public, secret = fields.get(b"public", b""), fields.get(b"secret", b"")
@@ -106,6 +116,86 @@ def load(path: Path) -> ClusterKey:
     if derived != public:
         raise BadFileError("the public and the secret key do not match", where=str(path), hint="copy it again")
     return ClusterKey(public, secret)
+
+
+def create_user(path: Path, cluster: ClusterKey, name: str, made: int) -> UserKey:
+    """Make the key of a user and store it at `path`.
+
+    Parameters
+    ----------
+    cluster : ClusterKey
+        Of the cluster at which the key is valid.
+    name : str
+        Of the user.
+    made : int
+        Now, in seconds since 1970; later than the revocation of former keys of this user.
+
+    Raises
+    ------
+    BadParameterError
+        The name has another form.
+    ConflictError, StorageError
+        As `create`.
+    """
+    key = derive_user_key(cluster.secret, name, made)
+    content = f"{_USER_HEADER}user {key.name}\nmade {key.made}\nsecret {key.secret.decode('ascii')}\n"
+    _write_new(path, content, "a key")
+    return key
+
+
+def load_any(path: Path) -> ClusterKey | UserKey:
+    """Return the key stored at `path`, of the cluster or of a user; raises as `load`."""
+    found = _USER_FILE.search(_read(path).decode("ascii", errors="replace"))
+    return UserKey(name=found[1], made=int(found[2]), secret=found[3].encode()) if found else load(path)
+
+
+def fingerprint(key: UserKey) -> str:
+    """Return a few characters by which people compare keys of users; they do not reveal the secret."""
+    return hashlib.sha256(b"dropflow user key " + key.secret).hexdigest()[:16]
+
+
+def revoked_beside(path: Path) -> Path:
+    """Return the file with the revoked users of the cluster whose key is at `path`."""
+    return path.with_name(f"{path.name}.revoked")
+
+
+def revoke(path: Path, name: str, until: int) -> None:
+    """Revoke the keys of a user.
+
+    Parameters
+    ----------
+    path : Path
+        The file of revoked users (`revoked_beside`).
+    name : str
+        Of the user.
+    until : int
+        Keys that were made until then are revoked, in seconds since 1970.
+
+    Raises
+    ------
+    BadParameterError
+        The name has another form.
+    BadFileError, StorageError
+        The file cannot be read or replaced.
+    """
+    derive_user_key(b"", name, until)
+    found = read_revoked(path)
+    found[name] = max(until, found.get(name, 0))
+    lines = "".join(f"{user} {seconds}\n" for user, seconds in sorted(found.items()))
+    try:
+        replace_file(path, f"{_REVOKED_HEADER}{lines}".encode("ascii"))
+    except OSError as error:
+        raise StorageError(f"the revoked users cannot be stored: {error.strerror}", where=str(path)) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            _check_private(path, os.fstat(file.fileno()))
+            return file.read(4096)
+    except OSError as error:
+        hint = "make one with 'dropflow keys create', or copy that of the cluster here"
+        raise StorageError(f"the cluster key cannot be read: {error.strerror}", where=str(path), hint=hint) from error
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -47,6 +48,8 @@ class Service:
         None for a server that requires no credential.
     secret : bytes or None
         Secret half of the cluster key: requests that are signed with it need no token.
+    revoked : Path, optional
+        The file of revoked users, beside the cluster key; without it, keys of users are refused.
     advertise : str
         Name or address by which other hosts reach this one. By default it is `host`; for a server on all addresses it
         is the name of this host.
@@ -79,6 +82,7 @@ class Service:
         port: int = 0,
         token: str | None,
         secret: bytes | None = None,
+        revoked: Path | None = None,
         advertise: str = "",
         origins: Iterable[str] = (),
         hosts: Iterable[str] = (),
@@ -95,6 +99,7 @@ class Service:
             host,
             token=token,
             secret=secret,
+            revoked=revoked,
             origins=origins,
             hosts=(*hosts, self._advertise),
             public_url=public_url,
@@ -190,6 +195,7 @@ def make_access_rules(
     *,
     token: str | None,
     secret: bytes | None,
+    revoked: Path | None = None,
     origins: Iterable[str] = (),
     hosts: Iterable[str] = (),
     public_url: str = "",
@@ -220,6 +226,7 @@ def make_access_rules(
     return AccessRules(
         token=token,
         secret=secret,
+        revoked=revoked,
         hosts=frozenset(name.lower() for name in names if name not in _EVERYWHERE),
         origins=frozenset(origins),
     )

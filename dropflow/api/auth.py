@@ -175,11 +175,12 @@ class Proof(Enum):
     COOKIE = "the cookie, which browsers also send on behalf of other pages"
     TOKEN = "the token"  # noqa: S105 - the word, not a token
     SIGNATURE = "a signature with the cluster key"
+    USER = "a signature with the key of a user"
 
     @property
     def is_deliberate(self) -> bool:
         """Whether the caller itself sent a secret: no page of another origin can make a browser do that."""
-        return self in (Proof.TOKEN, Proof.SIGNATURE)
+        return self in (Proof.TOKEN, Proof.SIGNATURE, Proof.USER)
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,10 +192,13 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
         Its credential.
     digest : str or None
         The hash that the body of a signed request must have (`dropflow.api.signing.digest`).
+    user : str
+        The user whose key signed it; empty for all other credentials.
     """
 
     proof: Proof
     digest: str | None = None
+    user: str = ""
 
 
 class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +210,8 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         The token; without one every request may enter, which is only for servers on loopback.
     secret : bytes or None
         Secret half of the cluster key: requests that it signed need no token. Without it all signatures are refused.
+    revoked : Path or None
+        The file of revoked users (`dropflow.api.signing.read_revoked`); without it, keys of users are refused.
     hosts : frozenset of str
         Host names (lower case, no port) under which the server may be addressed, besides loopback.
     origins : frozenset of str
@@ -214,6 +220,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
 
     token: str | None
     secret: bytes | None = None
+    revoked: Path | None = None
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
@@ -336,7 +343,9 @@ class AccessControl:
 
     def __init__(self, rules: AccessRules, *, clock: Clock | None = None) -> None:
         self.rules = rules
-        self._verifier = Verifier(rules.secret, clock=clock) if rules.secret is not None else None
+        self._verifier = None
+        if rules.secret is not None:
+            self._verifier = Verifier(rules.secret, revoked=rules.revoked, clock=clock)
 
     def admit(
         self,
@@ -347,6 +356,7 @@ class AccessControl:
         public: bool = False,
         cross_site: bool = False,
         form: bool = False,
+        users: bool = False,
     ) -> Admission:
         """Admit a request, or refuse it.
 
@@ -354,6 +364,8 @@ class AccessControl:
         ----------
         headers, public, cross_site, form
             See `AccessRules.check`.
+        users : bool
+            Whether keys of users are enough for the route. They are enough to read, for all routes.
         method, target : str
             Of the request, as they were sent.
 
@@ -365,7 +377,8 @@ class AccessControl:
         Raises
         ------
         HttpError
-            See `AccessRules.check`; 401 also for a signature that is wrong, for another manager, or was used before.
+            See `AccessRules.check`; 401 also for a signature that is wrong, for another manager, or was used before;
+            403 for the key of a user where it is not enough, or that is revoked.
         ClockSkewError
             See `Verifier.check`.
         """
@@ -379,7 +392,7 @@ class AccessControl:
             raise HttpError(
                 401, "this server has no cluster key and accepts no signatures", hint="send Authorization: Bearer TOKEN"
             )
-        digest = self._verifier.check(
+        signed_by = self._verifier.check(
             authorization,
             method,
             headers.get("Host", ""),
@@ -387,7 +400,14 @@ class AccessControl:
             content_type=headers.get("Content-Type", ""),
             content_encoding=headers.get("Content-Encoding", ""),
         )
-        return Admission(proof=Proof.SIGNATURE, digest=digest)
+        if signed_by.user and not users and method not in SAFE_METHODS:
+            raise HttpError(
+                403,
+                f"the key of user {signed_by.user} is not enough for {method} {target.partition('?')[0]}",
+                hint="the administrator of the cluster does it, with the cluster key or the token of the manager",
+            )
+        proof = Proof.USER if signed_by.user else Proof.SIGNATURE
+        return Admission(proof=proof, digest=signed_by.digest, user=signed_by.user)
 
 
 def _cookies(headers: Mapping[str, str]) -> list[str]:

@@ -30,6 +30,7 @@ from dropflow.api.records import (
     apply_change,
 )
 from dropflow.api.requests import ALL_RESULTS, ArchiveQuery, DeploymentQuery
+from dropflow.api.signing import UserKey
 from dropflow.api.state_records import DropStates
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError, ProtocolError
@@ -50,8 +51,8 @@ class Client(Manager):
         Its address, ``http://host:port``.
     token : str, optional
         Its token.
-    secret : bytes, optional
-        Secret half of the cluster key, which signs requests when there is no token.
+    secret : bytes or UserKey, optional
+        Secret half of the cluster key, or the key of a user, which signs requests when there is no token.
     timeout : float
         Seconds to connect, and to wait for each answer.
     clock : Clock, optional
@@ -70,7 +71,7 @@ class Client(Manager):
         url: str,
         *,
         token: str | None = None,
-        secret: bytes | None = None,
+        secret: bytes | UserKey | None = None,
         timeout: float = 30.0,
         clock: Clock | None = None,
         most: int | None = None,

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.api.error_body import from_body, is_loopback
-from dropflow.api.signing import Signer, digest
+from dropflow.api.signing import Signer, UserKey, digest
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
 
@@ -68,8 +68,8 @@ class HttpTransport:
         ``http://host:port``, optionally with a prefix of all paths.
     token : str, optional
         Sent with each request.
-    secret : bytes, optional
-        Secret half of the cluster key, which signs requests if there is no token.
+    secret : bytes or UserKey, optional
+        Secret half of the cluster key, or the key of a user, which signs requests if there is no token.
     timeout : float
         Seconds to connect, and for each wait for bytes.
     clock : Clock, optional
@@ -88,7 +88,7 @@ class HttpTransport:
         url: str,
         *,
         token: str | None,
-        secret: bytes | None,
+        secret: bytes | UserKey | None,
         timeout: float,
         clock: Clock | None = None,
         most: int | None = None,

@@ -63,6 +63,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Path and query as they were sent.
     proof : Proof
         The credential of the request.
+    user : str
+        The user whose key signed it; empty for all other credentials.
     is_gone : callable
         Returns whether the client has closed the connection: for handlers that wait.
     """
@@ -73,6 +75,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     target: str = "/"
     proof: Proof = Proof.NONE
+    user: str = ""
     is_gone: Callable[[], bool] = bool
 
 
@@ -111,6 +114,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         token.
     reads : bool
         The form changes nothing: the read key is enough, too.
+    users : bool
+        The key of a user is enough, also if the method is not a safe one.
     daliuge : bool
         One of DALiuGE's paths: errors have its fields (``type``, ``args``) too.
     takes, gives : str
@@ -133,6 +138,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     cross_site: bool = False
     form: bool = False
     reads: bool = False
+    users: bool = False
     daliuge: bool = False
     takes: str = ""
     gives: str = ""

@@ -28,6 +28,7 @@ from dropflow.api.auth import (
     SAFE_METHODS,
     AccessControl,
     AccessRules,
+    Admission,
     HeadCheck,
     Proof,
     headers_of,
@@ -243,6 +244,7 @@ _CREDENTIALS = {
     Proof.TOKEN: "token",
     Proof.COOKIE: "browser",
     Proof.SIGNATURE: "cluster-key",
+    Proof.USER: "user-key",
     Proof.OPEN: "none-needed",
 }
 _JSON = "application/json"
@@ -374,11 +376,11 @@ class _Dispatcher:
 
         def serve(**path: str) -> object:
             environ = bottle.request.environ
-            is_large, proof = False, Proof.NONE
+            is_large, admission = False, Admission(proof=Proof.NONE)
             try:
                 check = self._check_head(route, environ)
-                proof = check.admission.proof
-                is_known = environ[HAS_CREDENTIAL] = proof is not Proof.NONE
+                admission = check.admission
+                is_known = environ[HAS_CREDENTIAL] = admission.proof is not Proof.NONE
                 with self._memory.account(stranger=not is_known) as account:
                     try:
                         call = self._call(route, path, check, account)
@@ -391,7 +393,7 @@ class _Dispatcher:
             except Exception:  # noqa: BLE001 - every exception becomes an answer
                 return self._refuse(_our_fault(route), daliuge=route.daliuge)
             finally:
-                _log_operation(route, path, proof)
+                _log_operation(route, path, admission)
                 if is_large:
                     # A graph that was refused, and errors with their frames, are cycles: the garbage collector would
                     # find them, with all that was unpacked, only after many more requests.
@@ -410,7 +412,7 @@ class _Dispatcher:
         headers = headers_of(environ)
         if route.daliuge and headers.get("Origin") == _DALIUGE_CLIENT and "Sec-Fetch-Site" not in headers:
             del headers["Origin"]
-        own = {"public": route.public, "cross_site": route.cross_site, "form": route.form}
+        own = {"public": route.public, "cross_site": route.cross_site, "form": route.form, "users": route.users}
         limit = _IGNORED if _is_bodiless(route) else route.limit or self._limits.body
         try:
             admission = self._access.admit(headers, environ["REQUEST_METHOD"], target_of(environ), **own)
@@ -446,6 +448,7 @@ class _Dispatcher:
             headers=headers_of(environ),
             target=target_of(environ),
             proof=check.admission.proof,
+            user=check.admission.user,
             is_gone=environ.get("waitress.client_disconnected", bool),
         )
 
@@ -480,17 +483,18 @@ class _Dispatcher:
         return answer.body
 
 
-def _log_operation(route: Route, path: Mapping[str, str], proof: Proof) -> None:
+def _log_operation(route: Route, path: Mapping[str, str], admission: Admission) -> None:
     """Log who asked for a change, and the status of the answer.
 
     Requests without a credential are not logged: strangers could fill the log with them, until it has nothing else.
     """
     request = bottle.request
-    if proof is Proof.NONE or route.reads or request.method in SAFE_METHODS:
+    if admission.proof is Proof.NONE or route.reads or request.method in SAFE_METHODS:
         return
     about = {
         "session": unquote(path["session"]) if "session" in path else None,
-        "credential": _CREDENTIALS[proof],
+        "credential": _CREDENTIALS[admission.proof],
+        "user": admission.user or None,
         "client": request.environ.get("REMOTE_ADDR"),
         "status": bottle.response.status_code,
     }

@@ -1,4 +1,4 @@
-"""Signatures of requests with the cluster key: managers call each other without sending a secret.
+"""Signatures of requests with the cluster key or the key of a user: no secret is sent.
 
 A token would have to travel from host to host; a signature does not. The header is ::
 
@@ -21,6 +21,10 @@ another manager or time. The caller signs again, and keeps the number and the di
 request is always refused in this way.
 
 ADR 0010 says why this is not RFC 9421, and how it answers the security considerations there.
+
+The key of a user (`UserKey`) is derived from the cluster key, the name of the user and the time at which it was made,
+so that managers need no list of users. Its signatures name both, in a field before the signature, which is signed, too:
+``user=NAME@SECONDS``. A file beside the cluster key has the revoked users (ADR 0045).
 """
 
 import hashlib
@@ -30,9 +34,12 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import ClockSkewError, HttpError
+from dropflow.errors import BadFileError, BadParameterError, ClockSkewError, HttpError, StorageError
 
 SCHEME = "Dropflow"
 WINDOW = 60.0
@@ -47,12 +54,93 @@ _UNKNOWN = "0" * 32
 
 # One form, matched as a whole, so that no field can be given twice, be empty, or be read in two ways.
 _TIME, _HEX32, _HEX64 = r"(?P<time>[0-9]{1,12}\.[0-9]{3})", "[0-9a-f]{32}", "[0-9a-f]{64}"
+_NAME, _SECONDS = "[a-z][a-z0-9_.-]{0,31}", "[1-9][0-9]{0,11}"
 _HEADER = re.compile(
     rf"(?i:{SCHEME}) time={_TIME}, nonce=(?P<nonce>{_HEX32}), body=(?P<body>{_HEX64}),"
-    rf" manager=(?P<manager>{_HEX32}), signature=(?P<signature>{_HEX64})",
+    rf" manager=(?P<manager>{_HEX32}),(?: user=(?P<user>{_NAME})@(?P<made>{_SECONDS}),)?"
+    rf" signature=(?P<signature>{_HEX64})",
     re.ASCII,
 )
 _ANSWER = re.compile(rf"(?i:{SCHEME}) time={_TIME}, manager=(?P<manager>{_HEX32}), proof=(?P<proof>{_HEX64})", re.ASCII)
+
+
+_USER_PURPOSE = "dropflow user key, version 1"
+_REVOKED = re.compile(rf"(?P<user>{_NAME}) (?P<until>{_SECONDS})", re.ASCII)
+
+
+class UserKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The key of one user, with which people call managers, and managers do not call each other.
+
+    Attributes
+    ----------
+    name : str
+        Of the user.
+    made : int
+        When it was made, in seconds since 1970: a name has another key each time.
+    secret : bytes
+        Appears neither in `repr` nor in a log.
+    """
+
+    name: str
+    made: int
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"UserKey(name={self.name!r}, made={self.made!r})"
+
+
+def derive_user_key(secret: bytes, name: str, made: int) -> UserKey:
+    """Return the key of a user.
+
+    Parameters
+    ----------
+    secret : bytes
+        Secret half of the cluster key, which cannot be computed from the result.
+    name : str
+        Of the user.
+    made : int
+        Seconds since 1970.
+
+    Raises
+    ------
+    BadParameterError
+        The name or the time has another form.
+    """
+    if not re.fullmatch(f"{_NAME}@{_SECONDS}", f"{name}@{made}", re.ASCII):
+        hint = "a small letter, then up to 31 small letters, digits, dots, hyphens and underscores"
+        raise BadParameterError(f"{name!r} cannot be the name of a user", hint=hint)
+    text = f"{_USER_PURPOSE}:{name}@{made}"
+    return UserKey(name=name, made=made, secret=hmac.new(secret, text.encode(), hashlib.sha256).hexdigest().encode())
+
+
+def read_revoked(path: Path) -> dict[str, int]:
+    """Return until when keys of users that were made are revoked, in seconds since 1970, by the name of the user.
+
+    The file has lines ``NAME SECONDS``; without a file, no key is revoked.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be read.
+    BadFileError
+        A line has another form: a key that should be revoked might be accepted.
+    """
+    found: dict[str, int] = {}
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        raise StorageError(f"the revoked users cannot be read: {error.strerror}", where=str(path)) from error
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = _REVOKED.fullmatch(line.strip())
+        if parts is None:
+            hint = "each line is a name and seconds since 1970, as 'dropflow keys revoke' writes them"
+            raise BadFileError(f"line {number} is not a revoked user", where=str(path), hint=hint)
+        found[parts["user"]] = max(int(parts["until"]), found.get(parts["user"], 0))
+    return found
 
 
 def digest(buffers: Iterable[bytes | memoryview]) -> str:
@@ -84,14 +172,15 @@ class Signer:
 
     Parameters
     ----------
-    secret : bytes
-        Secret half of the cluster key.
+    secret : bytes or UserKey
+        Secret half of the cluster key, or the key of a user.
     clock : Clock, optional
         The system's unless given.
     """
 
-    def __init__(self, secret: bytes, *, clock: Clock | None = None) -> None:
-        self._key = _Key(secret)
+    def __init__(self, secret: bytes | UserKey, *, clock: Clock | None = None) -> None:
+        self._user = f"{secret.name}@{secret.made}" if isinstance(secret, UserKey) else ""
+        self._key = _Key(secret.secret if isinstance(secret, UserKey) else secret)
         self._clock = clock or SystemClock()
         self._manager = _UNKNOWN
         self._ahead = 0.0
@@ -131,9 +220,25 @@ class Signer:
             The headers of the body; empty if they are not sent.
         """
         time, nonce = f"{max(self._clock.now() + self._ahead, 0):.3f}", secrets.token_hex(16)
-        covered = (method, host, target, content_type, content_encoding, body, time, nonce, self._manager)
-        signature = self._key.signature(*covered)
-        return f"{SCHEME} time={time}, nonce={nonce}, body={body}, manager={self._manager}, signature={signature}"
+        covered = [method, host, target, content_type, content_encoding, body, time, nonce, self._manager]
+        user = f" user={self._user}," if self._user else ""
+        signature = self._key.signature(*covered, *filter(None, [self._user]))
+        return f"{SCHEME} time={time}, nonce={nonce}, body={body}, manager={self._manager},{user} signature={signature}"
+
+
+class Signed(msgspec.Struct, frozen=True):
+    """What a valid signature tells of a request.
+
+    Attributes
+    ----------
+    digest : str
+        The hash that the body must have, which is compared when the body is read.
+    user : str
+        The user whose key signed it; empty for the cluster key.
+    """
+
+    digest: str
+    user: str = ""
 
 
 class Verifier:
@@ -143,12 +248,16 @@ class Verifier:
     ----------
     secret : bytes
         Secret half of the cluster key.
+    revoked : Path, optional
+        The file of revoked users (`read_revoked`); without it, keys of users are refused.
     clock : Clock, optional
         The system's unless given.
     """
 
-    def __init__(self, secret: bytes, *, clock: Clock | None = None) -> None:
+    def __init__(self, secret: bytes, *, revoked: Path | None = None, clock: Clock | None = None) -> None:
+        self._secret = secret
         self._key = _Key(secret)
+        self._revoked = revoked
         self._clock = clock or SystemClock()
         self._manager = secrets.token_hex(16)
         # The time of signatures starts with the system's, and never goes back: a nonce that was forgotten because its
@@ -157,7 +266,8 @@ class Verifier:
         # Guards the nonces: two threads of the server may check the same request at the same time, and only one of
         # them may accept it.
         self._lock = threading.Lock()
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        # Those of users are counted apart: a user who sends very many requests does not keep managers from theirs.
+        self._seen: tuple[OrderedDict[str, float], ...] = (OrderedDict(), OrderedDict())
 
     def check(
         self,
@@ -168,8 +278,8 @@ class Verifier:
         *,
         content_type: str = "",
         content_encoding: str = "",
-    ) -> str:
-        """Check a signature; return the hash that the body must have, which is compared when the body is read.
+    ) -> Signed:
+        """Check a signature; return who signed, and the hash that the body must have.
 
         Parameters
         ----------
@@ -195,43 +305,71 @@ class Verifier:
                 "manager and signature, each once and in this order",
             )
         time, nonce, manager = found["time"], found["nonce"], found["manager"]
-        covered = (method, host, target, content_type, content_encoding, found["body"], time, nonce, manager)
-        if not hmac.compare_digest(self._key.signature(*covered), found["signature"]):
+        covered = [method, host, target, content_type, content_encoding, found["body"], time, nonce, manager]
+        key, user = self._key, found["user"] or ""
+        if user:
+            covered.append(f"{user}@{found['made']}")
+            key = _Key(derive_user_key(self._secret, user, int(found["made"])).secret)
+        if not hmac.compare_digest(key.signature(*covered), found["signature"]):
             raise HttpError(
                 401,
-                "the signature is wrong",
-                hint="is it the same cluster key on both hosts? compare the fingerprints with 'dropflow keys show'",
+                f"the signature of user {user} is wrong" if user else "the signature is wrong",
+                hint="is it a key of this cluster, and its name as it was made? ask the administrator for another"
+                if user
+                else "is it the same cluster key on both hosts? compare the fingerprints with 'dropflow keys show'",
             )
+        if user:
+            self._check_user(user, int(found["made"]))
         # Checked after the signature, so that only holders of the key learn the time of this clock.
         now = self._began + self._clock.monotonic()
         if manager != self._manager:
             raise HttpError(
                 401,
                 "the request is signed for another manager, or for this one before it was started again",
-                challenge=self._challenge(nonce, now),
+                challenge=self._challenge(key, nonce, now),
                 hint="sign for the manager in WWW-Authenticate",
             )
         if abs(now - float(time)) > WINDOW:
             way = "behind" if float(time) < now else "ahead of"
             raise ClockSkewError(
                 f"the request was signed {abs(now - float(time)):.0f} s {way} the clock of this host",
-                challenge=self._challenge(nonce, now),
+                challenge=self._challenge(key, nonce, now),
                 hint="sign by the time in WWW-Authenticate, or set both clocks (NTP): a signature is valid for 60 s",
             )
-        self._remember(nonce, now)
-        return found["body"]
+        self._remember(self._seen[bool(user)], nonce, now)
+        return Signed(found["body"], user)
 
-    def _challenge(self, nonce: str, now: float) -> str:
+    def _check_user(self, user: str, made: int) -> None:
+        """Refuse a key that is revoked, and all keys of users if this manager cannot know those that are.
+
+        The file is read for each request: it is short, and a revoked key must not be valid for a moment longer.
+        """
+        hint = "ask another manager, such as the island, or use the cluster key"
+        if self._revoked is None:
+            raise HttpError(403, "this server takes no keys of users", hint=hint)
+        try:
+            until = read_revoked(self._revoked).get(user, 0)
+        except (StorageError, BadFileError) as error:
+            text = "no key of a user is accepted: the file of revoked users cannot be read"
+            raise HttpError(403, text, hint="the log of the manager and 'dropflow keys show' there say why") from error
+        if made <= until:
+            raise HttpError(
+                403,
+                f"the key of user {user} is revoked",
+                hint="ask the administrator for another ('dropflow keys user')",
+            )
+
+    def _challenge(self, key: _Key, nonce: str, now: float) -> str:
         time = f"{now:.3f}"
-        return f"{SCHEME} time={time}, manager={self._manager}, proof={self._key.proof(nonce, time, self._manager)}"
+        return f"{SCHEME} time={time}, manager={self._manager}, proof={key.proof(nonce, time, self._manager)}"
 
-    def _remember(self, nonce: str, now: float) -> None:
+    def _remember(self, seen: OrderedDict[str, float], nonce: str, now: float) -> None:
         with self._lock:
             # A request signed ahead of this clock stays valid for twice the window.
-            while self._seen and next(iter(self._seen.values())) < now - 2 * WINDOW:
-                self._seen.popitem(last=False)
-            if nonce in self._seen:
+            while seen and next(iter(seen.values())) < now - 2 * WINDOW:
+                seen.popitem(last=False)
+            if nonce in seen:
                 raise HttpError(401, "this signed request was received before", hint="sign each request anew")
-            if len(self._seen) >= _NONCES:
+            if len(seen) >= _NONCES:
                 raise HttpError(503, "too many signed requests in two minutes", hint="ask again later")
-            self._seen[nonce] = now
+            seen[nonce] = now

@@ -276,7 +276,7 @@ def connected(*, url: str | None, token: str | None, key: str | os.PathLike[str]
     return ConnectionOptions(
         url=url or os.environ.get("DROPFLOW_URL"),
         token=token or os.environ.get("DROPFLOW_TOKEN"),
-        key=None if key is None else os.fspath(key),
+        key=os.environ.get("DROPFLOW_KEY") if key is None else os.fspath(key),
     ).connect()
 
 

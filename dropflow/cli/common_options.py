@@ -157,7 +157,13 @@ connection_options = grouped(
         help="Its token, which other users see unless it is in the environment. By default it is read on the manager's "
         "host, and elsewhere the cluster key signs requests.",
     ),
-    click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default."),
+    click.option(
+        "--key",
+        metavar="FILE",
+        envvar="DROPFLOW_KEY",
+        show_envvar=True,
+        help="The cluster key, or the key of a user; in the user's configuration by default.",
+    ),
 )
 """Adds the options that name a manager; the command gets them as one `ConnectionOptions`, called `manager`."""
 

@@ -2,7 +2,8 @@
 
 The manager is that of ``--to`` or DROPFLOW_URL, else the one that runs on this host; of managers that were started
 together, the topmost. The credential is ``--token`` or DROPFLOW_TOKEN, else the token in the record of a manager on
-this host, else a signature with the cluster key, which works on every host of the cluster.
+this host, else a signature with the cluster key, which works on every host of the cluster. If the
+key of a user is named, it comes before the token in a record: who names it wants to be that user.
 """
 
 from pathlib import Path
@@ -10,11 +11,12 @@ from urllib.parse import urlsplit
 
 from dropflow.api.client import Client
 from dropflow.api.patience import PatientClient
+from dropflow.api.signing import UserKey
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.manager_records import ManagerRecord, default_key, directory_of_job, record_for, records_here
 from dropflow.errors import NoManagerError, NotFoundError, UsageError
 from dropflow.web.tickets import TicketReply, ticket_reply
-from managers.keys import load
+from managers.keys import ClusterKey, load_any
 
 _RANK = ("master", "island", "node")
 
@@ -24,12 +26,8 @@ def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -
 
     A token of the options is sent only to the manager that they name.
     """
-    if manager.token and (manager.url is None or _same(url, manager.url)):
-        return Client(url, token=manager.token, timeout=timeout)
-    record = record_for(url)
-    if record is not None:
-        return Client(url, token=record.token, timeout=timeout)
-    return Client(url, secret=_secret(manager), timeout=timeout)
+    token, secret = _credential(url, manager)
+    return Client(url, token=token, secret=secret, timeout=timeout)
 
 
 def patient(client: Client, manager: ConnectionOptions, seconds: float) -> PatientClient:
@@ -46,12 +44,8 @@ def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float, read_only
     DropflowError
         The manager cannot be reached, or refuses the credential.
     """
-    if manager.token and (manager.url is None or _same(url, manager.url)):
-        return ticket_reply(url, token=manager.token, seconds=seconds, read_only=read_only)
-    record = record_for(url)
-    if record is not None:
-        return ticket_reply(url, token=record.token, seconds=seconds, read_only=read_only)
-    return ticket_reply(url, secret=_secret(manager), seconds=seconds, read_only=read_only)
+    token, secret = _credential(url, manager)
+    return ticket_reply(url, token=token, secret=secret, seconds=seconds, read_only=read_only)
 
 
 def manager_url(manager: ConnectionOptions) -> str:
@@ -131,8 +125,16 @@ def _same(one: str, other: str) -> bool:
     return _checked(one).lower() == _checked(other).lower()
 
 
-def _secret(manager: ConnectionOptions) -> bytes | None:
-    path = Path(manager.key) if manager.key else default_key()
-    if manager.key is None and not path.exists():
-        return None
-    return load(path).secret
+def _credential(url: str, manager: ConnectionOptions) -> tuple[str | None, bytes | UserKey | None]:
+    """Return the token, or the key that signs requests, for the manager at `url`."""
+    if manager.token and (manager.url is None or _same(url, manager.url)):
+        return manager.token, None
+    named = load_any(Path(manager.key)) if manager.key else None
+    if isinstance(named, UserKey):
+        return None, named
+    record = record_for(url)
+    if record is not None:
+        return record.token, None
+    path = default_key()
+    key = named or (load_any(path) if path.exists() else None)
+    return None, key.secret if isinstance(key, ClusterKey) else key

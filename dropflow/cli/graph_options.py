@@ -89,8 +89,10 @@ planning_options = grouped(
 
 
 def environment_connection() -> ConnectionOptions:
-    """Return the manager and the token in the environment, for commands without the options of a connection."""
-    return ConnectionOptions(url=os.environ.get("DROPFLOW_URL") or None, token=os.environ.get("DROPFLOW_TOKEN") or None)
+    """Return what the environment says, for commands without the options of a connection."""
+    names = ("DROPFLOW_URL", "DROPFLOW_TOKEN", "DROPFLOW_KEY")
+    url, token, key = (os.environ.get(name) or None for name in names)
+    return ConnectionOptions(url=url, token=token, key=key)
 
 
 def is_url(source: str) -> bool:

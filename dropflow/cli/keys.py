@@ -1,8 +1,7 @@
-"""``dropflow keys``: the cluster key, which all managers of a cluster share."""
+"""``dropflow keys``: the cluster key, which all managers of a cluster share, and the keys of users."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -11,36 +10,60 @@ from dropflow.cli.common_options import output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
 
-if TYPE_CHECKING:
-    from managers.keys import ClusterKey
-
 _file_option = click.option(
     "--key", "file", metavar="FILE", help="The key file; in the user's configuration by default."
 )
 
 
 class KeyReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The file of a cluster key and the fingerprint of the key; never the key."""
+    """The file of a key and the fingerprint of the key; never the key.
+
+    Attributes
+    ----------
+    user : str or None
+        Whose key it is; None for the cluster key.
+    revoked : dict
+        Until when keys of users that were made are revoked, in seconds since 1970; for the cluster key.
+    """
 
     ok: bool = True
     key: str
     fingerprint: str
     made: bool
+    user: str | None = None
+    revoked: dict[str, int] = {}
 
     def lines(self) -> Iterator[str]:
         """The fingerprint and the file."""
-        yield f"cluster key {self.fingerprint}"
+        yield f"key of user {self.user} {self.fingerprint}" if self.user else f"cluster key {self.fingerprint}"
         yield f"  {'made' if self.made else 'in'} {self.key}"
-        if self.made:
+        if self.made and self.user:
+            yield f"  give this file to {self.user} only, who names it with --key or DROPFLOW_KEY"
+        elif self.made:
             yield "  copy this file to the same place on every host of the cluster, for example with scp -p"
+        if self.revoked:
+            yield f"  revoked users: {', '.join(sorted(self.revoked))}"
+
+
+class RevokedReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A user whose keys were revoked, and the file with the revoked users."""
+
+    ok: bool = True
+    user: str
+    file: str
+
+    def lines(self) -> Iterator[str]:
+        """What is revoked, and what is left to do."""
+        yield f"all keys of user {self.user} that were made until now are revoked in {self.file}"
+        yield "  copy this file to the same place on every host with a manager: each reads it at the next request"
 
 
 @click.group("keys")
 def keys_command() -> None:
-    """The cluster key, which all managers of a cluster share.
+    """The cluster key, which all managers of a cluster share, and the keys of users.
 
-    Make it once, and copy the file to the other hosts, for example with scp -p. Only its owner can read it (mode 0600),
-    and no command prints the key.
+    Make the cluster key once, and copy the file to the other hosts, for example with scp -p. Only its owner can read it
+    (mode 0600), and no command prints a key.
     """
 
 
@@ -51,22 +74,75 @@ def create_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Make a cluster key. An existing key is not overwritten."""
     from managers.keys import create
 
-    return _answer_key(output, file, create, made=True)
+    path = _path(file)
+    output.answer(KeyReply(key=str(path), fingerprint=create(path).fingerprint, made=True))
+    return Exit.FINISHED
 
 
 @keys_command.command("show")
 @output_options
 @_file_option
 def show_key(output: CommandOutput, *, file: str | None) -> Exit:
-    """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
-    from managers.keys import load
+    """Show the fingerprint of a key, to compare the keys of two hosts, and the revoked users; never the key."""
+    from dropflow.api.signing import UserKey, read_revoked
+    from managers.keys import fingerprint, load_any, revoked_beside
 
-    return _answer_key(output, file, load, made=False)
+    path = _path(file)
+    key = load_any(path)
+    if isinstance(key, UserKey):
+        output.answer(KeyReply(key=str(path), fingerprint=fingerprint(key), made=False, user=key.name))
+    else:
+        revoked = read_revoked(revoked_beside(path))
+        output.answer(KeyReply(key=str(path), fingerprint=key.fingerprint, made=False, revoked=revoked))
+    return Exit.FINISHED
 
 
-def _answer_key(output: CommandOutput, file: str | None, key_in: "Callable[[Path], ClusterKey]", *, made: bool) -> Exit:
+@keys_command.command("user")
+@output_options
+@_file_option
+@click.option("--save", metavar="FILE", help="Where to store it; NAME.key in the current directory by default.")
+@click.argument("name")
+def make_user_key(output: CommandOutput, *, file: str | None, save: str | None, name: str) -> Exit:
+    """Make a key for a user, from the cluster key. All managers of the cluster accept it at once.
+
+    With it, the user submits sessions and looks at all, but adds and removes no nodes. The log of a manager tells who
+    asked for a change.
+    """
+    from dropflow.api.signing import read_revoked
+    from dropflow.clock import SystemClock
+    from managers.keys import create_user, fingerprint, load, revoked_beside
+
+    path = _path(file)
+    cluster = load(path)
+    # A key that is made in the second of the revocation of the former one would be revoked, too.
+    made = max(int(SystemClock().now()), read_revoked(revoked_beside(path)).get(name, 0) + 1)
+    target = Path(save or f"{name}.key").absolute()
+    key = create_user(target, cluster, name, made)
+    output.answer(KeyReply(key=str(target), fingerprint=fingerprint(key), made=True, user=name))
+    return Exit.FINISHED
+
+
+@keys_command.command("revoke")
+@output_options
+@_file_option
+@click.argument("name")
+def revoke_user(output: CommandOutput, *, file: str | None, name: str) -> Exit:
+    """Revoke all keys of a user that were made until now; one that is made later is valid.
+
+    The managers of this host refuse them from the next request on. Copy the file to the other hosts.
+    """
+    from dropflow.clock import SystemClock
+    from managers.keys import load, revoke, revoked_beside
+
+    path = _path(file)
+    load(path)
+    revoked = revoked_beside(path)
+    revoke(revoked, name, int(SystemClock().now()))
+    output.answer(RevokedReply(user=name, file=str(revoked)))
+    return Exit.FINISHED
+
+
+def _path(file: str | None) -> Path:
     from dropflow.cli.manager_records import default_key
 
-    path = Path(file) if file else default_key()
-    output.answer(KeyReply(key=str(path), fingerprint=key_in(path).fingerprint, made=made))
-    return Exit.FINISHED
+    return Path(file) if file else default_key()

@@ -63,7 +63,7 @@ _GROUPS = {
         "nodes": "List the nodes at or below a manager, with their load.",
         "drain": "Have NODE give its sessions to their other nodes, and end.",
         "doctor": "Check a manager, all managers below it, and the network between them.",
-        "keys": "The cluster key, which all managers of a cluster share.",
+        "keys": "The cluster key, which all managers of a cluster share, and the keys of users.",
     },
     "Shell": {
         "completion": "Print a script that completes commands in SHELL.",

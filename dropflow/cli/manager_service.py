@@ -35,6 +35,7 @@ def rest_service(context: ServerContext, routes: Manager | Routes) -> Service:
         port=options.port,
         token=context.token,
         secret=context.key.secret,
+        revoked=context.revoked,
         advertise=options.advertise,
         hosts=options.allow_host,
         origins=options.allow_origin,

@@ -36,7 +36,7 @@ from dropflow.files import make_once, private_directory, private_opener
 from dropflow.formatting import printable
 from dropflow.version import __version__
 from dropflow.web.places import public_address
-from managers.keys import ClusterKey, create, load
+from managers.keys import ClusterKey, create, load, revoked_beside
 
 _log = logging.getLogger("dropflow.cli")
 
@@ -152,6 +152,8 @@ class ServerContext:
         Its directory, which no other process uses.
     key : ClusterKey
         Of the cluster.
+    revoked : Path or None
+        The file of revoked users; None if the key is in no directory, and keys of users are refused.
     token : str or None
         The token that requests need; None if they need none.
     advertised_host : str
@@ -166,6 +168,7 @@ class ServerContext:
     name: str
     root: Path
     key: ClusterKey
+    revoked: Path | None
     token: str | None
     advertised_host: str
     options: ServeOptions
@@ -212,6 +215,7 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
             name=name,
             root=root,
             key=key,
+            revoked=_revoked(options.key),
             token=token,
             advertised_host=_advertised_host(options),
             options=options,
@@ -318,6 +322,12 @@ def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
     return load(path)
 
 
+def _revoked(file: str | None) -> Path | None:
+    """Return the file of revoked users; None if the cluster key came through a pipe, since it has no directory."""
+    path = Path(file) if file else default_key()
+    return None if path.is_relative_to("/proc") else revoked_beside(path.absolute())
+
+
 def _check(options: ServeOptions) -> None:
     if options.no_auth and not is_loopback(options.host):
         raise UsageError(
@@ -388,13 +398,13 @@ def _remove_record(record: list[Path]) -> None:
 # Logs of server processes: one line a record, as text or JSON, with session, drop, attempt and node.
 #
 # These come from ``extra={"session": ..., "drop": ..., "attempt": ...}`` of a logging call, as far as they are known.
-# Lines of the logger ``dropflow.audit`` tell who asked for a change, and have the last three fields, too.
+# Lines of the logger ``dropflow.audit`` tell who asked for a change, and have the last four fields, too.
 
 
 LOG_FILE = "manager.log"
 """Name of the own log in the directory of a manager; also `dropflow.api.logs.MANAGER_LOG`."""
 
-_FIELDS = ("session", "drop", "attempt", "node", "credential", "client", "status")
+_FIELDS = ("session", "drop", "attempt", "node", "credential", "user", "client", "status")
 _MOST_BYTES = 2 << 20
 """Bytes of the own log, and of the one before it, which is kept."""
 

@@ -58,7 +58,9 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
 
     def make(call: Request) -> TicketReply:
         seconds = call.body.seconds
-        ticket = "" if access.token is None else tickets.issue(seconds, read_only=call.body.read_only)
+        # A browser that may change something is not told from the administrator's.
+        read_only = call.body.read_only or call.proof is Proof.USER
+        ticket = "" if access.token is None else tickets.issue(seconds, read_only=read_only)
         own = places.own()
         return TicketReply(ticket=ticket, seconds=seconds, url=places.browser_url(own) if places.public_url else "")
 
@@ -101,6 +103,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
             path=TICKET.path,
             handler=make,
             body=TICKET.body,
+            users=True,
             answer=TicketReply,
             limit=_HOP_LIMIT,
             summary=TICKET.summary,

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from dropflow.api.client import Client
 from dropflow.api.operations import Operation
+from dropflow.api.signing import UserKey
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import HttpError
 
@@ -113,7 +114,7 @@ def request_ticket(
     url: str,
     *,
     token: str | None = None,
-    secret: bytes | None = None,
+    secret: bytes | UserKey | None = None,
     seconds: float = _USUAL,
     read_only: bool = False,
 ) -> str:
@@ -125,7 +126,7 @@ def ticket_reply(
     url: str,
     *,
     token: str | None = None,
-    secret: bytes | None = None,
+    secret: bytes | UserKey | None = None,
     seconds: float = _USUAL,
     read_only: bool = False,
 ) -> TicketReply:

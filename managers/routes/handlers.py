@@ -90,6 +90,7 @@ def _route(operation: Operation[object], handler: _Handler, limits: Limits) -> R
         status=operation.status,
         limit=limits.graph if operation.takes else 0,
         public=operation.public,
+        users=operation.users,
         takes=operation.takes,
         gives=operation.gives,
         errors=operation.errors,

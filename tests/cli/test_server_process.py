@@ -20,15 +20,16 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
 from dropflow.api.records import DropQuery
+from dropflow.api.signing import UserKey
 from dropflow.cli.connection import connect_to
 from dropflow.cli.local_cluster import UpOptions
 from dropflow.cli.local_cluster import run as server_options_run
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.server_process import start_logging
 from dropflow.cli.service import unit_text
-from dropflow.errors import StorageError
+from dropflow.errors import HttpError, NotFoundError, StorageError
 from managers.child_processes import ChildProcesses
-from managers.keys import create
+from managers.keys import create, load_any
 from tests.cli.answers import Command
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill
@@ -102,6 +103,41 @@ def test_commands_on_other_hosts_need_only_the_cluster_key(node: Running, tmp_pa
     assert done.returncode == 0, done.stderr
     assert without.returncode == 2
     assert "token" in without.stderr
+
+
+@pytest.mark.slow
+def test_a_user_has_a_key_that_can_be_revoked(node: Running, tmp_path: Path) -> None:
+    """A manager accepts it, logs the name with each change, and refuses it once it is revoked, but no later one."""
+
+    def made(name: str) -> UserKey:
+        done = run(node.home, "keys", "user", "alice", "--save", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+        key = load_any(tmp_path / name)
+        assert isinstance(key, UserKey)
+        assert key.secret.decode() not in done.stdout + done.stderr
+        return key
+
+    def cancels(key: UserKey) -> None:
+        with Client(node.ready["url"], secret=key) as client:
+            client.cancel("none")
+
+    first = made("first.key")
+    seen = run(node.home, "nodes", "--key", tmp_path / "first.key")
+    assert seen.returncode == 0, seen.stderr
+    with pytest.raises(NotFoundError, match="none"):
+        cancels(first)
+    assert run(node.home, "keys", "revoke", "alice").returncode == 0
+    with pytest.raises(HttpError, match="the key of user alice is revoked"):
+        cancels(first)
+    with pytest.raises(NotFoundError, match="none"):
+        cancels(made("second.key"))
+
+    log = (node.home / "state" / "dropflow" / "n1" / "manager.log").read_text()
+    rows = [line for line in log.splitlines() if "dropflow.audit: POST /api/v1/sessions/none/cancel" in line]
+    assert [(" credential=user-key user=alice " in row, row.rpartition("status=")[2]) for row in rows] == [
+        (True, "404"),
+        (True, "404"),
+    ]
 
 
 @pytest.mark.slow

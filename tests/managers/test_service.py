@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import socket
 import stat
 from collections.abc import Iterator
@@ -11,12 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dropflow.api.auth import AccessRules, read_key
 from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
-from dropflow.api.openapi import Limits
-from dropflow.errors import BadFileError, ConflictError, HttpError, StorageError, UsageError
-from managers.keys import ClusterKey, create, load
-from managers.service import Service, make_access_rules, url_of
+from dropflow.api.http_client import ClientRequest, HttpTransport
+from dropflow.api.openapi import Limits, StreamSlots
+from dropflow.api.signing import derive_user_key, read_revoked
+from dropflow.errors import BadFileError, ConflictError, DropflowError, HttpError, StorageError, UsageError
+from dropflow.web.tickets import request_ticket
+from managers.keys import ClusterKey, create, create_user, fingerprint, load, load_any, revoke, revoked_beside
+from managers.service import Service, make_access_rules, manager_routes, url_of
 from tests.fake_manager import FakeManager, manager_with_sessions
 
 TOKEN = "a-token-of-this-test"  # noqa: S105 - a token of the tests
@@ -86,6 +91,56 @@ def test_signed_requests_are_admitted(service: Service) -> None:
     """Requests signed with the cluster key need no token."""
     with Client(service.url, secret=SECRET) as client:
         assert client.info().role == "node"
+
+
+def test_the_key_of_a_user_does_what_people_do(manager: FakeManager, tmp_path: Path) -> None:
+    """Of all routes that may change something, it is enough for the sessions, and not for nodes and managers."""
+    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served.start()
+    transport = HttpTransport(served.url, token=None, secret=derive_user_key(SECRET, "alice", 1), timeout=60)
+    routes = manager_routes(manager, StreamSlots(1), AccessRules(token=TOKEN))
+    refused, admitted = set(), set()
+    try:
+        for route in routes:
+            if route.method in ("GET", "HEAD") or route.public:
+                continue
+            target = re.sub(r"\{\w+\}", "x", route.path)
+            try:
+                transport.ask(ClientRequest(route.method, target))
+            except DropflowError as error:
+                is_refused = "the key of user alice is not enough" in error.text
+                (refused if is_refused else admitted).add(f"{route.method} {route.path}")
+            else:
+                admitted.add(f"{route.method} {route.path}")
+    finally:
+        transport.close()
+        served.close()
+
+    one, drop = "/api/v1/sessions/{session}", "/api/v1/sessions/{session}/drops/{drop}"
+    verbs = ("cancel", "pause", "continue", "rebalance", "force-continue", "resume", "retry", "release", "contents")
+    assert admitted == {
+        *(f"POST /api/v1/{name}" for name in ("sessions", "components", "probe", "tickets")),
+        *(f"POST {one}/{verb}" for verb in verbs),
+        *(f"DELETE {one}", f"POST {drop}/cancel"),
+    }
+    assert {f"PUT {one}/deployment", "POST /api/v1/children", "DELETE /api/v1/children", "POST /hop"} <= refused
+
+
+def test_a_browser_that_a_user_signs_in_reads_only(manager: FakeManager, tmp_path: Path) -> None:
+    """Its ticket gives no page key, with which forms change something."""
+    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served.start()
+    try:
+        ticket = request_ticket(served.url, secret=derive_user_key(SECRET, "alice", 1))
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        body = json.dumps({"ticket": ticket})
+        connection.request("POST", "/login", body=body, headers={"Content-Type": "application/json"})
+        key = json.loads(connection.getresponse().read())["key"]
+        connection.close()
+    finally:
+        served.close()
+
+    assert key == read_key(TOKEN)
 
 
 @pytest.mark.parametrize("secret", [None, b"x" * 40])
@@ -255,6 +310,37 @@ def test_a_missing_key_has_a_hint(keys_path: Path) -> None:
         load(keys_path)
 
     assert "dropflow keys create" in caught.value.hint
+
+
+def test_the_key_of_a_user_is_stored_and_loaded(keys_path: Path) -> None:
+    """Only its owner can read the file; a manager, which needs the cluster key, refuses it."""
+    cluster, path = create(keys_path), keys_path.with_name("alice.key")
+    key = create_user(path, cluster, "alice", 1_790_000_000)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (load_any(path), load_any(keys_path)) == (key, cluster)
+    assert key.secret.decode() not in repr(key) + fingerprint(key)
+    with pytest.raises(BadFileError, match="this is the key of a user, not the cluster key"):
+        load(path)
+    with pytest.raises(ConflictError, match="there is a key already"):
+        create_user(path, cluster, "alice", 1_790_000_001)
+    path.chmod(0o640)
+    with pytest.raises(BadFileError, match="others can read"):
+        load_any(path)
+
+
+def test_revoking_keeps_what_was_revoked(keys_path: Path) -> None:
+    """Each user has one line, with the latest time; an unreadable file is not replaced."""
+    create(keys_path)
+    path = revoked_beside(keys_path)
+    for name, until in (("alice", 5), ("bob", 7), ("alice", 3)):
+        revoke(path, name, until)
+    assert read_revoked(path) == {"alice": 5, "bob": 7}
+
+    path.write_text("?\n")
+    with pytest.raises(BadFileError, match="line 1 is not a revoked user"):
+        revoke(path, "carol", 9)
+    assert path.read_text() == "?\n"
 
 
 def test_the_secret_is_not_shown(keys_path: Path) -> None:

@@ -20,10 +20,11 @@ from dropflow.api.auth import (
     page_key,
     store_token,
 )
+from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.server import make_app
-from dropflow.api.signing import WINDOW, Signer, Verifier, digest
-from dropflow.errors import ClockSkewError, HttpError, StorageError, UsageError
+from dropflow.api.signing import WINDOW, Signed, Signer, UserKey, Verifier, derive_user_key, digest, read_revoked
+from dropflow.errors import BadFileError, BadParameterError, ClockSkewError, HttpError, StorageError, UsageError
 from dropflow.testing.virtual import VirtualClock
 from tests.faults import ask, serve
 
@@ -343,7 +344,7 @@ def test_a_signature_admits_its_own_request() -> None:
     signer, verifier, _ = _pair()
     body = digest((b"ab", memoryview(b"c")))
 
-    assert verifier.check(signer.sign(body=body, **REQUEST), **REQUEST) == body == BODY
+    assert verifier.check(signer.sign(body=body, **REQUEST), **REQUEST).digest == body == BODY
 
 
 def test_the_signature_of_a_request_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +354,7 @@ def test_the_signature_of_a_request_stays_the_same(monkeypatch: pytest.MonkeyPat
     signature = "758b96ab60f542d9faeb02db8e4d87636e46ea75dac9e10eb099e6affafb7b59"
     header = f"Dropflow time=1800000000.000, nonce={'0f' * 16}, body={BODY}, manager={'0f' * 16}, signature={signature}"
 
-    assert verifier.check(header, **REQUEST) == BODY
+    assert verifier.check(header, **REQUEST).digest == BODY
 
 
 @pytest.mark.parametrize(
@@ -438,7 +439,7 @@ def test_a_signature_is_for_one_manager() -> None:
         with pytest.raises(HttpError, match="for another manager, or for this one before it was started") as refused:
             other.check(header, **REQUEST)
         assert refused.value.status == 401
-    assert verifier.check(header, **REQUEST) == BODY
+    assert verifier.check(header, **REQUEST).digest == BODY
 
 
 def test_servers_of_one_host_refuse_each_others_requests() -> None:
@@ -502,7 +503,7 @@ def test_a_caller_learns_the_manager_and_its_time(seconds: float) -> None:
     verifier = Verifier(SECRET, clock=VirtualClock(1.8e9 + seconds))
     _meet(signer, verifier)
 
-    assert verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST) == BODY
+    assert verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST).digest == BODY
 
 
 def test_a_challenge_without_a_valid_proof_is_ignored() -> None:
@@ -606,7 +607,7 @@ def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("dropflow.api.signing._NONCES", 3)
     signer, verifier, clock = _pair()
 
-    def verify() -> str:
+    def verify() -> Signed:
         return verifier.check(signer.sign("GET", "h", "/", BODY), "GET", "h", "/")
 
     for _ in range(3):
@@ -615,6 +616,151 @@ def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPat
         verify()
     clock.advance(2 * WINDOW + 1)
     verify()
+
+
+# Keys of users.
+
+MADE = 1_790_000_000
+ALICE = derive_user_key(SECRET, "alice", MADE)
+
+
+def _of_user(revoked: Path, key: UserKey = ALICE) -> tuple[Signer, Verifier]:
+    clock = VirtualClock()
+    verifier = Verifier(SECRET, revoked=revoked, clock=clock)
+    return _meet(Signer(key, clock=clock), verifier), verifier
+
+
+def test_the_signature_of_a_user_tells_who_it_is(tmp_path: Path) -> None:
+    """Managers accept it without having heard of the user, once, for this request."""
+    signer, verifier = _of_user(tmp_path / "none")
+    header = signer.sign(body=BODY, **REQUEST)
+
+    assert verifier.check(header, **REQUEST) == Signed(BODY, "alice")
+    with pytest.raises(HttpError, match="was received before"):
+        verifier.check(header, **REQUEST)
+
+
+def test_the_signature_of_a_user_stays_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How keys of users are derived and sign is fixed: keys that were made are valid for later versions."""
+    monkeypatch.setattr("dropflow.api.signing.secrets.token_hex", lambda size: "0f" * size)
+    verifier = Verifier(SECRET, revoked=tmp_path / "none", clock=VirtualClock(1_800_000_000.0))
+    signature = "62bceab855ed542fa175d67f67eac0d7213c7f9ea0a28552a81a27808372db21"
+    header = (
+        f"Dropflow time=1800000000.000, nonce={'0f' * 16}, body={BODY}, manager={'0f' * 16}, user=alice@{MADE},"
+        f" signature={signature}"
+    )
+
+    assert verifier.check(header, **REQUEST).user == "alice"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (f"alice@{MADE}", f"bob@{MADE}"),
+        (f"alice@{MADE}", f"alice@{MADE + 1}"),
+        (f" user=alice@{MADE},", ""),
+        (f" user=alice@{MADE},", f" user=alice@{MADE}, user=bob@{MADE},"),
+        (f"alice@{MADE}", f"Alice@{MADE}"),
+        (f"alice@{MADE}", f"alice@0{MADE}"),
+        (f"alice@{MADE}", "alice"),
+        (f"alice@{MADE}", f"@{MADE}"),
+    ],
+)
+def test_a_user_cannot_be_another(old: str, new: str, tmp_path: Path) -> None:
+    """A changed name or time of a key is refused, and so is a user's signature without a name: as the cluster's."""
+    signer, verifier = _of_user(tmp_path / "none")
+    header = signer.sign(body=BODY, **REQUEST)
+    assert old in header
+
+    with pytest.raises(HttpError, match="signature") as refused:
+        verifier.check(header.replace(old, new), **REQUEST)
+    assert refused.value.status == 401
+
+
+def test_a_user_cannot_sign_as_the_cluster_or_as_others(tmp_path: Path) -> None:
+    """With the secret of a user's key, neither the cluster's signatures nor another user's can be made."""
+    verifier = Verifier(SECRET, revoked=tmp_path / "none")
+    forged = [
+        ALICE.secret,
+        derive_user_key(ALICE.secret, "bob", MADE),
+        UserKey(name="bob", made=MADE, secret=ALICE.secret),
+    ]
+
+    for key in forged:
+        with pytest.raises(HttpError, match="is wrong"):
+            verifier.check(Signer(key).sign("GET", "h", "/", BODY), "GET", "h", "/")
+
+
+def test_a_revoked_key_is_refused_at_once(tmp_path: Path) -> None:
+    """From the next request on, without a restart; keys of others and a later one of the same user are accepted."""
+    revoked = tmp_path / "revoked"
+    signer, verifier = _of_user(revoked)
+    verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
+    revoked.write_text(f"# revoked\nalice {MADE}\n")
+
+    with pytest.raises(HttpError, match="the key of user alice is revoked") as refused:
+        verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
+    assert refused.value.status == 403
+    for key in (derive_user_key(SECRET, "alice", MADE + 1), derive_user_key(SECRET, "bob", MADE)):
+        later = _meet(Signer(key, clock=VirtualClock()), verifier)
+        assert verifier.check(later.sign(body=BODY, **REQUEST), **REQUEST).user == key.name
+
+
+@pytest.mark.parametrize("content", ["alice", "alice x", f"alice {MADE} no", f"Alice {MADE}", f"alice, {MADE}", "\xff"])
+def test_no_user_is_admitted_while_the_revoked_ones_are_unknown(content: str, tmp_path: Path) -> None:
+    """If a line cannot be read, if the file cannot be, or if there is none by design, all keys of users are refused."""
+    revoked = tmp_path / "revoked"
+    revoked.write_text(content, encoding="latin-1")
+    (tmp_path / "directory").mkdir()
+
+    with pytest.raises(BadFileError, match="line 1 is not a revoked user"):
+        read_revoked(revoked)
+    for path in (revoked, tmp_path / "directory", None):
+        header = Signer(ALICE).sign("GET", "h", "/", BODY)
+        with pytest.raises(HttpError, match=r"no key of a user is accepted|takes no keys of users") as refused:
+            Verifier(SECRET, revoked=path).check(header, "GET", "h", "/")
+        assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("name", ["", "Alice", "1a", "a b", "a@1", "a" * 33, "ä", "a\n", "../a", "a/b", "a,b", "."])
+def test_other_names_of_users_are_refused(name: str) -> None:
+    """A name is in headers, logs and names of files, where it needs no quotes."""
+    with pytest.raises(BadParameterError, match="cannot be the name of a user"):
+        derive_user_key(SECRET, name, MADE)
+
+
+def test_the_key_of_a_user_is_enough_where_a_route_permits_it(tmp_path: Path) -> None:
+    """It reads everywhere, and changes something only at the routes that say so."""
+
+    def echo(call: Request) -> Response:
+        return Response(body={"user": call.user})
+
+    routes = [
+        Route(method=method, path=path, handler=echo, summary="a thing", users=path == "/people")
+        for method in ("GET", "POST", "DELETE")
+        for path in ("/people", "/managers")
+    ]
+    with serve(routes, access=AccessRules(token=TOKEN, secret=SECRET, revoked=tmp_path / "none")) as server:
+        transport = HttpTransport(server.url, token=None, secret=ALICE, timeout=60)
+        for method, path in ((route.method, route.path) for route in routes):
+            if method == "GET" or path == "/people":
+                assert transport.ask(ClientRequest(method, path))[1] == b'{"user":"alice"}'
+            else:
+                with pytest.raises(HttpError, match=f"user alice is not enough for {method} /managers"):
+                    transport.ask(ClientRequest(method, path))
+        transport.close()
+
+
+def test_many_requests_of_users_do_not_lock_out_the_managers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory for signed requests of users is not that of the managers."""
+    monkeypatch.setattr("dropflow.api.signing._NONCES", 1)
+    signer, verifier = _of_user(tmp_path / "none")
+    verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
+    with pytest.raises(HttpError, match="too many signed requests"):
+        verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
+
+    manager = _meet(Signer(SECRET, clock=VirtualClock()), verifier)
+    assert verifier.check(manager.sign(body=BODY, **REQUEST), **REQUEST).user == ""
 
 
 @pytest.mark.parametrize(
