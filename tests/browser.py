@@ -113,7 +113,7 @@ def open_window(browser: Any, url: str, *also: str, **settings: Any) -> Iterator
         Options of Playwright's browser context: ``viewport``, ``java_script_enabled``, ``color_scheme`` and so on.
     """
     context = browser.new_context(base_url=url, **settings)
-    context.set_default_timeout(60_000)  # a busy machine is slow
+    context.set_default_timeout(120_000)  # a busy machine is slow
     try:
         window = Window(context, {urlsplit(one).netloc for one in (url, *also)})
         yield window

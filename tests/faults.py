@@ -226,7 +226,7 @@ class FaultyProxy:
 
 # Serves routes on a real port, and sends requests as bytes: for tests of servers and clients.
 
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 class ReceivedResponse(NamedTuple):

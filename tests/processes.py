@@ -21,7 +21,8 @@ from packaging.requirements import Requirement
 from dropflow.runners.descendants import descendants_of
 
 _ROOT = Path(__file__).resolve().parents[1]
-_SECONDS = 60.0
+_SECONDS = 200.0
+"""More than a busy machine takes, and less than pytest gives a test."""
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -126,8 +127,19 @@ class Running:
 
 def listening(processes: Sequence[psutil.Process]) -> list[tuple[str, int]]:
     """Return address and port of every TCP socket on which one of the processes listens."""
-    found = [connection for process in processes for connection in process.net_connections("inet")]
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+            found += process.net_connections("inet")
     return sorted({(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN})
+
+
+def words(process: psutil.Process) -> list[str]:
+    """Return the arguments of a process and the values of its variables: none if it has ended meanwhile."""
+    try:
+        return [*process.cmdline(), *process.environ().values()]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool:

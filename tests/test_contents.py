@@ -61,6 +61,7 @@ def gathering(tmp_path: Path) -> Path:
     return draw(tmp_path / "g.graph", nodes, chain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["logical", "physical", "container"])
 def test_a_share_of_errors_that_equals_the_threshold_is_tolerated(gathering: Path, tmp_path: Path, form: str) -> None:
     """A share of errors that equals the threshold is tolerated, in every format of a graph."""
@@ -82,6 +83,7 @@ def bash(name: str, command: str) -> dict[str, Any]:
     return app(name, "dlg.apps.bash_shell_app.BashShellApp", command=command)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["inline", "processes"])
 def test_a_fifo_is_not_accepted_as_output(tmp_path: Path, runner: str) -> None:
     """A FIFO that a graph names as output is not replaced, and one that a program makes is not accepted as content.
@@ -175,6 +177,7 @@ def test_all_values_of_a_drop_with_several_producers_are_read(tmp_path: Path, co
     assert written(tmp_path / "run") == repr([number + 1 for number in range(copies)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_several_producers_at_one_port_give_a_list(tmp_path: Path, runner: str) -> None:
     """With two producers of one drop, or two drops at one port, the consumer gets both values in order."""
@@ -436,6 +439,7 @@ def _ctrl_c_cancels() -> Iterator[None]:
     signal.signal(signal.SIGINT, former)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_ctrl_c_cancels")
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_everything_that_user_code_raises_fails_its_attempt(runner: str, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def greeting(component: str = "dlg.apps.simple.HelloWorldApp") -> PhysicalGraph:
     return builder.build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes", "dask"])
 def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
     """The session directory has graph, journal, summary and result, and no temporary file or empty log."""
@@ -267,6 +268,7 @@ def test_only_the_output_of_the_command_is_on_standard_output() -> None:
     assert sorted(done.stderr.replace("library", "library\n").split("\n")) == ["", "from a library", "from a program"]
 
 
+@pytest.mark.slow
 def test_a_graph_that_metis_cannot_bisect_gives_one_json_object(tmp_path: Path) -> None:
     """``partition --output json`` prints one object, although METIS prints too."""
     save(_lopsided().build(), tmp_path / "g.dfg")
@@ -276,6 +278,7 @@ def test_a_graph_that_metis_cannot_bisect_gives_one_json_object(tmp_path: Path) 
     assert "Cannot bisect" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_partitions_has_its_standard_output_to_itself(tmp_path: Path) -> None:
     """Also without the command, what METIS prints goes to standard error, and the program's own lines stay in order."""
     save(_lopsided().build(), tmp_path / "g.dfg")
@@ -308,6 +311,7 @@ def _run(graph: PhysicalGraph, directory: Path, runner: str = "inline") -> Sessi
     return local_run.run(graph, directory=directory, runner=runner, workers=1)
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_keep_a_leaf_fails(tmp_path: Path) -> None:
     """If a leaf cannot be kept, the command ends with 1 and names the drop and the reason.
 
@@ -342,6 +346,7 @@ def test_a_run_that_cannot_keep_a_leaf_fails(tmp_path: Path) -> None:
     assert "cannot write the result" in replay(load(tmp_path / "run" / "graph.dfg"), journal).failures[0].text
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_room_for_the_reason(small_disk: Path) -> None:
     """Partial content is removed, so that journal, log and summary have room for the reason of the failure."""
     code = "def f(x=None):\n    print('before')\n    return bytes(5_000_000)"

@@ -96,6 +96,7 @@ def test_a_large_graph_has_no_picture() -> None:
     assert "no picture" in builder.build()._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_run_shows_its_failures(tmp_path: Path) -> None:
     """The root cause with its error, traceback and the end of its log, escaped."""
     shown = _graph().run(runner="processes", workers=1, directory=tmp_path / "run")._repr_html_()

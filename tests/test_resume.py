@@ -377,6 +377,7 @@ def test_a_journal_of_a_newer_format_is_refused_and_kept(
     assert result.status is SessionState.FINISHED
 
 
+@pytest.mark.slow
 def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_path: Path) -> None:
     """If the file of a loop was changed, no iteration has its content: all of them run again."""
     marks = tmp_path / "marks"
@@ -433,6 +434,7 @@ def test_contents_that_later_iterations_replaced_are_made_again(
         assert not set(ran) - {"END"}
 
 
+@pytest.mark.slow
 def test_errors_are_kept_with_their_texts(tmp_path: Path) -> None:
     """Causes from before are reported at the end, with the text of the failure."""
     marks = tmp_path / "marks"

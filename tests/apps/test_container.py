@@ -329,7 +329,7 @@ def test_the_own_command_of_an_image_runs(podman: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_container_ends_with_the_process_that_started_it(podman: str, tmp_path: Path) -> None:
     """After kill -9 of a run no process of its container is left, and the next process removes what is listed of it."""
-    sleeper = app("Sleeper", CONTAINER, image=IMAGE, command="exec sleep 987654")
+    sleeper = app("Sleeper", CONTAINER, image=IMAGE, command=f"exec {' '.join(_SLEEPER)}")
     graph = draw(tmp_path / "sleeper.graph", [sleeper, data("out")], "Sleeper > out")
     command = [sys.executable, "-m", "dropflow", "run", graph, "--keep", tmp_path / "run"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
@@ -349,7 +349,8 @@ def _wait_for_sleepers(count: int, process: "subprocess.Popen[bytes] | None" = N
         pause.wait(0.1)  # a process that is no child of this one
 
 
-_SLEEPER = ["sleep", "987654"]
+_SLEEPER = ["sleep", f"987{os.getpid():08}"]
+"""A command of these tests alone: the same tests of another clone may run at the same time."""
 
 
 def test_fields_of_containers_are_checked_before_anything_runs() -> None:

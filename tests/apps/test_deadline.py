@@ -182,6 +182,7 @@ def _sleeper(code: str, *, tries: int = 1) -> PhysicalGraph:
     return builder.build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["threads", "processes"])
 def test_a_session_continues_if_an_attempt_cannot_be_stopped(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -82,6 +82,7 @@ def outcome(graph: PhysicalGraph, folder: Path) -> tuple[SessionState, bytes, st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DynlibApp", "DynlibProcApp"])
 def test_a_library_reads_and_writes(tmp_path: Path, name: str) -> None:
     """It gets the fields of its node, reads its input to the end in pieces, and writes its output."""
@@ -91,6 +92,7 @@ def test_a_library_reads_and_writes(tmp_path: Path, name: str) -> None:
     assert result == b"hello words 0 2 Hello World"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_library_gets_a_stream(tmp_path: Path, *, streaming: bool) -> None:
     """Each block comes to data_written, and the end to drop_completed, over streaming and other links."""
@@ -111,6 +113,7 @@ def test_a_library_gets_a_stream(tmp_path: Path, *, streaming: bool) -> None:
     assert (status, result, failures) == (SessionState.FINISHED, b"Hello World.", "")
 
 
+@pytest.mark.slow
 def test_a_library_may_use_python(tmp_path: Path) -> None:
     """init2 and run2 are called with the interpreter locked; an exception that run2 returns is the error."""
     headers = sysconfig.get_paths()["include"]
@@ -128,6 +131,7 @@ def test_a_library_may_use_python(tmp_path: Path) -> None:
     assert "no sky" in failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "code", "text"),
     [
@@ -147,6 +151,7 @@ def test_a_library_that_fails(tmp_path: Path, body: str, code: str, text: str) -
     assert text in failures
 
 
+@pytest.mark.slow
 def test_a_worker_is_replaced_after_a_crash(tmp_path: Path) -> None:
     """The library crashes once; the attempt is repeated in another process."""
     flag = tmp_path / "crashed"
@@ -165,6 +170,7 @@ def test_a_worker_is_replaced_after_a_crash(tmp_path: Path) -> None:
     assert next((directory / "results").iterdir()).read_bytes() == b"again"
 
 
+@pytest.mark.slow
 def test_a_library_that_is_missing_or_damaged(tmp_path: Path) -> None:
     """A missing one is found before anything runs; a file that is no library when it is loaded."""
     graph = using(tmp_path / "libnot.so")

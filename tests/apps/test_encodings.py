@@ -78,6 +78,7 @@ _LITERALS = st.recursive(
 _LINES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["pickle", "dill"])
 @given(value=_VALUES)
 def test_pickle_round_trips_any_value(encoding: str, value: Any) -> None:
@@ -319,6 +320,7 @@ def test_any_values_are_distinguished(values: list[Any]) -> None:
     assert decode("pickle", Content(pickled)) == values
 
 
+@pytest.mark.slow
 @given(st.lists(_JSON, min_size=2, max_size=4))
 def test_json_of_several_producers_is_separated(values: list[Any]) -> None:
     """JSON values on separate lines are separate values."""

@@ -170,6 +170,7 @@ def test_a_node_without_a_command_is_refused(tmp_path: Path) -> None:
     assert "the node 'the app' has no command" in run(tmp_path, "  ").failure.text
 
 
+@pytest.mark.slow
 def test_a_value_too_large_for_a_command_is_refused(tmp_path: Path) -> None:
     """A value that exceeds the limit of a command line is refused with an alternative."""
     failure = run(tmp_path, "echo {x}", inputs=[("x", "x" * 200_000)]).failure
@@ -497,6 +498,7 @@ def launcher(folder: Path, text: str) -> str:
     return str(program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["threads", "processes"])
 def test_ranks_run_together(tmp_path: Path, runner: str) -> None:
     """Two jobs of three ranks: each rank writes its number and the number of ranks; the file has all parts in order."""
@@ -565,6 +567,7 @@ def test_a_launcher_that_is_missing_is_named(tmp_path: Path) -> None:
     assert MissingDependencyError.code in (tmp_path / "run" / "summary.json").read_text()
 
 
+@pytest.mark.slow
 def test_ranks_are_placed_together_as_the_graph_says() -> None:
     """Each two ranks of a job, in order, are on one part, and a job is on as many parts as it can have."""
     graph = job(COMMAND, ranks=5, copies=2, ranks_per_node=2)

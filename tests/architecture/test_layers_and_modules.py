@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import grimp
+import pytest
 
 import dropflow
 import managers
@@ -49,6 +50,7 @@ def test_the_four_packages_are_in_one_directory() -> None:
     assert len(places) == 1
 
 
+@pytest.mark.slow
 def test_every_module_has_a_docstring_and_its_public_names() -> None:
     """Each module has a docstring, each name in its `__all__` exists, and `__name__` is asked for at its end only."""
     for name in _modules():
@@ -101,6 +103,7 @@ def test_help_imports_nothing_heavy() -> None:
 # Modules and the packages that contain them.
 
 
+@pytest.mark.slow
 def test_no_module_imports_a_package_that_contains_it() -> None:
     """A package may import its modules; the other way round would be a cycle that depends on the order of imports."""
     graph = grimp.build_graph(*PRODUCT)
@@ -130,6 +133,7 @@ def _locks() -> Iterator[tuple[str, str]]:
                 yield f"{path}:{node.lineno}", "\n".join(lines[max(0, node.lineno - 4) : node.lineno])
 
 
+@pytest.mark.slow
 def test_managers_have_fewer_than_ten_locks() -> None:
     """The state of a manager has one owner, a thread with a queue, so that few locks remain."""
     places = [place for place, _ in _locks()]
@@ -137,6 +141,7 @@ def test_managers_have_fewer_than_ten_locks() -> None:
     assert len(places) <= _MOST, places
 
 
+@pytest.mark.slow
 def test_every_lock_has_a_comment() -> None:
     """A comment at each lock has what it guards, and why a queue would not do."""
     assert [place for place, lines in _locks() if "#" not in lines] == []
@@ -193,6 +198,7 @@ def _stem(name: str) -> str:
     return name.rstrip("e")
 
 
+@pytest.mark.slow
 def test_no_two_classes_share_a_name() -> None:
     """A name in a log, a traceback or a search belongs to one class. That includes private classes."""
     counts = Counter(node.name for _, node in _classes())
@@ -216,6 +222,7 @@ def test_no_two_files_of_a_directory_differ_by_an_ending() -> None:
 # The budgets of packages.
 
 
+@pytest.mark.slow
 def test_every_package_keeps_its_budget() -> None:
     """A change that needs more lines or files raises the budget in the same commit, with the reason.
 

@@ -27,6 +27,7 @@ _FEW = settings(
 )
 
 
+@pytest.mark.slow
 @_FEW
 @given(written_graphs())
 def test_a_saved_graph_has_the_drops_that_were_written(written: WrittenGraph) -> None:
@@ -64,6 +65,7 @@ def _total(numbers: list[int], more: int = 0) -> int:
     return sum(numbers) + more
 
 
+@pytest.mark.slow
 def test_a_function_that_collects_is_the_output_application_of_its_scatter(tmp_path: Path) -> None:
     """EAGLE warns of no edge, in nested scatters neither; a second function, or one after the first, stays beside."""
     with dropflow.Graph("collects") as graph:

@@ -470,6 +470,7 @@ def test_a_negative_number_of_copies_is_one_error(
         assert "DF104" not in [found["code"] for found in answer["problems"]]
 
 
+@pytest.mark.slow
 def test_a_bad_call_on_a_branch_is_not_an_error(problems_of: SameProblemsCommand, tmp_path: Path) -> None:
     """A function that lacks an argument may be skipped by a branch; then the graph runs."""
     fields = {"func_name": "f", "func_code": "def f(a): return a", "dropclass": PYFUNC}

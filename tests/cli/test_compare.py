@@ -14,6 +14,7 @@ from tests.cli.answers import Command
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared(command: Command, tmp_path: Path) -> None:
     """A parameter that was changed is shown with both values, and times with their ratio."""
     for name, value in (("a", "World"), ("b", "Moon")):
@@ -45,6 +46,7 @@ def test_two_sessions_are_compared(ask: Command) -> None:
     assert "Failures by root cause:" in ask("diff", "failed", "finished").text
 
 
+@pytest.mark.slow
 def test_a_run_is_compared_with_a_session(ask: Command, tmp_path: Path) -> None:
     """A path is a directory even if a manager is named; a file of a graph is neither."""
     ask("run", _EXAMPLES / "hello.graph", "--keep", tmp_path / "run", "--runner", "inline")
@@ -73,6 +75,7 @@ def test_unknown_sessions_are_refused(ask: Command) -> None:
     assert (answer.status, "none" in answer.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_run_has_a_signature(command: Command, tmp_path: Path) -> None:
     """Two runs of one graph are the same at all levels; another value changes the parameters and the contents."""
     for name, value in (("a", "World"), ("b", "World"), ("c", "Moon")):
@@ -154,6 +157,7 @@ def report(values: InputPath) -> str:
     return str(np.load(values).sum())
 
 
+@pytest.mark.slow
 def test_the_first_contents_that_diverge_are_found(command: Command, tmp_path: Path) -> None:
     """Not those that follow from them; with the parameter upstream, and the largest difference of numbers."""
     for name, scale in (("a", 2), ("b", 3)):

@@ -150,6 +150,7 @@ def test_an_archive_that_is_not_whole_has_another_name(ask: Command, manager: Fa
         assert "MISSING.txt" in tar.getnames()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x.txt", "x.csv", "sub/results.npy"])
 def test_a_file_of_another_kind_is_refused(ask: Command, name: str) -> None:
     """The error names the formats, and how to name a directory; nothing is fetched."""
@@ -175,6 +176,7 @@ def test_one_drop_is_no_archive(ask: Command) -> None:
     assert (answer.status, "not one drop" in answer.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_interrupted_fetch_says_what_is_left_and_continues(
     ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

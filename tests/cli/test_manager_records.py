@@ -194,6 +194,7 @@ def test_a_wrong_token_is_bad_input(ask: Command, monkeypatch: pytest.MonkeyPatc
     assert "token" in answer.err
 
 
+@pytest.mark.slow
 def test_a_manager_that_cannot_be_reached(ask: Command, service: Service) -> None:
     """The message names the address; the exit status is 3."""
     service.close()
@@ -212,6 +213,7 @@ def test_without_any_manager_the_message_says_how_to_start_one(ask: Command, mon
     assert "dropflow up" in answer.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://h:port", "http://h/path"])
 def test_malformed_addresses_are_bad_input(ask: Command, url: str) -> None:
     """Nothing is sent."""

@@ -61,6 +61,7 @@ def test_an_unexpected_exception_is_an_internal_error(
     assert ("Traceback" in answer.err) == debug
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "dfg"])
 def test_a_broken_pipe_is_no_error(tmp_path: Path, form: str) -> None:
     """Piping into ``head`` prints nothing to standard error."""
@@ -110,6 +111,7 @@ _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
 _HOSTILE = "a b_$(touch x)_'0'"
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(_WORDS, st.integers(0, 10**9), _WORDS), min_size=1, max_size=6))
 def test_columns_are_aligned(rows: list[tuple[str, int, str]]) -> None:
     """The last column begins at the same place in every line, and no value is lost."""
@@ -179,6 +181,7 @@ def test_failures_that_differ_in_a_number_are_printed_once(tmp_path: Path) -> No
     assert len(lines) < 15
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_no_control_character_reaches_the_terminal(text: str) -> None:
     """What is printed has only line ends and tabs of them, and text without any is printed as it is."""

@@ -85,6 +85,7 @@ def test_inputs_that_are_gone_are_made_again(command: Command, failed: Path) -> 
     assert command("replay", failed, "numbers", "-o", "first", "--output", "json").json["made_again"] == 0
 
 
+@pytest.mark.slow
 def test_an_edited_function_is_given_back(
     command: Command, failed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_what_cannot_be_replayed_is_said(command: Command, failed: Path, drop: s
     assert text in answer.err
 
 
+@pytest.mark.slow
 def test_a_debugger_stops_where_it_raises(failed: Path) -> None:
     """`--pdb` shows the frame of the function with its variables, at a terminal."""
     person, terminal = pty.openpty()
@@ -160,6 +162,7 @@ def test_a_debugger_stops_where_it_raises(failed: Path) -> None:
     assert process.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_person_takes_the_place_of_a_command(tmp_path: Path) -> None:
     """`--shell` writes the command to a file and opens a shell, whose exit status counts."""
     command = (Argument(name="command", value="echo wrong > %o0; exit 3", type="String"),)

@@ -33,7 +33,7 @@ from managers.keys import create, load_any
 from tests.cli.answers import Command
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill
-from tests.processes import Running, environment, gone, listening, run
+from tests.processes import Running, environment, gone, listening, run, words
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
     """They are in no arguments and no environment of a process, and only the owner can read their files."""
     key = node.home / "config" / "dropflow" / "cluster.key"
     secret = key.read_text().split("secret ")[1].strip()
-    seen = [" ".join([*each.cmdline(), *each.environ().values()]) for each in node.family()]
+    seen = [" ".join(words(each)) for each in node.family()]
 
     assert [text for text in seen if node.ready["token"] in text or secret in text] == []
     assert [stat.S_IMODE(path.stat().st_mode) for path in [*records(node.home), key]] == [0o600, 0o600]
@@ -457,6 +457,7 @@ def test_a_log_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
 # `dropflow service install`, and what a manager tells systemd. No systemd runs here; it only checks the units.
 
 
+@pytest.mark.slow
 def test_units_are_valid(tmp_path: Path) -> None:
     """Systemd finds nothing wrong with the unit of any manager, of the system or of a user."""
     if shutil.which("systemd-analyze") is None:

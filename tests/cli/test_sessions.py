@@ -19,6 +19,7 @@ from tests.cli.graph_documents import document, node
 from tests.fake_manager import FakeManager, manager_with_sessions
 
 
+@pytest.mark.slow
 def test_sessions_are_listed_the_youngest_first(ask: Command) -> None:
     """The table has one line for each session, with its status."""
     answer = ask("sessions")
@@ -50,6 +51,7 @@ def test_json_output_is_one_object(ask: Command) -> None:
         assert answer.err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("session", "status"), [("running", 0), ("finished", 0), ("failed", 1), ("cancelled", 1)])
 def test_the_exit_status_depends_on_the_session(ask: Command, session: str, status: int) -> None:
     """It is 1 for a session that FAILED or was CANCELLED."""
@@ -88,6 +90,7 @@ def test_a_session_is_paused_and_resumed(ask: Command, manager: FakeManager) -> 
         assert ask("resume", "running").text.startswith("running  RUNNING  ")
 
 
+@pytest.mark.slow
 def test_a_session_is_rebalanced(ask: Command, manager: FakeManager) -> None:
     """The manager is asked once; one that is over is refused."""
     assert ask("rebalance", "running").text == "running: RUNNING\n"
@@ -127,6 +130,7 @@ def test_single_drops_can_be_cancelled(ask: Command, manager: FakeManager) -> No
     assert manager.session("running").status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_drops_whose_node_does_not_answer_are_named(
     ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +170,7 @@ def test_the_status_is_not_repeated_before_the_reason(text: str, line: str) -> N
     assert list(SessionChange(session="s", status="RUNNING", text=text).lines()) == [f"s: RUNNING ({text})"]
 
 
+@pytest.mark.slow
 def test_cancel_reports_nodes_that_do_not_answer(ask: Command, manager: FakeManager) -> None:
     """Their drops may still run, so the exit status is 3, as with `watch`."""
     manager.hide("running", "n2 does not answer")
@@ -344,6 +349,7 @@ def test_following_ends_with_the_session(ask: Command, manager: FakeManager) -> 
     assert [msgspec.json.decode(line)["text"] for line in answer.out.splitlines()] == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_an_answer_in_json_is_one_object(ask: Command, manager: FakeManager) -> None:
     """It has all lines as records, of a session or a manager; also no lines are an answer."""
     manager.print_lines("finished", _lines(*(str(number) for number in range(4_500))))

@@ -83,6 +83,7 @@ def test_wait_answers_like_run(ask: Command, manager: FakeManager) -> None:
     assert answer.json["states"] == {"COMPLETED": 2, "ERROR": 0, "SKIPPED": 0}
 
 
+@pytest.mark.slow
 def test_wait_for_a_failed_session(ask: Command, manager: FakeManager) -> None:
     """With --wait, the exit status is 1 if the session FAILED."""
     end_when_submitted(manager, "mine", error="no sky")
@@ -136,6 +137,7 @@ def test_a_graph_smaller_than_the_cluster_uses_fewer_nodes() -> None:
     assert small.parts == len(small.places) < len(NODES)
 
 
+@pytest.mark.slow
 def test_a_placed_graph_stays_on_its_nodes() -> None:
     """The nodes that a graph names do not change, even if the manager does not know them."""
     placed = replace(partition(fan(30), PartitionOptions(parts=2)), places=("x", "y"))
@@ -143,6 +145,7 @@ def test_a_placed_graph_stays_on_its_nodes() -> None:
     assert fitted(placed) is placed
 
 
+@pytest.mark.slow
 def test_a_placed_graph_can_be_placed_again() -> None:
     """With --anew the parts stay and get other nodes; with --parts the parts are new, too."""
     placed = replace(partition(fan(30), PartitionOptions(parts=2)), places=("x", "y"))
@@ -160,6 +163,7 @@ def test_a_partitioned_graph_keeps_its_parts() -> None:
     assert np.array_equal(fitted(cut).part, cut.part)
 
 
+@pytest.mark.slow
 def test_more_parts_than_nodes_are_placed_by_the_manager() -> None:
     """The graph is sent without places."""
     many = fitted(fan(30), parts=7)
@@ -187,6 +191,7 @@ def test_a_busy_node_gets_less() -> None:
     assert apps[1] < 0.7 * min(apps[0], apps[2])
 
 
+@pytest.mark.slow
 def test_fewer_parts_than_nodes_go_to_those_with_most_to_give() -> None:
     """Two parts on three nodes leave the busy one out."""
     nodes = live_machines(
@@ -206,6 +211,7 @@ def test_nodes_that_are_not_alive_are_reported(ask: Command, manager: FakeManage
     assert set(manager.graph("mine").places) == {"node-1", "node-2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["command", "Python"])
 def test_a_node_lost_while_the_graph_is_planned_is_left_out(
     by: str, ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch

@@ -209,6 +209,7 @@ def test_plans_use_the_profile_of_a_session(ask: Command, manager: FakeManager, 
     assert "nothing" in unknown.err
 
 
+@pytest.mark.slow
 def test_profiles_are_written_and_merged(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
     """A file has the mean of each instance, over a session and an earlier file, and plans take it."""
     graph = fan(12)

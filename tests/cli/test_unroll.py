@@ -247,6 +247,7 @@ def test_an_unknown_partitioner_is_bad_input(command: Command) -> None:
     assert "metis" in answer.err
 
 
+@pytest.mark.slow
 def test_a_file_of_machines_gives_the_number_of_parts(command: Command, machines: Path) -> None:
     """There is a part for each node, and the reason of auto is in the table."""
     answer = command("partition", NESTED, "--nodes", machines, "--output", "json")
@@ -299,6 +300,7 @@ def test_a_deadline_that_cannot_be_kept(command: Command) -> None:
     assert "PT011" in answer.err
 
 
+@pytest.mark.slow
 def test_compare_shows_all_algorithms(command: Command) -> None:
     """There is a line for each; what `auto` found is at most what HEFT needs."""
     answer = command("partition", NESTED, "-k", 3, "--compare", "--output", "json")
@@ -310,6 +312,7 @@ def test_compare_shows_all_algorithms(command: Command) -> None:
     assert "completion s" in table.out.decode()
 
 
+@pytest.mark.slow
 def test_schedule_writes_a_trace_and_a_picture(command: Command, machines: Path, tmp_path: Path) -> None:
     """The trace has an event for each application, in microseconds; the picture a box; as JSON there is the answer."""
     shared = ("schedule", NESTED, "--nodes", machines)
@@ -371,6 +374,7 @@ def test_map_needs_a_node_for_each_part(command: Command, tmp_path: Path) -> Non
     assert "3 parts cannot be placed on 2 nodes" in answer.err
 
 
+@pytest.mark.slow
 def test_plans_use_what_a_run_has_measured(command: Command, tmp_path: Path) -> None:
     """With --profile, times are those of a run, and not the estimates of the graph."""
     command("run", NESTED, "--keep", tmp_path / "run", "--runner", "inline")
@@ -404,6 +408,7 @@ def test_the_machines_may_be_those_of_a_manager(ask: Command, service: Service, 
     assert "node node-3 is lost: silent for 20 s" in shown.err
 
 
+@pytest.mark.slow
 def test_a_manager_without_nodes_is_bad_input(ask: Command, service: Service, manager: FakeManager) -> None:
     """The error has the address, and what to do."""
     for name in ("node-1", "node-2"):
@@ -415,6 +420,7 @@ def test_a_manager_without_nodes_is_bad_input(ask: Command, service: Service, ma
     assert service.url in answer.err
 
 
+@pytest.mark.slow
 def test_translate_does_all_steps(command: Command, machines: Path, tmp_path: Path) -> None:
     """A logical graph becomes a placed one, as by `unroll`, `partition` and `map` one after the other."""
     steps, whole = tmp_path / "steps.dfg", tmp_path / "whole.dfg"

@@ -180,6 +180,7 @@ def test_a_wrong_address_or_token_ends_the_command(
     assert f"error {code}" in answer.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command_line", [("watch", "--once"), ("watch", "--patience", 0)], ids=["once", "watch"])
 @pytest.mark.parametrize(("session", "status"), STATUSES.items())
 def test_the_exit_status_depends_on_the_session(

@@ -89,6 +89,7 @@ def test_the_counts_of_a_service() -> None:
     assert codes(drawn()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_a_service_runs_while_it_is_used(tmp_path: Path, runner: str) -> None:
     """Each user finds the process of its service, which is stopped once after all of them."""

@@ -38,6 +38,7 @@ def test_the_statistics_of_mars() -> None:
     assert not {"add", "sum"} & {*found["fused"].kinds}
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 12))
 def test_initial_tasks_are_balanced_to_one(nodes: int, chunks: int) -> None:
     """The numbers of initial tasks on equal nodes differ by one at most."""

@@ -109,6 +109,7 @@ def _no_runs() -> Iterator[None]:
     _RUNS.clear()
 
 
+@pytest.mark.slow
 def test_what_was_on_the_lost_node_is_computed_again(caplog: pytest.LogCaptureFixture) -> None:
     """All chunks of the same persist there at once, with the tasks that they need, and nothing else.
 
@@ -172,6 +173,7 @@ def test_released_chunks_are_computed_again_if_others_need_them() -> None:
     assert len(nodes.values) == 1
 
 
+@pytest.mark.slow
 def test_tasks_are_kept_as_long_as_a_chunk_needs_them() -> None:
     """With the last chunk of the last collection they go, and so do constants."""
 

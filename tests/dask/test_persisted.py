@@ -98,6 +98,7 @@ def test_other_schedulers_fetch_what_they_need() -> None:
     assert sorted(source.was_read) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_chunk_is_pickled_as_a_reference() -> None:
     """The pickle has no value; in this process it belongs to the same session, and in others to none that it owns."""
     source = _Values()
@@ -156,6 +157,7 @@ def test_each_chunk_is_removed_when_nothing_refers_to_it() -> None:
     assert source.removed == ["s"]
 
 
+@pytest.mark.slow
 def test_requests_that_come_meanwhile_are_one() -> None:
     """What is let go during a request goes into the next one, and contents of a session that goes into none."""
     calls: list[Any] = []
@@ -181,6 +183,7 @@ def test_requests_that_come_meanwhile_are_one() -> None:
     assert calls == [("a", [0]), ("a", [2, 3, 4]), ["b"]]
 
 
+@pytest.mark.slow
 def test_a_session_that_stays_keeps_its_chunks() -> None:
     """Without a remover, and after the end of its scheduler, nothing is removed for single chunks."""
     source = _Values()
@@ -194,6 +197,7 @@ def test_a_session_that_stays_keeps_its_chunks() -> None:
     assert (source.released, source.removed) == ({}, ["ended"])
 
 
+@pytest.mark.slow
 def test_a_failure_to_remove_ends_nothing() -> None:
     """What one source raises does not keep the sessions of others."""
     source = _Values()
@@ -209,6 +213,7 @@ def test_a_failure_to_remove_ends_nothing() -> None:
     assert source.removed == ["good"]
 
 
+@pytest.mark.slow
 def test_chunks_of_an_ended_scheduler_say_so() -> None:
     """The error has the chunk, its session, where it was and what to do; contents are removed once."""
     source = _Values()

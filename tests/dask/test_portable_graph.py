@@ -106,6 +106,7 @@ def _mixed(*values: int) -> int:
     return sum(place * value for place, value in enumerate(values, start=2)) % 1_000_003
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
 @given(st.permutations(_KEYS), st.data())
 def test_keys_of_any_form_find_their_inputs(tmp_path: Path, keys: list[Hashable], data: st.DataObject) -> None:
@@ -344,6 +345,7 @@ def test_an_exception_is_in_the_log(tmp_path: Path) -> None:
     assert exception_in_log(b"exception as a pickle: AAAA\n") is None
 
 
+@pytest.mark.slow
 def test_exceptions_come_back_as_themselves() -> None:
     """Class, text and attributes: with another constructor, 100 kB of text, or attributes that cannot be pickled."""
     config, path, lock = _ConfigError("k", 1), _NotThereError("/x"), _ConfigError("k", threading.Lock())

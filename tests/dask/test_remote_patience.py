@@ -300,7 +300,7 @@ def test_a_terminal_shows_bars(session: SubmittedGraph, monkeypatch: pytest.Monk
         patch.setenv("COLUMNS", "100")
         with shown(session, is_shown=True) as show:
             show(session.detail())
-    reader.join(30)
+    reader.join(60)
     os.close(ours)
 
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.decode())

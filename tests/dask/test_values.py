@@ -224,6 +224,7 @@ def test_what_cannot_be_pickled_stays_in_memory() -> None:
     assert memory.written == 0
 
 
+@pytest.mark.slow
 def test_a_released_value_has_no_file(temporary: Path) -> None:
     """The file of a value goes after its last use."""
     memory = _memory(limit=1)
@@ -277,6 +278,7 @@ def _inputs(tasks: TranslatedGraph, task: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @given(_graphs(), st.integers(0, 60), st.data())
 def test_what_is_needed_last_leaves(needs: list[list[int]], limit: int, data: Any) -> None:
     """Whenever values leave, each is needed later than all that stay, and no more leave than is necessary."""

@@ -331,6 +331,7 @@ def test_options_of_managers_are_checked() -> None:
         Scheduler(to="http://x:1", workers=2)
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_a_submission_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """The manager may have accepted it: it is cancelled and deleted by the name that it was submitted with."""
     calls: list[tuple[str, str]] = []

@@ -109,6 +109,7 @@ def _of_a_dead_process(root: Path) -> Path:
     return Path(done.stdout.strip())
 
 
+@pytest.mark.slow
 def test_directories_of_ended_processes_are_removed(tmp_path: Path) -> None:
     """The directory of a session is removed if its process has ended."""
     dead, alive = _of_a_dead_process(tmp_path), segments.claim("alive", tmp_path)

@@ -96,6 +96,7 @@ def _write(template: Template, slot: Slot, body: bytes) -> Handle:
     return part.finish()
 
 
+@pytest.mark.slow
 def test_a_content_is_committed_once(node: Node, slot: Slots, repository: LocalRepository, endpoint: str) -> None:
     """Under its final name it is there after the commit only, whole; its size and checksum are known."""
     template = _s3(node, endpoint)
@@ -110,6 +111,7 @@ def test_a_content_is_committed_once(node: Node, slot: Slots, repository: LocalR
         assert [stream.read(4), stream.read()] == [b"0123", b"456789"]
 
 
+@pytest.mark.slow
 def test_what_is_not_committed_is_removed(
     node: Node, slot: Slots, repository: LocalRepository, endpoint: str, tmp_path: Path
 ) -> None:
@@ -125,6 +127,7 @@ def test_what_is_not_committed_is_removed(
     assert _objects(endpoint) == {"sub/x.dat": b"right"}
 
 
+@pytest.mark.slow
 def test_a_content_is_read_where_it_is(node: Node, slot: Slots, endpoint: str, tmp_path: Path) -> None:
     """A drop without producers has what is in the bucket; a file gets the name and bytes of the object."""
     _put(endpoint, "a#b/in.fits", b"SIMPLE")
@@ -135,6 +138,7 @@ def test_a_content_is_read_where_it_is(node: Node, slot: Slots, endpoint: str, t
     assert (handle.size, (tmp_path / "copy").read_bytes()) == (6, b"SIMPLE")
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_named(node: Node, slot: Slots, endpoint: str) -> None:
     """A missing object and a missing bucket are errors with the URL and the node."""
     for fields in ({"Key": "none"}, {"Bucket": "nowhere", "Key": "none"}):
@@ -146,6 +150,7 @@ def test_what_is_not_there_is_named(node: Node, slot: Slots, endpoint: str) -> N
         _write(node(S3_CLASS, Bucket="nowhere", Key="x", endpoint_url=endpoint), slot(), b"x")
 
 
+@pytest.mark.slow
 def test_a_content_that_changes_is_an_error(
     node: Node, slot: Slots, repository: LocalRepository, endpoint: str
 ) -> None:
@@ -166,6 +171,7 @@ def test_a_content_that_changes_is_an_error(
         repository.commit(2, 1, template, part)
 
 
+@pytest.mark.slow
 def test_refused_credentials_are_an_error(node: Node, slot: Slots, endpoint: str) -> None:
     """With the URL and where to look; to read and to write."""
     _put(endpoint, "sub/x.dat", b"x")
@@ -220,6 +226,7 @@ def test_a_missing_package_is_named(node: Node, monkeypatch: pytest.MonkeyPatch)
     assert caught.value.of_host
 
 
+@pytest.mark.slow
 def test_a_directory_is_refused(node: Node, slot: Slots, endpoint: str) -> None:
     """A program that makes a directory in place of a file gets an error, and nothing is written."""
     part = store_for(_s3(node, endpoint)).part(slot())
@@ -325,6 +332,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Runs:
     return _Runs(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_an_unchanged_object_is_not_read_again(runs: _Runs, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed one is: as S3 tells by its ETag. An object of another bucket or name is another one."""
     import s3fs  # noqa: PLC0415 - an extra
@@ -351,6 +359,7 @@ def test_an_unchanged_object_is_not_read_again(runs: _Runs, endpoint: str, monke
     assert runs.run("s3://bucket/in.txt", endpoint) == ("SOME", False)
 
 
+@pytest.mark.slow
 def test_only_strong_tags_of_web_servers_count(runs: _Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weak ones may be those of another content: it is read again, unless size and time are to be trusted."""
     file = tmp_path / "in.txt"
@@ -373,6 +382,7 @@ def test_only_strong_tags_of_web_servers_count(runs: _Runs, tmp_path: Path, monk
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_result_of_an_object_that_changed_meanwhile_is_not_stored(
     runs: _Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

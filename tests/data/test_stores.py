@@ -501,6 +501,7 @@ def test_all_errors_are_reported_together(node: Node) -> None:
     assert all(problem.hint for problem in found)
 
 
+@pytest.mark.slow
 def test_every_class_is_valid_with_its_defaults(node: Node) -> None:
     """A node of each class with default parameters has no problems, if it has an address."""
     given = {"url": "file:///x", "Bucket": "b", "pattern": "*"}

@@ -156,6 +156,7 @@ def test_a_waiting_reader_is_woken_by_data_and_end(written: Written, readers: Th
         assert reader.wait_for_end().size == written.size
 
 
+@pytest.mark.slow
 def test_processes_read_while_another_writes(written: Written) -> None:
     """Several processes read while this one writes."""
     command = [sys.executable, "-c", READS, written.folder, "3"]
@@ -360,6 +361,7 @@ def test_a_writer_does_not_wait_for_inactive_readers(
         assert two.read(1) == b"\0"
 
 
+@pytest.mark.slow
 def test_a_reader_that_was_killed_is_not_waited_for(paced: Written) -> None:
     """A FIFO without reader is detected without waiting."""
     command = [sys.executable, "-c", READS, paced.folder, "10"]

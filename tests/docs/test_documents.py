@@ -179,6 +179,7 @@ def test_fragments_are_one_paragraph_with_a_known_kind(fragment: Path) -> None:
     assert "\n\n" not in text
 
 
+@pytest.mark.slow
 def test_the_changelog_of_a_release_has_every_fragment(tmp_path: Path) -> None:
     """`make changelog VERSION=1.0.0` writes one entry per fragment below the version, by kind."""
     for name in ("pyproject.toml", "CHANGELOG.md"):

@@ -75,6 +75,7 @@ def test_pictures_are_those_of_the_script_and_small() -> None:
         assert f"pictures/{path.name})" in shown, path.name
 
 
+@pytest.mark.slow
 def test_a_picture_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """The script does not write it."""
     image = pytest.importorskip("PIL.Image")

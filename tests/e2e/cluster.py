@@ -77,7 +77,7 @@ class Cluster:
         """Start a master over islands."""
         return self._start("master", "--name", "master", "--islands", _urls(islands), *self._times, port=port)
 
-    def client(self, running: Running, *, timeout: float = 30.0) -> Client:
+    def client(self, running: Running, *, timeout: float = 60.0) -> Client:
         """Return a client of a manager."""
         ready = running.ready
         return self._stack.enter_context(Client(ready["url"], token=ready["token"], timeout=timeout))

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes import end_working_in, ended_with_this_process, environment
+from tests.processes import end_working_in, ended_with_this_process, environment, words
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -126,9 +126,9 @@ class Launched:
         """Return the processes of dropflow that work in this directory, or have it in their environment."""
         found = []
         for process in psutil.process_iter(["cmdline", "environ"]):
-            words = process.info["cmdline"] or []
-            places = [*words, *(process.info["environ"] or {}).values()]
-            if "dropflow" in words and any(str(self.home) in place for place in places):
+            arguments = process.info["cmdline"] or []
+            places = [*arguments, *(process.info["environ"] or {}).values()]
+            if "dropflow" in arguments and any(str(self.home) in place for place in places):
                 found.append(process)
         return found
 
@@ -157,11 +157,11 @@ class Launched:
         """Return the secrets of jobs that are in a text, or in an argument or variable of a process."""
         files = [*self.home.glob("dropflow-jobs/*/key"), *self.home.glob("dropflow-jobs/*/token")]
         hidden = [path.read_text().split()[-1] for path in files] + ["a-token-of-the-user"]
-        words = " ".join(word for one in self.processes() for word in (*one.cmdline(), *one.environ().values()))
+        seen = " ".join(word for one in self.processes() for word in words(one))
 
         assert len(hidden) > 2
         assert [path for path in files if path.stat().st_mode & 0o077] == []
-        return [secret for secret in hidden if secret in public or secret in words]
+        return [secret for secret in hidden if secret in public or secret in seen]
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def attacker() -> Iterator[Attacker]:
 def victim(chromium: Any, up: Running) -> Iterator[Any]:
     """A browser that is logged in at the translator and at the master, and has a page for the attacker."""
     context = chromium.new_context()
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(120_000)
     page = context.new_page()
     for name in ("translator", "master"):
         page.goto(f"{up.ready[name]}/login#{up.ready['token']}")

@@ -12,7 +12,7 @@ from dropflow.api.client import Client
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.errors import ConflictError
 from tests.e2e.cluster import finished, underway, until
-from tests.processes import Running, gone, run
+from tests.processes import Running, gone, run, words
 
 pytestmark = pytest.mark.slow
 
@@ -184,7 +184,7 @@ def test_a_session_goes_on_when_one_of_three_machines_is_switched_off(tmp_path: 
         submitted = run(tmp_path, *submit)
         with Client(up.ready["master"], token=up.ready["token"]) as client:
             assert underway(client, "second", 8)
-            node = [one for one in up.family() if {"--name", "node-3"} <= set(one.cmdline())]
+            node = [one for one in up.family() if {"--name", "node-3"} <= set(words(one))]
             node[0].kill()
             detail = finished(client, "second", 60.0)
         shown = run(tmp_path, *status)

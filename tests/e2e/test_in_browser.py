@@ -24,7 +24,7 @@ from tests.processes import Running, run
 from tests.translator.web.served import EAGLE
 
 expect = pytest.importorskip("playwright.sync_api").expect
-expect.set_options(timeout=30_000)  # a busy machine is slow
+expect.set_options(timeout=120_000)  # a busy machine is slow
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ def served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
 def window(chromium: Any) -> Iterator[Any]:
     """Return a page of a browser without cookies."""
     context = chromium.new_context()
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(120_000)
     yield context.new_page()
     context.close()
 

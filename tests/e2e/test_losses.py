@@ -16,7 +16,6 @@ import pytest
 
 from dropflow.api.client import Client
 from dropflow.api.records import DropQuery
-from dropflow.clock import SystemClock
 from dropflow.errors import DropflowError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -41,8 +40,8 @@ from tests.recovery_graphs import replacing
 
 pytestmark = pytest.mark.slow
 
-_ANSWER = 6.0
-"""Seconds in which every request is answered: two for a silent child, and the rest for a busy host."""
+_ANSWER = 60.0
+"""Seconds after which a request fails: a manager waits two of them for a silent child, and a busy host takes more."""
 
 
 @dataclass
@@ -127,9 +126,9 @@ def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: 
     victim = three.nodes["a"]
     family = victim.family()
     victim.process.send_signal(number)
-    answers = [_longest_answer(three), _longest_answer(three)]
+    _ask_everything(three)
     detail = finished(three.client, "with-a")
-    answers.append(_longest_answer(three))
+    _ask_everything(three)
 
     assert (detail.status, detail.failures) == ("FINISHED", ())
     assert (detail.drops, detail.states) == (34, {"COMPLETED": 34})
@@ -137,7 +136,6 @@ def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: 
     assert content(three.client, "with-a") == expected_end(tmp_path / "alone", length=8)
     found = three.client.results("with-a")
     assert ([result.oid for result in found.results], found.missing) == (["pipeline_end_0"], ())
-    assert max(answers) < _ANSWER
     assert finished(three.client, "without-a").status == "FINISHED"
     if number is signal.SIGKILL:
         assert gone(family)
@@ -201,12 +199,11 @@ def test_one_of_two_nodes_waits_when_the_island_is_lost_as_well(tmp_path: Path) 
         assert finished(client, "s").status == "FINISHED"
 
 
-def _longest_answer(three: Three) -> float:
-    """Send all requests to all managers except node a; return the longest time of an answer."""
-    clock, longest = SystemClock(), 0.0
+def _ask_everything(three: Three) -> None:
+    """Send all requests to all managers except node a; one that waited for it would not be answered."""
     with (
-        Client(three.nodes["b"].ready["url"], token=three.nodes["b"].ready["token"]) as node,
-        Client(three.island.ready["url"], token=three.island.ready["token"]) as island,
+        Client(three.nodes["b"].ready["url"], token=three.nodes["b"].ready["token"], timeout=_ANSWER) as node,
+        Client(three.island.ready["url"], token=three.island.ready["token"], timeout=_ANSWER) as island,
     ):
         for client in (node, island):
             for question in (
@@ -219,10 +216,7 @@ def _longest_answer(three: Three) -> float:
                 lambda client=client: client.results("with-a"),
                 lambda client=client: client.drop("with-a", "pipeline_S0-0_0"),
             ):
-                began = clock.monotonic()
                 question()
-                longest = max(longest, clock.monotonic() - began)
-    return longest
 
 
 def _continue_node(three: Three) -> None:

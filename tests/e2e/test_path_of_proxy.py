@@ -20,7 +20,7 @@ from tests.path_proxy import PathProxy, path_proxy
 from translator.web.routes import STREAMS, make_translator
 
 expect = pytest.importorskip("playwright.sync_api").expect
-expect.set_options(timeout=60_000)  # a busy machine is slow
+expect.set_options(timeout=120_000)  # a busy machine is slow
 
 GRAPH = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 TOKEN, SECRET = "a-token", b"s" * 40

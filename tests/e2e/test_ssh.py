@@ -149,7 +149,7 @@ def test_losses_and_ends_of_hosts_over_ssh(ssh: Launched) -> None:
     with ssh.started(directory, "--hosts", "hosts.toml", "--output", "json") as second:
         ssh.until(f"cat {marks}", "SECOND")
         then = marks.read_text().split()[len(kept) :]
-        nodes = [one for one in ssh.processes() if one.cmdline()[-2:] == ["launch", "host"]]
+        nodes = [one for one in ssh.processes() if one.info["cmdline"][-2:] == ["launch", "host"]]
         nodes[0].kill()
         answer, notes = second.communicate(timeout=200)
 

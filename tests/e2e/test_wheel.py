@@ -195,6 +195,7 @@ def test_an_image_runs_a_cluster_without_root_or_writable_files() -> None:
     assert ends == ["0", "0", "0"]
 
 
+@pytest.mark.slow
 def test_the_manifests_of_kubernetes_are_right() -> None:
     """Kustomize renders what Kubernetes' schemas permit; arguments and probes are those of the managers."""
     if shutil.which("kubectl") is None:

@@ -28,6 +28,7 @@ from dropflow.times.timeline import profile, slowest
 from tests.graph.shapes import graphs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_each_attempt_has_one_record(runner: str, tmp_path: Path) -> None:
     """Each application has a record whose times are in order, within those of the run, and add up."""

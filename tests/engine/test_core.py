@@ -338,6 +338,7 @@ def test_a_drop_on_another_node_advances_by_reports_only() -> None:
     assert core.handle([Finished(row(graph, "B"), 1)])[-1] == Finish(SessionState.FINISHED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [10, 100_000])
 def test_skips_pass_through_long_chains(length: int) -> None:
     """A skip passes through a chain of any length without recursion."""

@@ -281,6 +281,7 @@ def test_interruptions_do_not_change_the_outcome(graph: PhysicalGraph, data: st.
         assert world.states() == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(pipelines(), st.data())
 def test_interruptions_of_streams_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:

@@ -248,6 +248,7 @@ def counts(graph: PhysicalGraph) -> st.SearchStrategy[Counter[int]]:
     return st.dictionaries(st.integers(0, graph.drops - 1), st.integers(1, 4), max_size=3).map(Counter)
 
 
+@pytest.mark.slow
 @given(data=st.data(), graph=chained())
 def test_chains_change_no_result(data: st.DataObject, graph: PhysicalGraph) -> None:
     """States, contents, causes and faults are those of a run without chains: with retries, skips and dead workers.

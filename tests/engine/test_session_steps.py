@@ -229,6 +229,7 @@ def test_what_is_written_to_a_cancelled_data_drop_is_discarded() -> None:
     assert driver.repository.discarded == [Handle(body=str(x).encode())]
 
 
+@pytest.mark.slow
 def test_a_paused_session_starts_nothing() -> None:
     """What runs ends, attempts that were submitted before wait too, and after the pause all runs as before."""
     driver = Driver(draw(", ".join(f"A{number} -> x{number} -> B{number}" for number in range(20))), workers=2)

@@ -126,6 +126,7 @@ def test_a_cycle_is_refused() -> None:
         drop_digests(looped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [fan, chain])
 def test_the_cost_of_a_drop_is_flat(shape: Any) -> None:
     """Digests of 1,000, 5,000 and 25,000 drops cost about as much for each drop, in wide and in deep graphs."""

@@ -105,6 +105,7 @@ def test_lines_end_as_the_standard_says() -> None:
     )
 
 
+@pytest.mark.slow
 def test_graphs_of_several_blocks_are_whole() -> None:
     """Drops and edges are written in blocks; none is lost or repeated between them."""
     graph = fan(40_000)

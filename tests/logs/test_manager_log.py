@@ -165,6 +165,7 @@ def test_a_manager_without_a_log_is_an_error() -> None:
         ManagerLog("n1", None).page(LogQuery())
 
 
+@pytest.mark.slow
 def test_changes_are_logged_with_who_asked_for_them(tmp_path: Path) -> None:
     """Each request that may change something is a line with credential, client and status; others are not logged."""
     log = ManagerLog("n1", _path(tmp_path))

@@ -39,7 +39,7 @@ def _fake(program: str) -> Callable[[Kind, Sequence[str], int], list[str]]:
 
 def _until(ready: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(2000):
+    for _ in range(6000):
         if ready():
             return
         pause.wait(0.01)
@@ -208,7 +208,7 @@ def test_daliuges_paths_and_ours_do_the_same(daemon: Daemon) -> None:
     server = RestServer(app, streams=streams, stream_limit=4, open_to_all=True)
     server.start()
     try:
-        http = HttpTransport(server.url, token=None, secret=None, timeout=30.0)
+        http = HttpTransport(server.url, token=None, secret=None, timeout=60.0)
         start = http.ask(ClientRequest("POST", "/managers/node/start"))
         pid = daemon.manager("node").pid
         assert start == (200, f'{{"pid":{pid}}}'.encode())

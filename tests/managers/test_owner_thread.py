@@ -86,7 +86,7 @@ class Harness:
         def job() -> Worked:
             self.workers.add(threading.get_ident())
             self.begun.release()
-            self.gate.wait(30)
+            self.gate.wait(60)
             return Worked(action.call)
 
         self.owner.work(job)
@@ -227,7 +227,7 @@ def test_calls_run_in_parallel() -> None:
     """Two calls that wait for each other both return."""
     both = threading.Barrier(2)
 
-    found = call_in_parallel({"a": lambda: both.wait(30), "b": lambda: both.wait(30)}, seconds=30, clock=SystemClock())
+    found = call_in_parallel({"a": lambda: both.wait(60), "b": lambda: both.wait(60)}, seconds=60, clock=SystemClock())
 
     assert all(result.error is None for result in found.values())
 

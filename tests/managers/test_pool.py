@@ -1,6 +1,7 @@
 """When a pool asks for nodes and gives them back: examples, and any batch system with any work."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def test_a_removed_pool_has_no_jobs() -> None:
     assert decide(state, SETTINGS, Seen(97.0, 9, {}, {}, ends=True)) == (PoolState(), [])
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> None:
     """No more nodes than allowed; one request at a time; nodes that work stay; no job of a removed pool."""

@@ -91,6 +91,7 @@ def test_an_unknown_host_is_an_error() -> None:
         resolve_host(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [5.0, -300.0])
 def test_the_skew_of_a_clock_is_measured(keys: tuple[ClusterKey, ClusterKey], servers: Servers, seconds: float) -> None:
     """The skew is relative to the clock of the manager that probes."""
@@ -230,7 +231,7 @@ def test_the_number_of_probes_is_limited(keys: tuple[ClusterKey, ClusterKey]) ->
 
     def resolve(_: str) -> str:
         entered.release()
-        leave.wait(30.0)
+        leave.wait(60.0)
         raise LinkError("nothing")
 
     prober = Prober("a", keys[0], resolve=resolve)
@@ -260,7 +261,7 @@ def test_no_thread_or_socket_is_left_behind(keys: tuple[ClusterKey, ClusterKey],
     for _ in range(5):
         prober.probe(request)
     pause = threading.Event()
-    for _ in range(200):
+    for _ in range(2000):
         if process.num_fds() <= before and not any(t.name.startswith("ask:") for t in threading.enumerate()):
             break
         pause.wait(0.05)

@@ -208,6 +208,7 @@ def test_a_port_in_use_is_an_error(service: Service, manager: FakeManager) -> No
         Service(manager, port=service.port, token=TOKEN)
 
 
+@pytest.mark.slow
 def test_closing_frees_the_port_and_may_be_repeated(manager: FakeManager) -> None:
     """A closed server does not listen, started or not."""
     for begins in (True, False):

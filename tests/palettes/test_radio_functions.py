@@ -33,6 +33,7 @@ def _image(path: Path, data: Any, *, corner: tuple[int, int] = (0, 0), **cards: 
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "expected"), [("+", [5.0, 10.0]), ("-", [3.0, 6.0]), ("*", [4.0, 16.0]), ("/", [4.0, 4.0])]
 )

@@ -123,6 +123,7 @@ def test_a_table_of_text_is_a_table() -> None:
     assert (found.columns, found.rows) == (("n", "column 2 [m]"), (("12", "-1.5"), ("13", "2.5")))
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=400), st.integers(0, 8000))
 @settings(deadline=None)
 def test_damaged_files_have_a_preview(noise: bytes, at: int) -> None:

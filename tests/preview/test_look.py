@@ -122,6 +122,7 @@ def test_a_part_of_a_picture_is_that_of_the_same_part_of_the_array(data: st.Data
         assert {fact for fact in found.facts if fact[0] in numbers_of} == set(cut.facts[2:])
 
 
+@pytest.mark.slow
 def test_a_single_value_is_told_with_its_place() -> None:
     """Of one value: the value, its index from 0, or pixel from 1 with right ascension, declination and frequency."""
     array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -158,6 +159,7 @@ def test_the_scale_has_the_values_of_its_colours(stretch: Literal["linear", "sqr
     assert np.abs(drawn - np.linspace(2, 255, 5)).max() <= 1
 
 
+@pytest.mark.slow
 @given(
     numbers.arrays(st.sampled_from([np.uint8, np.int32, np.float32]), st.tuples(st.integers(2, 9), st.integers(2, 9))),
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
@@ -215,6 +217,7 @@ def test_a_blosc_chunk_whose_header_has_other_sizes_is_refused(
     assert re.search("should have|do not fit together|blosc decompression", preview(DirectorySource(tmp_path)).trouble)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(60_000, 60_000), (3, 2**40), (2**40, 3), (7, 40_000, 300), (2**42,), (2**42, 1)])
 def test_what_is_read_of_a_large_array_is_bounded(shape: tuple[int, ...]) -> None:
     """At most 16 million values of an array of terabytes are read, and the page says that it is a sample."""
@@ -338,6 +341,7 @@ def test_damaged_files_only_have_problems(data: st.DataObject) -> None:
         assert not found.width
 
 
+@pytest.mark.slow
 def test_only_the_beginning_of_very_many_chunks_is_read(tmp_path: Path) -> None:
     """The time that a preview takes does not grow with the number of chunks; each is a file."""
     zarr(tmp_path, np.ones((2, 2), np.uint8), (1, 1))
@@ -429,6 +433,7 @@ def test_a_table_is_sorted_and_filtered_as_python_does(rows: list[tuple[object, 
     assert [row[0] for row in greater.rows] == [str(number) for number, _ in rows if number != "" and number > 1]  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_rows_are_chosen_from_the_whole_of_a_large_table() -> None:
     """A row that is not among the first ones is found in text and FITS, and a note tells how many rows there are."""
     count = 30_000

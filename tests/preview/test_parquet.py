@@ -59,6 +59,7 @@ def test_a_table_without_rows_or_columns_is_shown() -> None:
         assert (found.trouble, found.rows, dict(found.facts)["Rows"]) == ("", (), "0")
 
 
+@pytest.mark.slow
 def test_only_the_beginning_of_a_large_table_is_read() -> None:
     """The page has 200 rows and 60 columns of more, of several groups of rows, and a fraction of the bytes is read."""
 

@@ -139,6 +139,7 @@ def _edit_ignored(story: Story) -> None:
     story.values["Show"]["n_tries"] = 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "text", "runs"),
     [
@@ -221,6 +222,7 @@ def test_an_explanation_says_why_an_application_ran(story: Story) -> None:
     assert why("run3")["Show"] == ("not reused: says that it is not deterministic",)
 
 
+@pytest.mark.slow
 def test_times_are_trusted_only_if_asked_for(story: Story) -> None:
     """Then a file from outside with the same size and time counts as the same, and is not read."""
     assert story.run(trust_times=True) == ("is 18", {"Read"})
@@ -231,6 +233,7 @@ def test_times_are_trusted_only_if_asked_for(story: Story) -> None:
     assert story.run() == ("is 36", ALL)
 
 
+@pytest.mark.slow
 def test_results_that_differ_when_computed_again_are_an_error(story: Story) -> None:
     """The error names the drop and both digests."""
     assert story.run(verify_reuse=1.0) == ("is 18", ALL)
@@ -298,6 +301,7 @@ def test_one_more_copy_of_a_scatter_is_computed_alone(tmp_path: Path) -> None:
     assert results == [("0 1 4", 6, 0), ("0 1 4 9", 4, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["array-loop", "error-threshold", "corner-turn"])
 def test_drops_end_as_they_did(tmp_path: Path, name: str) -> None:
     """Also those that a branch skips, and those that fail and are tolerated."""
@@ -323,6 +327,7 @@ def numbers_of(count: int) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_the_order_of_inputs_counts(tmp_path: Path) -> None:
     """Two inputs that change places are the same values, and another list."""
     results = []
@@ -345,6 +350,7 @@ def test_a_container_image_counts(tmp_path: Path) -> None:
     assert keys[0] == keys[2]
 
 
+@pytest.mark.slow
 def test_a_tag_that_was_moved_counts(tmp_path: Path) -> None:
     """The session has noted which image a name means; if that is another one than before, the application runs."""
     nodes = [app("Run", "dlg.apps.dockerapp.DockerApp", image="debian", tag="12", command="date"), data("out")]
@@ -394,6 +400,7 @@ def test_the_reason_is_known_before_a_run(story: Story, edit: Callable[[Story], 
     story.values["Rms"] = {"offset": 2, "deterministic": True}
 
 
+@pytest.mark.slow
 def test_reasons_are_told_by_the_command(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``run --dry-run`` tells them; the same directory goes on; the store has its size, and can be emptied."""
     monkeypatch.chdir(tmp_path)
@@ -440,6 +447,7 @@ def shown(value: int) -> str:
     return str(value)
 
 
+@pytest.mark.slow
 def test_a_result_without_all_data_is_not_taken_for_the_whole(tmp_path: Path) -> None:
     """The share goes along the graph, into the journal too, and what was made without it is computed again with it."""
     found = []

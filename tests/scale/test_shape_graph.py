@@ -218,6 +218,7 @@ def test_the_cost_per_drop_is_flat(shape: Callable[[int], PhysicalGraph]) -> Non
     assert costs[2] < FACTOR * costs[0], costs
 
 
+@pytest.mark.slow
 def test_the_state_of_a_drop_takes_few_bytes() -> None:
     """The engine keeps at most 16 bytes a drop beside the graph; raising this takes a line in the changelog."""
     graph = fan(100_000)

@@ -54,6 +54,7 @@ def test_parts_that_metis_leaves_empty_arefilled(graph: PhysicalGraph, parts: in
     assert len(origins) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_load_is_balanced(algorithm: str) -> None:
     """On a wide graph of equal work no part has much more to do than the mean."""
@@ -86,6 +87,7 @@ def test_the_same_request_gives_the_same_parts(algorithm: str) -> None:
     )
 
 
+@pytest.mark.slow
 @given(graphs(), st.integers(1, 12))
 def test_blocks_depend_on_each_other_in_one_direction(graph: PhysicalGraph, parts: int) -> None:
     """Blocks of a topological order can run one after the other."""

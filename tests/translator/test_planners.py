@@ -183,6 +183,7 @@ def test_empty_parts_get_what_costs_least() -> None:
     assert moved == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_kahypar(), reason="needs mtkahypar")
 def test_kahypar_is_repeatable_and_moves_no_more_than_metis() -> None:
     """The same request gives the same parts, twice in one process; METIS alone does not move less."""
@@ -281,6 +282,7 @@ def test_names_of_daliuge_select_algorithms() -> None:
     assert plan(scatter(4), PartitionOptions(algorithm="pso", parts=2)).algorithm == "auto"
 
 
+@pytest.mark.slow
 def test_objectives_of_auto() -> None:
     """Time uses all nodes; nodes as few as the deadline allows; the note says which plan is best, and the bound."""
     graph = scatter(12)

@@ -294,13 +294,13 @@ def test_a_cancel_does_not_wait_for_contents(tmp_path: Path) -> None:
     thread = threading.Thread(target=session.run, daemon=True)
     thread.start()
     try:
-        assert is_sending.wait(30)
+        assert is_sending.wait(60)
         session.cancel("enough", 0.0)
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
     finally:
         may_go_on.set()
-        thread.join(30)
+        thread.join(60)
         repository.close()
 
     assert session.result().status is SessionState.CANCELLED

@@ -193,6 +193,7 @@ def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
     assert session.result().infrastructure_faults == 1
 
 
+@pytest.mark.slow
 def test_what_is_not_used_is_removed_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store does not grow with all that a session ever had."""
     monkeypatch.setattr("dropflow.runners.carried_contents._KEPT_BYTES", 100)

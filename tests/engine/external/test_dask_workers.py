@@ -258,7 +258,7 @@ def scheduler(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield made
         for process in (worker, made):
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 @pytest.mark.timeout(60)

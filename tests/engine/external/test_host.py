@@ -79,7 +79,7 @@ def hosted(tmp_path: Path) -> Iterator[Hosted]:
     yield made
     made.host.close()
     for thread in made.threads:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
 

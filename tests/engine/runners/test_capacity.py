@@ -93,6 +93,7 @@ def _most_at_a_time(graph: PhysicalGraph, directory: Path) -> list[set[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
 def test_running_attempts_declare_no_more_processors_than_there_are(kind: str, tmp_path: Path) -> None:
     """Attempts that run together need at most as many processors as there are; one that needs more runs alone."""
@@ -134,6 +135,7 @@ def test_attempts_with_gpus_have_them_to_themselves(tmp_path: Path, monkeypatch:
     host_gpus.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", ["A{0} -> b{0}", "a{0} -> A{0} -> b{0}"])
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_a_limit_of_processors_holds_below_those_of_the_runner(kind: str, chain: str, tmp_path: Path) -> None:
@@ -192,6 +194,7 @@ def test_nodes_keep_their_shares_when_drops_move() -> None:
     assert processors_of(moved) == [0, 2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_running_attempts_declare_no_more_memory_than_there_is(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,6 +213,7 @@ def test_running_attempts_declare_no_more_memory_than_there_is(
     assert all(len(names) == 1 or sum(memory[name] for name in names) <= 1000 for names in together)
 
 
+@pytest.mark.slow
 def test_attempts_wait_while_memory_is_nearly_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts then run one at a time, and all of them do."""
     _set_memory(monkeypatch, _Memory(1000.0, Pressure.ATTEMPTS))
@@ -238,6 +242,7 @@ def test_attempts_begin_in_the_order_of_their_priorities(kind: str, chain: str, 
     assert begun == sorted(apps, key=lambda drop: -priority[drop])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_a_more_urgent_successor_begins_before_what_has_waited(kind: str, tmp_path: Path) -> None:
     """A worker that is free does not take another attempt while the session makes the successor of its last one ready.
@@ -393,6 +398,7 @@ _COUNT = 40
 _WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(_COUNT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "workers"), [("threads", 3), ("processes", 2)])
 def test_what_has_not_begun_is_taken_back_and_what_runs_goes_on(kind: str, workers: int, tmp_path: Path) -> None:
     """Drops whose attempts were taken back have not begun; no answer of their attempts comes, and none is missed."""
@@ -423,6 +429,7 @@ def test_what_has_not_begun_is_taken_back_and_what_runs_goes_on(kind: str, worke
     assert session.core.status is SessionState.CANCELLED
 
 
+@pytest.mark.slow
 def test_a_runner_without_waiting_attempts_gives_back_none(tmp_path: Path) -> None:
     """One that runs what it gets at once has none, and neither has one that was not started or is closed."""
     graph = draw("A -> b")

@@ -73,6 +73,7 @@ def _pids(session: Session) -> set[bytes]:
     return {handle.body for handle in repository.results.values()}
 
 
+@pytest.mark.slow
 def test_sessions_share_the_same_processes(pool: WorkerPool, tmp_path: Path) -> None:
     """Sessions, one after another or at the same time, use the same processes of the pool."""
     graph = draw(WIDE, **{f"B{number}": {"component": "pid"} for number in range(20)})
@@ -80,12 +81,13 @@ def test_sessions_share_the_same_processes(pool: WorkerPool, tmp_path: Path) -> 
     results: list[SessionResult] = []
     for group in (sessions[:1], sessions[1:]):
         for thread in [_start(session, results) for session in group]:
-            thread.join(30)
+            thread.join(60)
 
     assert [result.status for result in results] == [SessionState.FINISHED] * 6
     assert len(set().union(*(_pids(session) for session in sessions))) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["", "site-packages"])
 def test_a_module_that_was_edited_runs_as_it_is_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -116,6 +118,7 @@ def test_a_module_that_was_edited_runs_as_it_is_now(
     assert found[0][1] != found[1][1] == found[2][1]
 
 
+@pytest.mark.slow
 def test_a_cancelled_session_does_not_disturb_others(pool: WorkerPool, tmp_path: Path) -> None:
     """The worker of an attempt that ignores its abort is killed; other sessions finish."""
     stubborn = _session(draw("A -> b", A={"component": "deaf"}), pool, tmp_path / "stubborn")
@@ -125,12 +128,13 @@ def test_a_cancelled_session_does_not_disturb_others(pool: WorkerPool, tmp_path:
     other: list[SessionResult] = []
     two = _start(_session(draw(WIDE), pool, tmp_path / "other"), other)
     stubborn.cancel()
-    one.join(30)
-    two.join(30)
+    one.join(60)
+    two.join(60)
 
     assert [result.status for result in results + other] == [SessionState.CANCELLED, SessionState.FINISHED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["processes", "threads"])
 def test_no_more_attempts_run_than_there_are_workers(pool: WorkerPool, tmp_path: Path, place: str) -> None:
     """Of 20 ready attempts, two run, four wait for a worker, and the others wait with the session."""
@@ -149,14 +153,15 @@ def test_no_more_attempts_run_than_there_are_workers(pool: WorkerPool, tmp_path:
     session.runner.window = 6
     results: list[SessionResult] = []
     thread = _start(session, results)
-    was_seen = seen.wait(30)
+    was_seen = seen.wait(60)
     session.cancel()
-    thread.join(30)
+    thread.join(60)
 
     assert was_seen, session.attempts()
     assert [result.status for result in results] == [SessionState.CANCELLED]
 
 
+@pytest.mark.slow
 def test_a_result_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: Path) -> None:
     """An attempt fails with the reason if its result cannot be encoded."""
     result = _session(draw("A -> b, C -> d", A={"component": "mumble"}), pool, tmp_path / "s").run()
@@ -165,6 +170,7 @@ def test_a_result_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: P
     assert "cannot be sent: UnicodeEncodeError" in result.failures[0].text
 
 
+@pytest.mark.slow
 def test_a_broken_pool_fails_its_sessions(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -173,7 +179,7 @@ def test_a_broken_pool_fails_its_sessions(
     monkeypatch.setattr(pool._dispatcher, "assign", lambda _: 1 // 0)
     results: list[SessionResult] = []
     for name in ("first", "second"):
-        _start(_session(draw("A -> b"), pool, tmp_path / name), results).join(30)
+        _start(_session(draw("A -> b"), pool, tmp_path / name), results).join(60)
 
     assert fine.status is SessionState.FINISHED
     assert [result.status for result in results] == [SessionState.FAILED] * 2
@@ -289,6 +295,7 @@ def busy(pool: WorkerPool, attempts: Attempts, *drops: int) -> None:
     until(pool, lambda pool: sum(worker.current() >= 0 for worker in pool._workers) == len(drops))
 
 
+@pytest.mark.slow
 def test_nothing_waits_behind_an_attempt_that_reads_a_stream(pool: WorkerPool, attempts: Attempts) -> None:
     """Such an attempt may last as long as its stream: others run in other workers."""
     warm(attempts)
@@ -301,6 +308,7 @@ def test_nothing_waits_behind_an_attempt_that_reads_a_stream(pool: WorkerPool, a
     attempts.answers.wait(1)
 
 
+@pytest.mark.slow
 def test_nothing_waits_behind_an_attempt_that_writes_a_stream(pool: WorkerPool, attempts: Attempts) -> None:
     """An attempt that writes a stream may last as long as its readers: others run in other workers."""
     warm(attempts)
@@ -313,6 +321,7 @@ def test_nothing_waits_behind_an_attempt_that_writes_a_stream(pool: WorkerPool, 
     attempts.abort(1)
 
 
+@pytest.mark.slow
 def test_an_attempt_of_a_stream_gets_an_idle_worker(pool: WorkerPool, attempts: Attempts) -> None:
     """An attempt of a stream does not wait for a busy worker, perhaps that of its producer, while another is idle."""
     warm(attempts)
@@ -325,6 +334,7 @@ def test_an_attempt_of_a_stream_gets_an_idle_worker(pool: WorkerPool, attempts: 
     attempts.answers.wait(1)
 
 
+@pytest.mark.slow
 def test_an_attempt_of_a_stream_waits_for_a_worker(pool: WorkerPool, attempts: Attempts, others: Attempts) -> None:
     """While all workers are busy, an attempt of a stream is next; then both sessions get workers in turn."""
     busy(pool, attempts, 1, 2)
@@ -337,6 +347,7 @@ def test_an_attempt_of_a_stream_waits_for_a_worker(pool: WorkerPool, attempts: A
     attempts.abort(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["aborted", "closed"])
 def test_no_worker_is_reserved_for_an_attempt_that_is_gone(
     pool: WorkerPool, attempts: Attempts, others: Attempts, how: str
@@ -359,6 +370,7 @@ def test_no_worker_is_reserved_for_an_attempt_that_is_gone(
     others.abort(2)
 
 
+@pytest.mark.slow
 def test_no_result_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
     """Results are sent in batches, but that of a short attempt does not wait for a long one after it."""
     warm(attempts)
@@ -370,6 +382,7 @@ def test_no_result_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
         attempts.answers.wait(one[-1], two[-1])
 
 
+@pytest.mark.slow
 def test_an_aborted_attempt_does_not_run_again(pool: WorkerPool, attempts: Attempts) -> None:
     """An attempt that was aborted while it waited in a worker does not run in another one when that worker dies."""
     warm(attempts)
@@ -389,6 +402,7 @@ RUNNERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_an_abort_is_never_lost(kind: str, pool: WorkerPool, tmp_path: Path) -> None:
     """An attempt that is aborted directly after it was submitted ends."""
@@ -402,6 +416,7 @@ def test_an_abort_is_never_lost(kind: str, pool: WorkerPool, tmp_path: Path) -> 
     assert len(attempts.answers.results) == 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RUNNERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_attempt_has_one_result(kind: str, seed: int, pool: WorkerPool, tmp_path: Path) -> None:
@@ -424,6 +439,7 @@ def test_every_attempt_has_one_result(kind: str, seed: int, pool: WorkerPool, tm
     assert sorted(result.drop for result in attempts.answers.results) == drops
 
 
+@pytest.mark.slow
 def test_nothing_waits_behind_a_long_attempt(attempts: Attempts) -> None:
     """Attempts that wait behind a long one in a worker run in another worker that is idle."""
     warm(attempts)
@@ -437,6 +453,7 @@ def test_nothing_waits_behind_a_long_attempt(attempts: Attempts) -> None:
     assert len(drops) == len(set(drops)), "nothing was run twice"
 
 
+@pytest.mark.slow
 def test_a_worker_at_a_long_attempt_gets_no_others(attempts: Attempts) -> None:
     """Later attempts do not wait behind a long one either."""
     warm(attempts)
@@ -449,6 +466,7 @@ def test_a_worker_at_a_long_attempt_gets_no_others(attempts: Attempts) -> None:
     attempts.answers.wait(1)
 
 
+@pytest.mark.slow
 def test_an_aborted_and_recalled_attempt_has_one_result(attempts: Attempts) -> None:
     """An attempt that is aborted while it waits behind a long one does not begin, and has one result."""
     warm(attempts)
@@ -462,6 +480,7 @@ def test_an_aborted_and_recalled_attempt_has_one_result(attempts: Attempts) -> N
     assert len(drops) == len(set(drops))
 
 
+@pytest.mark.slow
 def test_a_runner_closes_while_another_has_long_attempts(
     pool: WorkerPool, attempts: Attempts, others: Attempts
 ) -> None:

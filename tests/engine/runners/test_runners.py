@@ -76,6 +76,7 @@ def make(kind: str, graph: PhysicalGraph, directory: Path) -> Runner:
     return MixedRunner(waiting=ThreadRunner(ScriptedExecutor(spec), threads=2), computing=computing, waits=waits)
 
 
+@pytest.mark.slow
 def test_two_runners_as_one_give_the_result_of_each(tmp_path: Path) -> None:
     """What every runner gives: `tests/engine/external/test_conformance.py` has the others."""
     graph = draw(WIDE, B7={"component": "fail", "tries": 2})
@@ -107,6 +108,7 @@ def test_a_worker_that_dies_each_time_uses_up_no_tries(tmp_path: Path) -> None:
     assert [failure.attempts for failure in result.failures] == [2]
 
 
+@pytest.mark.slow
 def test_workers_run_in_processes_of_their_own(tmp_path: Path) -> None:
     """Applications do not run in the session's process."""
     graph = draw("A -> b", A={"component": "pid"})
@@ -138,6 +140,7 @@ def _cancelled(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session
     return results[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "script"), [("processes", "hang"), ("mixed", "hang")])
 def test_a_cancel_stops_what_runs(kind: str, script: str, tmp_path: Path) -> None:
     """A cancel ends the session even if an attempt waits, or ignores its abort."""
@@ -171,6 +174,7 @@ def test_a_closed_pool_takes_no_commands(tmp_path: Path) -> None:
     runner.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mixed"])
 def test_a_runner_that_is_held_starts_nothing(kind: str, tmp_path: Path) -> None:
     """Attempts that are submitted meanwhile, or were before, run after it."""
@@ -188,7 +192,7 @@ def test_a_runner_that_is_held_starts_nothing(kind: str, tmp_path: Path) -> None
     before = [result.drop for result in answered if result.drop != 3]
     runner.hold(is_held=False)
     runner.submit(())
-    assert any(len(answered) == 30 or until.wait(0.01) for _ in range(3000))
+    assert any(len(answered) == 30 or until.wait(0.01) for _ in range(6000))
     runner.close()
 
     assert before == []

@@ -353,7 +353,7 @@ def test_workers_end_with_the_process_of_their_pool(tmp_path: Path) -> None:
             [child for child in psutil.Process(process.pid).children() if child.pid != pid],
         )
         process.kill()
-        psutil.wait_procs([worker], timeout=30)
+        psutil.wait_procs([worker], timeout=60)
         gone = not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
         for child in forked:
             child.kill()

@@ -133,7 +133,7 @@ class World:
 def until(ready: Callable[[], bool]) -> None:
     """Wait until a condition is true."""
     pause = threading.Event()
-    for _ in range(2000):
+    for _ in range(6000):
         if ready():
             return
         pause.wait(0.01)

@@ -176,7 +176,7 @@ def test_frames_that_are_not_packets_are_rejected(link_factory: LinkFactory, fra
     context = zmq.Context()
     stranger = context.socket(zmq.DEALER)
     stranger.linger = 0
-    stranger.rcvtimeo = 30_000
+    stranger.rcvtimeo = 60_000
     stranger.connect(b.address)
     stranger.send_multipart(frames)
     answer = stranger.recv()

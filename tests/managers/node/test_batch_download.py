@@ -62,6 +62,7 @@ def _first(root: Path) -> tuple[ContentBegin, bytes, int]:
     return begin, b"".join(bytes(piece.data) for piece in pieces if isinstance(piece, ContentPiece)), end.checksum
 
 
+@pytest.mark.slow
 @given(share=st.floats(0, 1))
 def test_a_directory_continues_where_it_broke_off(
     share: float, source: Path, tmp_path_factory: pytest.TempPathFactory
@@ -308,7 +309,7 @@ def test_a_peer_that_does_not_answer_does_not_delay_others(fetch_pool: FetchPool
     """However many fetches wait for it, fetches from other peers are carried out."""
     stuck, come = threading.Event(), threading.Semaphore(0)
     for _ in range(100):
-        fetch_pool.run("stuck", lambda: bool(stuck.wait(30)) and None)
+        fetch_pool.run("stuck", lambda: bool(stuck.wait(60)) and None)
     for _ in range(100):
         fetch_pool.run("quick", come.release)
     arrived = [come.acquire(timeout=60) for _ in range(100)]
@@ -331,7 +332,7 @@ def test_every_call_is_carried_out_once(fetch_pool: FetchPool) -> None:
     assert all(arrived)
     assert got == list(range(50))
     pause = threading.Event()
-    assert any(not (fetch_pool._busy or fetch_pool._waiting) or pause.wait(0.01) for _ in range(1000))
+    assert any(not (fetch_pool._busy or fetch_pool._waiting) or pause.wait(0.01) for _ in range(6000))
 
 
 def test_a_call_that_raises_occupies_no_thread(fetch_pool: FetchPool) -> None:
@@ -348,7 +349,7 @@ def test_a_closed_pool_starts_no_calls(fetch_pool: FetchPool) -> None:
     """Calls that are submitted late, or still wait, are not carried out."""
     begun, go, late = threading.Event(), threading.Event(), threading.Event()
     for _ in range(2):
-        fetch_pool.run("a", lambda: (begun.set(), go.wait(30))[0])
+        fetch_pool.run("a", lambda: (begun.set(), go.wait(60))[0])
     fetch_pool.run("a", late.set)
     assert begun.wait(60)
     fetch_pool.close()

@@ -270,6 +270,7 @@ def test_a_copy_that_became_a_content_is_found_there(tmp_path: Path) -> None:
     assert (found.location, found.final) == (str(final), str(final))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["copy", "view", "lose", "die"])), max_size=12))
 def test_only_copies_that_were_there_in_every_view_count(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]

@@ -472,6 +472,7 @@ def test_results_without_a_journal_are_not_removed(stack: ExitStack, tmp_path: P
     assert len(list((tmp_path / "sessions" / "s" / "results").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_truncated_journal_is_read_up_to_its_end(stack: ExitStack, tmp_path: Path) -> None:
     """After kill -9 in the middle of a write, the session has all events that were written whole."""
     first = _node(stack, tmp_path / "first")

@@ -130,7 +130,7 @@ def test_undo_ends_the_wait_for_peers(make_cluster: Make) -> None:
 
     thread = threading.Thread(target=prepare)
     thread.start()
-    assert any(cluster["a"].sessions() or pause.wait(0.01) for _ in range(3000))
+    assert any(cluster["a"].sessions() or pause.wait(0.01) for _ in range(6000))
     cluster["a"].undo("s", deployment.epoch, "node b failed")
     thread.join(60)
 

@@ -372,6 +372,7 @@ def test_undo_removes_a_session(make_cluster: Make) -> None:
     assert not (Path(cluster["a"].info().root) / "sessions" / "s").exists()
 
 
+@pytest.mark.slow
 def test_a_deleted_session_is_gone_and_its_name_is_free(make_cluster: Make) -> None:
     """Deleting stops a session first; afterwards its name can be used again."""
     cluster = make_cluster(2)
@@ -487,6 +488,7 @@ def test_the_end_of_an_id_is_refused_by_a_node_that_has_a_part_of_the_session(ma
         cluster["a"].data("s", "data_0")
 
 
+@pytest.mark.slow
 def test_long_lists_come_in_pages(make_cluster: Make) -> None:
     """Pages reach all causes and all neighbours, and have their number."""
     copies = 130

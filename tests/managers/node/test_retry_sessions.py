@@ -326,6 +326,7 @@ def graph() -> bytes:
     )
 
 
+@pytest.mark.slow
 def test_a_name_with_blanks_works_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -362,6 +363,7 @@ def test_a_name_with_blanks_works_everywhere(
         assert list((tmp_path / "n" / "sessions").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_clients_of_daliuge_name_their_sessions_themselves(tmp_path: Path) -> None:
     """A session that is created over DALiuGE's paths has its name on all paths, also after a restart."""
     drops = [{"oid": "A", "categoryType": "Data", "dropclass": "dlg.data.drops.memory.InMemoryDROP"}]

@@ -256,6 +256,7 @@ def test_losses_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObj
         assert cluster.states() == expected_states(graph, fails=fails, leaves_out=leaves_out)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(graphs(), st.data())
 def test_changes_that_are_asked_for_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:

@@ -38,7 +38,7 @@ def _states(answer: Any) -> set[int]:
 
 
 def _until(client: Any, state: int, method: str, *arguments: Any) -> Any:
-    for _ in range(300):
+    for _ in range(900):
         answer = getattr(client, method)(*arguments)
         if _states(answer) == {state}:
             return state

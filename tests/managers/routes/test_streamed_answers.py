@@ -192,7 +192,7 @@ def test_a_range_after_the_end_has_a_status_of_its_own(server: RestServer, paths
 
 def test_head_tells_the_size_and_sends_nothing(server: RestServer, paths: tuple[str, str]) -> None:
     """The connection can be used again after it."""
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     for path in paths:
         for method, body in (("HEAD", b""), ("GET", _CONTENT)):
             connection.request(method, path)

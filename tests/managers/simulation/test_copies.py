@@ -212,6 +212,7 @@ def test_a_node_of_the_graph_says_how_many_replicas_it_wants(tmp_path: Path) -> 
     assert _holders(cluster) == {1: 3, 2: 2, 3: 1}
 
 
+@pytest.mark.slow
 def test_contents_are_protected_by_the_time_of_a_producer_on_another_node(tmp_path: Path) -> None:
     """How long an attempt took goes with what it wrote to drops of other nodes."""
     builder = GraphBuilder("apart")

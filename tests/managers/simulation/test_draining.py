@@ -132,6 +132,7 @@ def _states(cluster: SimulatedCluster) -> list[str]:
     return [node.state for node in answer.value]
 
 
+@pytest.mark.slow
 def test_a_drained_node_is_shown_until_it_is_started_again(tmp_path: Path) -> None:
     """It is draining, then drained, also long after its process has ended; a node that dies in between is lost."""
     cluster = SimulatedCluster(5, tmp_path, islands=1, workload=Workload(seconds=4.0))

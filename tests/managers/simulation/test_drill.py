@@ -100,6 +100,7 @@ def test_trials_are_drawn_from_their_seeds() -> None:
     assert {one.status for one in trials} == {"FINISHED"}
 
 
+@pytest.mark.slow
 def test_trials_leave_the_log_of_their_process_on() -> None:
     """Warnings are off while trials run in this process, and on afterwards."""
     run_trials([(_drill(chain(4)), 1)])

@@ -35,6 +35,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
+@pytest.mark.slow
 def test_a_session_that_is_over_elsewhere_while_it_is_executed_ends_once(tmp_path: Path) -> None:
     """One of two members ends a cancelled session before the request reaches the other one, and answers it so."""
     faults = (
@@ -46,6 +47,7 @@ def test_a_session_that_is_over_elsewhere_while_it_is_executed_ends_once(tmp_pat
     assert (outcome.violations, outcome.sessions) == ((), 1)
 
 
+@pytest.mark.slow
 def test_an_attempt_that_fails_after_its_input_was_lost_waits_for_it(tmp_path: Path) -> None:
     """An attempt runs on while its input is made again; if it fails, the next one begins when the input is there."""
     faults = (
@@ -56,6 +58,7 @@ def test_an_attempt_that_fails_after_its_input_was_lost_waits_for_it(tmp_path: P
     assert outcome.violations == ()
 
 
+@pytest.mark.slow
 def test_a_drop_that_could_not_get_an_input_is_taken_over_with_its_cause(tmp_path: Path) -> None:
     """Its input is complete on the only node that is left, whose engine accepts that as the cause of an error."""
     faults = (
@@ -66,6 +69,7 @@ def test_a_drop_that_could_not_get_an_input_is_taken_over_with_its_cause(tmp_pat
     assert outcome.violations == ()
 
 
+@pytest.mark.slow
 def test_a_view_with_a_process_that_another_session_knows_to_be_replaced(tmp_path: Path) -> None:
     """A member that decided to rebalance is started again, and is in other sessions before the view begins."""
     faults = (
@@ -76,6 +80,7 @@ def test_a_view_with_a_process_that_another_session_knows_to_be_replaced(tmp_pat
     assert outcome.violations == ()
 
 
+@pytest.mark.slow
 def test_what_an_attempt_reads_is_not_taken_from_a_former_process(tmp_path: Path) -> None:
     """An attempt has the number of one that began in a chain on its node before that was started again."""
     faults = (
@@ -88,6 +93,7 @@ def test_what_an_attempt_reads_is_not_taken_from_a_former_process(tmp_path: Path
     assert outcome.violations == ()
 
 
+@pytest.mark.slow
 def test_a_view_reaches_a_new_member_whose_former_process_was_connected(tmp_path: Path) -> None:
     """A member that did not yet hear that another one was started again tells that one of the view that it joins in."""
     faults = (
@@ -100,6 +106,7 @@ def test_a_view_reaches_a_new_member_whose_former_process_was_connected(tmp_path
     assert outcome.violations == ()
 
 
+@pytest.mark.slow
 def test_a_running_drop_whose_former_error_is_tried_again_goes_on(tmp_path: Path) -> None:
     """A drop runs again since its content was lost. A retry of what its error took along does not count it anew."""
     faults = (
@@ -111,6 +118,7 @@ def test_a_running_drop_whose_former_error_is_tried_again_goes_on(tmp_path: Path
     assert outcome.violations == ()
 
 
+@pytest.mark.slow
 def test_a_finished_part_that_no_cancel_reaches_ends_with_the_others(tmp_path: Path) -> None:
     """The others have ended the session, and send nothing any more: the node with that part asks them."""
     faults = (
@@ -121,6 +129,7 @@ def test_a_finished_part_that_no_cancel_reaches_ends_with_the_others(tmp_path: P
     assert (outcome.violations, outcome.sessions) == ((), 1)
 
 
+@pytest.mark.slow
 def test_trials_leave_nothing_in_shared_memory(tmp_path: Path) -> None:
     """Otherwise each trial would look through what all trials before it have left."""
     before = set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*"))
@@ -128,6 +137,7 @@ def test_trials_leave_nothing_in_shared_memory(tmp_path: Path) -> None:
     assert set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*")) == before
 
 
+@pytest.mark.slow
 def test_contents_are_compared_although_a_disk_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts may fail on a full disk: what has completed has the same contents, and no other state."""
     without_faults = LossTrial._without_faults

@@ -338,6 +338,7 @@ def test_a_session_that_is_over_is_not_rebalanced(tmp_path: Path) -> None:
 # Nodes that are lost or stopped while a session is deployed: it runs on those that are left, or nowhere.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("has_master", [False, True])
 @pytest.mark.parametrize("is_placed", [True, *nightly(False)])

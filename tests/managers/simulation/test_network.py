@@ -233,6 +233,7 @@ def test_an_old_incarnation_is_refused() -> None:
     assert at_b.texts() == ["new"]
 
 
+@pytest.mark.slow
 def test_the_wrong_process_at_an_address_is_refused() -> None:
     """A connection to `b` at the address of `c` is refused, and the error names both."""
     network = _network(6)
@@ -530,6 +531,7 @@ def test_a_run_that_does_not_reach_its_end_is_an_error() -> None:
         Simulation(3).run(lambda: False)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run() -> None:
     """Two processes with different hash seeds write the same trace, byte by byte."""
     traces = [

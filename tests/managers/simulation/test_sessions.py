@@ -243,6 +243,7 @@ def _statuses(cluster: SimulatedCluster) -> dict[str, str]:
     return {name: node.sessions["s"].info().status for name, node in cluster.nodes.items() if "s" in node.sessions}
 
 
+@pytest.mark.slow
 def test_no_drops_run_again_after_some_members_ended_the_session(tmp_path: Path) -> None:
     """If the first member dies after it told one of four others that the session is over, no later view begins.
 
@@ -344,6 +345,7 @@ def test_two_nodes_go_on_without_their_witness(tmp_path: Path) -> None:
     assert [(info.status, info.view) for info in infos] == [("FINISHED", 0), ("FINISHED", 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_one_node_without_its_witness_waits_and_fails_in_the_end(restarts: int, tmp_path: Path) -> None:
     """It says what it waits for, until when, and what ends that. A master that was started again is no witness."""
@@ -368,6 +370,7 @@ def test_one_node_without_its_witness_waits_and_fails_in_the_end(restarts: int, 
     assert "too few nodes answered to go on without it" in ended.text
 
 
+@pytest.mark.slow
 def test_a_session_that_shrank_to_two_nodes_survives_one_more_loss(tmp_path: Path) -> None:
     """The witness has no vote beside three members, and has one beside the two that are left."""
     cluster = _witness_cluster(4, tmp_path, nodes=3, seconds=8.0)
@@ -383,6 +386,7 @@ def test_a_session_that_shrank_to_two_nodes_survives_one_more_loss(tmp_path: Pat
     assert (ended.status, ended.members, ended.states) == ("FINISHED", ("n1-2",), {"COMPLETED": 36})
 
 
+@pytest.mark.slow
 def test_a_minority_goes_on_when_that_is_forced(tmp_path: Path) -> None:
     """It is refused while there is a majority. Then one of three nodes goes on alone, and says so."""
     cluster = _witness_cluster(6, tmp_path, nodes=3, seconds=8.0)
@@ -419,6 +423,7 @@ def test_the_witness_forgets_sessions_that_ended(tmp_path: Path) -> None:
     assert len(votes) == 0
 
 
+@pytest.mark.slow
 def test_a_node_without_drops_does_not_finish_for_others_that_are_lost(tmp_path: Path) -> None:
     """A session whose voters never answer fails, also on a node where nothing is left to do."""
     cluster = _witness_cluster(5, tmp_path)
@@ -433,6 +438,7 @@ def test_a_node_without_drops_does_not_finish_for_others_that_are_lost(tmp_path:
     assert "too few nodes answered to go on without it" in ended.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", ["i1", "master"])
 def test_a_lost_witness_is_replaced(above: str, tmp_path: Path) -> None:
     """The island is one again when it was started again, and replaces a master; then one of two nodes may be lost."""

@@ -27,7 +27,7 @@ class Page(msgspec.Struct, frozen=True):
 def ask(url: str, path: str, *, method: str = "GET", body: bytes = b"", **headers: str) -> Page:
     """Send a request as a browser that navigates; underscores in names of headers become dashes."""
     given = {"Accept": "text/html,*/*"} | {name.replace("_", "-"): value for name, value in headers.items()}
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     try:
         with contextlib.suppress(BrokenPipeError):  # it has answered before it has read all: there is an answer
             connection.request(method, path, body or None, given)

@@ -145,6 +145,7 @@ def test_a_plot_goes_from_zero_to_what_the_host_has() -> None:
 _LOAD = Load(workers=4, memory=4 << 30, disk=1 << 40)
 
 
+@pytest.mark.slow
 def test_a_node_has_a_page(serve: Any) -> None:
     """It has all plots; one that does not exist is not found."""
     url = serve(FakeManager(role="island", nodes=("n0",)))
@@ -272,6 +273,7 @@ def test_names_and_values_are_text(serve: Any) -> None:
     assert "<script>alert" not in page.text
 
 
+@pytest.mark.slow
 def test_a_drop_has_an_origin(serve: Any) -> None:
     """Its page, with a twin in JSON, has the logical nodes and drops that it was made from, by pages, with states."""
     manager = manager_with_sessions()

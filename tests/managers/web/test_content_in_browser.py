@@ -157,7 +157,7 @@ def test_contents_are_shown_as_what_they_are(serve: Any, look: Any) -> None:
 # Results and logs in a real browser.
 
 
-expect.set_options(timeout=30_000)  # a busy machine is slow
+expect.set_options(timeout=120_000)  # a busy machine is slow
 _LINES = 100_000
 
 

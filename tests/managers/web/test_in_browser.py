@@ -498,7 +498,7 @@ def test_a_page_that_is_opened_before_its_session_comes_with_it(serve: Any, look
     page.goto("/sessions/later/graph")
     expect(page.get_by_text("this page comes as soon as it is there")).to_be_visible()
     manager.add(fan(20), "later")
-    expect(page.locator("#graph[data-ready=yes]")).to_have_count(1, timeout=30_000)
+    expect(page.locator("#graph[data-ready=yes]")).to_have_count(1, timeout=120_000)
 
 
 def test_a_long_name_leaves_room_on_a_phone(serve: Any, look: Any) -> None:

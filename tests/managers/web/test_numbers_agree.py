@@ -84,6 +84,7 @@ def _of_page(text: str) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 @given(graphs(), st.integers(0, 2**32), st.integers(2, 4), st.none() | st.integers(0, 30))
 @settings(max_examples=15, deadline=None)
 def test_all_show_the_same_numbers(

@@ -64,7 +64,7 @@ def test_the_frame_of_a_session_page_comes_before_its_results(serve: Any, encodi
     """A browser gets styles and scripts before results are read; the whole is the page without JavaScript."""
     manager = WaitingManager()
     manager.add(fan(3), "slow")
-    connection = http.client.HTTPConnection(serve(manager).removeprefix("http://"), timeout=30)
+    connection = http.client.HTTPConnection(serve(manager).removeprefix("http://"), timeout=60)
     connection.request("GET", "/sessions/slow", headers={"Accept": "text/html", "Accept-Encoding": encoding})
     answer = connection.getresponse()
     unpack = zlib.decompressobj(31) if encoding == "gzip" else None
@@ -202,6 +202,7 @@ def test_the_page_of_a_drop_has_its_attempts_and_what_a_failure_read(serve: Any)
     assert "worker 9" not in text
 
 
+@pytest.mark.slow
 def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
     """A root cause whose id is unknown is linked by its row. What went into the attempt is on its card."""
     manager = manager_with_sessions()
@@ -218,6 +219,7 @@ def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
     assert "/sessions/failed/drops/fan_a_0-1" in [found["href"] for tag, found in tags if tag == "a"]
 
 
+@pytest.mark.slow
 def test_results_are_paged_sorted_and_filtered(serve: Any) -> None:
     """The page of the session has the first 10 and links to all; order and filter stay from page to page."""
     manager = FakeManager()
@@ -359,6 +361,7 @@ def test_a_page_with_missing_parts_is_shown(serve: Any) -> None:
     assert "Logical nodes" in text
 
 
+@pytest.mark.slow
 def test_the_page_of_a_session_does_not_grow_with_its_drops(serve: Any) -> None:
     """The pages of 1,000 and of 20,000 drops have about the same size."""
     manager = FakeManager()
@@ -390,6 +393,7 @@ def test_get_of_an_action_changes_nothing(serve: Any, action: str) -> None:
     assert manager.session("running").status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_a_session_that_is_over_is_resumed_or_tried_again_from_its_page(serve: Any) -> None:
     """Its forms do it, and what is not possible has none."""
     manager = manager_with_sessions()

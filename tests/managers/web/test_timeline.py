@@ -87,6 +87,7 @@ def _planned(graph: PhysicalGraph) -> PhysicalGraph:
     return replace(graph, planned=(begin, begin + np.float32(0.5)))
 
 
+@pytest.mark.slow
 def test_the_page_is_complete_without_javascript(serve: Any) -> None:
     """It has the times of logical nodes, the critical path and the workers, and says which node did not answer."""
     manager, sections = _manager()
@@ -147,7 +148,7 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     lane, with the reason.
     """
     expect = pytest.importorskip("playwright.sync_api").expect
-    expect.set_options(timeout=30_000)  # a busy machine is slow
+    expect.set_options(timeout=120_000)  # a busy machine is slow
     manager, sections = _manager()
     count = sum(len(section.records) for section in sections)
     waiting = TimesSection(node="n2", records=sections[0].records[:0], busy_with=("other",))

@@ -165,6 +165,7 @@ def _known_to(app: Callable[..., object]) -> Signer:
     return signer
 
 
+@pytest.mark.slow
 def test_host_origin_and_credential_decide_for_every_method() -> None:
     """Every combination of method, host, caller and credential has the status that `_expected` returns."""
     access = AccessRules(token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({EAGLE}))
@@ -179,6 +180,7 @@ def test_host_origin_and_credential_decide_for_every_method() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_the_server_answers_as_the_application() -> None:
     """Every caller and credential has the same status when the request goes through sockets."""
     access = AccessRules(token=TOKEN, secret=SECRET, origins=frozenset({EAGLE}))

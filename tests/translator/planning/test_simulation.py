@@ -120,6 +120,7 @@ def test_capacities_are_kept_at_all_times(plan: tuple[PhysicalGraph, Machines, l
             assert np.minimum(work.gpus[running], node.gpus).sum() <= node.gpus
 
 
+@pytest.mark.slow
 @given(plans())
 @settings(max_examples=30)
 def test_no_plan_beats_the_lower_bound(plan: tuple[PhysicalGraph, Machines, list[int] | None]) -> None:

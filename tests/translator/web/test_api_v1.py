@@ -62,6 +62,7 @@ def test_all_formats_are_accepted(served: Served, nested: Path) -> None:
     assert packed["report"]["digest"] == info["report"]["digest"]
 
 
+@pytest.mark.slow
 def test_a_refused_graph_is_a_bad_graph_error(served: Served) -> None:
     """The error has all problems, so that clients can raise it."""
     info = served.translate(b"nonsense", name="n")
@@ -191,6 +192,7 @@ def test_deploying_needs_the_cluster_key(tmp_path: Path, secret: bytes | None, *
         server.close()
 
 
+@pytest.mark.slow
 def test_an_absent_manager_is_a_link_error(tmp_path: Path) -> None:
     """The error names the address."""
     _, _, service = make_translator(tmp_path, managers=["http://127.0.0.1:9"], access=AccessRules(token=None))

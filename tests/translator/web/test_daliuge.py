@@ -53,6 +53,7 @@ def test_a_graph_is_translated_in_three_calls(served: Served, nested: Path) -> N
     assert {drop["oid"] for drop in mapped} == {drop["oid"] for drop in json.loads(unrolled)[:-1]}
 
 
+@pytest.mark.slow
 def test_waiting_requests_leave_threads_for_others(served: Served, hello: Path) -> None:
     """Pages are answered while requests wait for translations; one request too many gets 503."""
     form = {"lg_content": hello.read_text()}
@@ -66,6 +67,7 @@ def test_waiting_requests_leave_threads_for_others(served: Served, hello: Path) 
     assert served.ask("POST", "/unroll", form).status == 200
 
 
+@pytest.mark.slow
 def test_unroll_and_partition(served: Served, nested: Path) -> None:
     """The parts are spread over the number of islands in the request."""
     form = {"lg_content": nested.read_text(), "num_partitions": "4", "num_islands": "2", "algo_params": "{}"}
@@ -113,6 +115,7 @@ def test_gen_pg_deploys_with_the_token(served: Served, nested: Path) -> None:
     assert len(served.manager.sessions()) == 1
 
 
+@pytest.mark.slow
 def test_gen_pg_redirects_browsers_to_the_form(served: Served, nested: Path) -> None:
     """The manager of the request is selected in the form, and nothing is deployed before the form is posted."""
     identity = str(served.translate(nested)["id"])
@@ -128,6 +131,7 @@ def test_gen_pg_redirects_browsers_to_the_form(served: Served, nested: Path) -> 
     assert unknown.status == 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [TOKEN, None])
 def test_gen_pg_needs_the_token_in_a_header(serve: Callable[..., Served], nested: Path, token: str | None) -> None:
     """GET without that deploys nothing, even if no token is needed, because pages of other sites can send it."""
