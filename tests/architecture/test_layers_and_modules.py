@@ -239,6 +239,7 @@ def test_every_package_keeps_its_budget() -> None:
     assert {name: allowed[name] for name, size in found.items() if allowed[name].lines > 1.05 * size.lines + 60} == {}
 
 
+@pytest.mark.slow
 def test_modules_import_each_other_in_one_direction() -> None:
     """No module imports, when it is loaded, one that imports it, directly or through others."""
     names = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in files(*PRODUCT)}
