@@ -22,6 +22,7 @@
     │   ├── GoneError               data that was released, or belongs to another attempt
     │   │   ├── LostContentsError   contents of a session are lost, see `dropflow.dask.persist`
     │   │   └── LostChunksError     chunks of dask collections are lost, see `dropflow.dask.lost_chunks`
+    │   ├── NotOwnerError           a user wants to change a session of another user
     │   ├── RangeError              a part of a content that begins after its end
     │   └── PreviewError            a content that ends the process which reads it for a preview, or takes too long
     ├── WorldError                  a fault of the environment; trying again may help
@@ -234,6 +235,12 @@ class GoneError(UsageError):
     """Data that was released already, or belongs to another attempt."""
 
     code = "DF121"
+
+
+class NotOwnerError(UsageError):
+    """A user wants to change a session of another user."""
+
+    code = "DF126"
 
 
 class RangeError(UsageError):

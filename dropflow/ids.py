@@ -12,6 +12,9 @@ DropId = NewType("DropId", int)
 SESSION_NAME = r"^\w[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,99}$"
 """Pattern of the names of sessions, for records and the API; `is_session_name` is stricter."""
 
+USER_NAME = "[a-z][a-z0-9_.-]{0,31}"
+"""Pattern of the names of users (`dropflow.api.signing.UserKey`)."""
+
 SESSION_NAME_HINT = (
     "at most 100 printable characters (percent-encoded, 200) without slashes, a letter, digit or underscore first"
 )

@@ -81,6 +81,8 @@ class Deployment(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields
         Name of the manager that adds nodes which come while the session runs; empty if none does.
     request_id : str
         Of the request that submitted the session; empty if it had none.
+    user : str
+        Whose session it is. Only managers send deployments, so that it is true.
     is_joining : bool
         Whether the session runs already, and the receiver is to join it: it is the last of `places`, and has no drops
         until the others agree on a view that has it.
@@ -107,6 +109,7 @@ class Deployment(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields
     copies: dict[_Name, tuple[_Natural, _Natural]] = msgspec.field(default_factory=dict)
     joined_by: Annotated[str, Meta(max_length=255)] = ""
     request_id: Annotated[str, Meta(max_length=64)] = ""
+    user: Annotated[str, Meta(max_length=64)] = ""
     is_joining: bool = False
     has_images: bool = False
     dfg: Any = b""

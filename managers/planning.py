@@ -286,6 +286,7 @@ def plan_deployment(
         nodes=tuple(members),
         **chosen_of(options),
         request_id=options.request_id,
+        user=options.user,
         notes=tuple(str(note) for note in notes if note),
         has_images=has_images(graph.templates),
         dfg=b"".join(dump(placed)),

@@ -211,10 +211,10 @@ class FakeManager(SessionTimes, Manager):
         """Add or replace a node manager."""
         self._nodes[node.name] = node
 
-    def add(self, graph: PhysicalGraph, session: str, *, request_id: str = "") -> None:
+    def add(self, graph: PhysicalGraph, session: str, *, request_id: str = "", user: str = "") -> None:
         """Add a session whose drops are all INITIALIZED."""
         rows, now = rows_of(graph, self.name), self.clock.now()
-        self._put(FakeSession(name=session, graph=graph, rows=rows, created=now, request_id=request_id))
+        self._put(FakeSession(name=session, graph=graph, rows=rows, created=now, request_id=request_id, user=user))
 
     def advance(self, session: str, states: Mapping[int, str]) -> None:
         """Give drops new states, by row; the session is over when all drops are settled."""
@@ -369,7 +369,7 @@ class FakeManager(SessionTimes, Manager):
         name = options.session or next(name for name in free if name not in self._sessions)
         if name in self._sessions:
             raise ConflictError(f"there is a session {name!r} already", hint="choose another name")
-        self.add(note_options(graph, options), name, request_id=options.request_id)
+        self.add(note_options(graph, options), name, request_id=options.request_id, user=options.user)
         return self._find(name).info(self.clock.now())
 
     def prepare(self, deployment: Any, *, seconds: float) -> None:  # noqa: ARG002 - as `dropflow.api.manager.Manager`

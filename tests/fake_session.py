@@ -58,6 +58,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
     created: float = 0.0
     finished: float = 0.0
     request_id: str = ""
+    user: str = ""
     text: str = ""
     whole: int = 0
     failures: tuple[FailureInfo, ...] = ()
@@ -204,6 +205,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             started=self.created,
             finished=self.finished,
             request_id=self.request_id,
+            user=self.user,
             seconds=seconds,
             rate=rate,
             remaining=None if over or not rate else left / rate,

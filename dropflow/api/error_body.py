@@ -103,6 +103,7 @@ _STATUS: dict[type[DropflowError], int] = {
     errors.ConflictError: 409,
     errors.AmbiguousError: 409,
     errors.ClockSkewError: 401,
+    errors.NotOwnerError: 403,
     errors.GoneError: 410,
     errors.RangeError: 416,
     errors.PreviewError: 422,

@@ -14,7 +14,7 @@ from msgspec import Meta
 from dropflow.clock import Clock
 from dropflow.formatting import format_quiet, format_remaining
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
-from dropflow.ids import SESSION_NAME
+from dropflow.ids import SESSION_NAME, USER_NAME
 from dropflow.sessions.options import SubmitOptions, chosen_of
 from dropflow.states import SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
@@ -135,6 +135,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         Whether it has an even number of members and no witness that answers, so that it survives one loss less.
     request_id : str
         Of the request that submitted it (`SubmitQuery`); empty if it had none.
+    user : str
+        Whose key submitted it; empty for the cluster key and for tokens.
     """
 
     session: str
@@ -170,6 +172,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     joined_by: str = ""
     lacks_witness: bool = False
     request_id: str = ""
+    user: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -409,6 +412,8 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
     request_id : str
         Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
         lost (`dropflow.api.submission`).
+    user : str
+        Whose session it is to be. A request that is signed with the key of a user is of that user, whatever this says.
     until, check and others
         See `dropflow.sessions.options.SubmitOptions`.
     """
@@ -417,6 +422,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
     anew: bool = False
     movable: bool = False
     request_id: Annotated[str, Meta(max_length=64)] = ""
+    user: Annotated[str, Meta(pattern=f"^(|{USER_NAME})$")] = ""
 
     @classmethod
     def of(cls, options: SubmitOptions, *, session: str = "", anew: bool = False) -> "SubmitQuery":

@@ -40,6 +40,7 @@ import msgspec
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import BadFileError, BadParameterError, ClockSkewError, HttpError, StorageError
+from dropflow.ids import USER_NAME
 
 SCHEME = "Dropflow"
 WINDOW = 60.0
@@ -54,7 +55,7 @@ _UNKNOWN = "0" * 32
 
 # One form, matched as a whole, so that no field can be given twice, be empty, or be read in two ways.
 _TIME, _HEX32, _HEX64 = r"(?P<time>[0-9]{1,12}\.[0-9]{3})", "[0-9a-f]{32}", "[0-9a-f]{64}"
-_NAME, _SECONDS = "[a-z][a-z0-9_.-]{0,31}", "[1-9][0-9]{0,11}"
+_NAME, _SECONDS = USER_NAME, "[1-9][0-9]{0,11}"
 _HEADER = re.compile(
     rf"(?i:{SCHEME}) time={_TIME}, nonce=(?P<nonce>{_HEX32}), body=(?P<body>{_HEX64}),"
     rf" manager=(?P<manager>{_HEX32}),(?: user=(?P<user>{_NAME})@(?P<made>{_SECONDS}),)?"

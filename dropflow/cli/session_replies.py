@@ -50,8 +50,9 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
             left = f", {detail.time_left}" if detail.time_left else ""
             waiting = detail.queued + detail.ready
             yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {format_rate(detail.rate)}{left}"
-        if detail.nodes:
-            yield f"  on {few(detail.nodes)}"
+        if detail.nodes or detail.user:
+            on, of = f"on {few(detail.nodes)}", f"of user {detail.user}"
+            yield f"  {', '.join(text for text, there in ((of, detail.user), (on, detail.nodes)) if there)}"
         if detail.reused:
             yield f"  {plural(detail.computed, 'application')} run, {detail.reused:,} reused from earlier runs"
         if detail.recomputed:

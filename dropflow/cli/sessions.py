@@ -37,6 +37,7 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
         if not self.sessions:
             yield f"no sessions at {self.url}"
             return
+        has_users = any(info.user for info in self.sessions)
         rows = [
             (
                 info.session,
@@ -45,11 +46,13 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
                 info.drops,
                 format_duration(info.seconds),
                 strftime("%Y-%m-%d %H:%M:%S", localtime(info.created)),
+                *([info.user or "-"] if has_users else []),
                 few(info.nodes),
             )
             for info in self.sessions
         ]
-        header = ("session", "status", "settled", "drops", "time", "created", "nodes")
+        user = ("user",) if has_users else ()
+        header = ("session", "status", "settled", "drops", "time", "created", *user, "nodes")
         yield from columns(rows, header=header, indent="")
 
 

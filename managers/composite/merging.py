@@ -187,6 +187,7 @@ def merge(
         reused=sum(detail.reused for detail in details),
         joined_by=first.joined_by,
         request_id=first.request_id,
+        user=first.user,
         lacks_witness=any(detail.lacks_witness for detail in details if detail.view == latest.view),
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],

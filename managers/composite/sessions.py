@@ -468,6 +468,7 @@ def _started(deployment: Deployment, error: DropflowError) -> SessionInfo:
         epoch=deployment.epoch,
         drops=deployment.drops,
         created=deployment.created,
+        user=deployment.user,
         nodes=nodes,
         text=f"it was started, and could not be looked up since: {error.text}",
         unknown=nodes,

@@ -586,6 +586,7 @@ class HostedSession:
             "members": tuple(place.node for place in self.view.members),
             "joined_by": self.deployment.joined_by,
             "request_id": self.deployment.request_id,
+            "user": self.deployment.user,
             "lacks_witness": self.lacks_witness and not progress.is_over,
         }
 

@@ -435,6 +435,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         counts=shown.counts_of(statistics, running),
         states=statistics.states,
         created=deployment.created,
+        user=deployment.user,
         started=replayed.started,
         finished=ended,
         seconds=max(0.0, ended - replayed.started),

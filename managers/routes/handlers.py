@@ -19,7 +19,7 @@ from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.records import ProbeRequest, ProbeResult, SessionDetail, SessionInfo
 from dropflow.api.requests import Done, ProbeResultList, Readiness
 from dropflow.clock import SystemClock
-from dropflow.errors import BadFileError, HttpError, NotFoundError
+from dropflow.errors import BadFileError, HttpError, NotFoundError, NotOwnerError
 from dropflow.graph.codec import Buffer, dump
 from dropflow.graph.notes import logical_of
 from dropflow.graph.physical import PhysicalGraph
@@ -67,7 +67,11 @@ def api_v1_routes(
     limits = limits or Limits()
     special = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager)).by_operation()
     routes = [
-        _route(operation, special.get(operation.name) or _call_manager(manager, operation), limits)
+        _route(
+            operation,
+            _for_owner(manager, operation, special.get(operation.name) or _call_manager(manager, operation)),
+            limits,
+        )
         for operation in OPERATIONS
     ]
 
@@ -90,12 +94,33 @@ def _route(operation: Operation[object], handler: _Handler, limits: Limits) -> R
         status=operation.status,
         limit=limits.graph if operation.takes else 0,
         public=operation.public,
-        users=operation.users,
+        users=operation.users != "none",
         takes=operation.takes,
         gives=operation.gives,
         errors=operation.errors,
         tag=operation.tag,
     )
+
+
+def _for_owner(manager: Manager, operation: Operation[object], handler: _Handler) -> _Handler:
+    """Return a handler that refuses users who are not the owner of the session, if the operation is for the owner."""
+    if operation.users != "owner":
+        return handler
+
+    def handle(request: Request) -> object:
+        if request.user:
+            name = _name(request, "session")
+            owner = manager.session(name).user
+            if owner != request.user:
+                whose = f"of user {owner}" if owner else "of the administrator"
+                raise NotOwnerError(
+                    f"session {name!r} is {whose}, and user {request.user} cannot change it",
+                    where=manager.info().name,
+                    hint="ask them, or use the cluster key or the token of the manager",
+                )
+        return handler(request)
+
+    return handle
 
 
 def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
@@ -148,7 +173,9 @@ class _SpecialHandlers:
 
     def _submit(self, request: Request) -> SessionInfo:
         graph = read_graph(request.body, most=self._limits.drops, depth=self._limits.depth)
-        return self._manager.submit(graph, request.query)
+        # Others than users are trusted: a manager above submits for them.
+        query = msgspec.structs.replace(request.query, user=request.user) if request.user else request.query
+        return self._manager.submit(graph, query)
 
     def _prepare(self, request: Request) -> Done:
         deployment, session = unpack(request.body), _name(request, "session")

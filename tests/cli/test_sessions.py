@@ -14,6 +14,7 @@ from dropflow.errors import LinkError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.sessions.local_run import prepare_directory, run
+from dropflow.testing.drawing import fan
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, node
 from tests.fake_manager import FakeManager, manager_with_sessions
@@ -31,6 +32,15 @@ def test_sessions_are_listed_the_youngest_first(ask: Command) -> None:
         ["finished", "FINISHED"],
         ["cancelled", "CANCELLED"],
     ]
+
+
+def test_sessions_show_their_users(ask: Command, manager: FakeManager) -> None:
+    """The list has a column of users if a session has one, and so has what is shown of a session."""
+    assert " user " not in ask("sessions").text
+    manager.add(fan(2), "hers", user="alice")
+
+    assert [line.split()[-2] for line in ask("sessions").text.splitlines()] == ["user", "alice", "-", "-", "-", "-"]
+    assert "  of user alice, on " in ask("watch", "hers", "--once").text
 
 
 def test_only_a_session_without_open_drops_is_settled_to_100_percent() -> None:

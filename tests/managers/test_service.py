@@ -7,6 +7,7 @@ import re
 import socket
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psutil
@@ -16,11 +17,26 @@ from dropflow.api.auth import AccessRules, read_key
 from dropflow.api.client import Client
 from dropflow.api.error_body import is_loopback
 from dropflow.api.http_client import ClientRequest, HttpTransport
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, StreamSlots
-from dropflow.api.signing import derive_user_key, read_revoked
-from dropflow.errors import BadFileError, ConflictError, DropflowError, HttpError, StorageError, UsageError
+from dropflow.api.operations import OPERATIONS, RELEASE
+from dropflow.api.records import SubmitQuery
+from dropflow.api.signing import UserKey, derive_user_key, read_revoked
+from dropflow.errors import (
+    BadFileError,
+    ConflictError,
+    DropflowError,
+    HttpError,
+    NotFoundError,
+    NotOwnerError,
+    StorageError,
+    UsageError,
+)
+from dropflow.testing.drawing import fan
 from dropflow.web.tickets import request_ticket
+from managers.composite.manager import Composite
 from managers.keys import ClusterKey, create, create_user, fingerprint, load, load_any, revoke, revoked_beside
+from managers.node.manager import NodeManager
 from managers.service import Service, make_access_rules, manager_routes, url_of
 from tests.fake_manager import FakeManager, manager_with_sessions
 
@@ -97,7 +113,7 @@ def test_the_key_of_a_user_does_what_people_do(manager: FakeManager, tmp_path: P
     """Of all routes that may change something, it is enough for the sessions, and not for nodes and managers."""
     served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
     served.start()
-    transport = HttpTransport(served.url, token=None, secret=derive_user_key(SECRET, "alice", 1), timeout=60)
+    transport = HttpTransport(served.url, token=None, secret=_user("alice"), timeout=60)
     routes = manager_routes(manager, StreamSlots(1), AccessRules(token=TOKEN))
     refused, admitted = set(), set()
     try:
@@ -126,12 +142,107 @@ def test_the_key_of_a_user_does_what_people_do(manager: FakeManager, tmp_path: P
     assert {f"PUT {one}/deployment", "POST /api/v1/children", "DELETE /api/v1/children", "POST /hop"} <= refused
 
 
+def test_a_session_is_of_the_user_whose_key_submitted_it(manager: FakeManager, tmp_path: Path) -> None:
+    """No user can submit for another, and only managers and the administrator tell whose a session is to be."""
+    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served.start()
+    try:
+        for key, asked, owner in (
+            ({"secret": _user("alice")}, "", "alice"),
+            ({"secret": _user("alice")}, "bob", "alice"),
+            ({"secret": SECRET}, "bob", "bob"),
+            ({"token": TOKEN}, "", ""),
+        ):
+            with Client(served.url, **key) as client:  # type: ignore[arg-type]
+                assert client.submit(fan(2), SubmitQuery(user=asked)).user == owner
+    finally:
+        served.close()
+
+
+def test_only_its_user_and_the_administrator_change_a_session(manager: FakeManager, tmp_path: Path) -> None:
+    """Another user gets an error that names the owner, for each operation that changes it, and can look at it."""
+    manager.add(fan(2), "hers", user="alice")
+    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served.start()
+    transport = HttpTransport(served.url, token=None, secret=_user("bob"), timeout=60)
+    changes = [operation for operation in OPERATIONS if operation.users == "owner"]
+    try:
+        for operation in changes:
+            for session, whose in (("hers", "of user alice"), ("running", "of the administrator")):
+                target = operation.path.replace("{session}", session).replace("{drop}", "0")
+                body = [b'{"rows": [0]}'] if operation is RELEASE else []
+                with pytest.raises(NotOwnerError, match=f"is {whose}, and user bob cannot change it"):
+                    transport.ask(ClientRequest(operation.method, target, body=body))
+        with Client(served.url, secret=_user("bob")) as bob, Client(served.url, secret=_user("alice")) as alice:
+            assert bob.session("hers").user == "alice"
+            assert alice.cancel("hers", "", 1.0).status in ("CANCELLING", "CANCELLED")
+            alice.delete("hers")
+            with pytest.raises(NotFoundError, match="hers"):
+                bob.delete("hers")
+        with Client(served.url, token=TOKEN) as administrator:
+            administrator.cancel("running", "", 1.0)
+    finally:
+        transport.close()
+        served.close()
+    assert len(changes) == 10
+
+
+def _user(name: str) -> UserKey:
+    return derive_user_key(SECRET, name, 1)
+
+
+@pytest.mark.slow
+def test_a_node_knows_the_user_of_a_session_from_the_island_only(tmp_path: Path) -> None:
+    """The user travels with the deployment, which users cannot send; the node keeps it over a restart."""
+    revoked, root = tmp_path / "none", tmp_path / "n1"
+
+    def served(manager: Manager) -> Service:
+        return Service(manager, token=TOKEN, secret=SECRET, revoked=revoked)
+
+    with ExitStack() as stack:
+        node = stack.enter_context(closing(NodeManager("n1", root=root, runner="threads", workers=1, in_place=False)))
+        below = stack.enter_context(closing(served(node)))
+        node.set_url(below.url)
+        below.start()
+        island = stack.enter_context(
+            closing(Composite("i1", "island", children=[below.url], connect=lambda url: Client(url, secret=SECRET)))
+        )
+        above = stack.enter_context(closing(served(island)))
+        island.set_url(above.url)
+        island.open()
+        above.start()
+        alice = stack.enter_context(Client(above.url, secret=_user("alice")))
+        bob = stack.enter_context(Client(below.url, secret=_user("bob")))
+        alice.submit(fan(2), SubmitQuery(session="hers"))
+        for _ in alice.events("hers"):
+            pass
+
+        assert [row.user for row in (*alice.sessions(), *bob.sessions())] == ["alice", "alice"]
+        with pytest.raises(NotOwnerError, match="session 'hers' is of user alice"):
+            bob.delete("hers")
+        with pytest.raises(HttpError, match="the key of user bob is not enough for PUT"):
+            bob.prepare(_Deployment(), seconds=1.0)
+
+    with closing(NodeManager("n1", root=root, runner="threads", workers=1, in_place=False)) as again:
+        assert again.session("hers").user == "alice"
+        assert again.session("hers").status == "FINISHED"
+
+
+class _Deployment:
+    """What a user sends in place of a deployment."""
+
+    session = "hers"
+
+    def buffers(self) -> list[bytes]:
+        return [b"user bob"]
+
+
 def test_a_browser_that_a_user_signs_in_reads_only(manager: FakeManager, tmp_path: Path) -> None:
     """Its ticket gives no page key, with which forms change something."""
     served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
     served.start()
     try:
-        ticket = request_ticket(served.url, secret=derive_user_key(SECRET, "alice", 1))
+        ticket = request_ticket(served.url, secret=_user("alice"))
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
         body = json.dumps({"ticket": ticket})
         connection.request("POST", "/login", body=body, headers={"Content-Type": "application/json"})

@@ -27,7 +27,11 @@
 <span class="sub">{{session.time_left}}</span>\\
 % end
 </td>
-<td class="nowrap at-wide muted">{{format_time(session.created)}}</td>
+<td class="nowrap at-wide muted">{{format_time(session.created)}}\\
+% if session.user:
+<span class="sub">by <bdi>{{session.user}}</bdi></span>\\
+% end
+</td>
 <td class="nowrap at-wide small"><a href="{{compare_url(session.session)}}" aria-label="Compare {{shown_name(session.session, 80)}} with another session">Compare</a></td>
 </tr>
 % end

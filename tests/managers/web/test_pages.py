@@ -454,6 +454,15 @@ def test_sessions_are_filtered_and_paged(serve: Any) -> None:
     assert 'href="./sessions?offset=1&amp;limit=1"' in ask(serve(manager), "/sessions?limit=1").text
 
 
+def test_sessions_show_their_users(serve: Any) -> None:
+    """The list tells whose a session is; those of the administrator have no user."""
+    manager = manager_with_sessions()
+    manager.add(fan(2), "hers", user="alice")
+
+    assert ask(serve(manager), "/sessions").text.count("by <bdi>") == 1
+    assert "by <bdi>alice</bdi>" in ask(serve(manager), "/sessions").text
+
+
 def test_graphs_are_run_from_the_form_of_the_translator() -> None:
     """A new graph, or that of a session, at the front door; without a translator the error tells how to start one."""
     known = [
