@@ -194,8 +194,25 @@ def pull_images(
             hint="correct the field 'image', log in to the registry, or load the image on this host before",
             of_host=True,
         )
+    _write_record(directory, ContainerRecord(used.command, {**known.images, **found}))
+
+
+def note_images(images: Iterable[str], directory: Path, *, engine: str = "") -> None:
+    """Note in `directory` which images of this host these are. Pulls nothing: what is not here keeps its name.
+
+    Raises
+    ------
+    MissingDependencyError
+        There is no such engine.
+    StorageError
+        The note cannot be written.
+    """
+    used = container_engine(engine)
+    _write_record(directory, ContainerRecord(used.command, {one: _unchanging(used, one, directory) for one in images}))
+
+
+def _write_record(directory: Path, record: ContainerRecord) -> None:
     path = directory / _RECORD
-    record = ContainerRecord(used.command, {**known.images, **found})
     with storage_errors("write", path):
         replace_file(path, msgspec.json.format(msgspec.json.encode(record), indent=2))
 

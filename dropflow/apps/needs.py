@@ -11,6 +11,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -88,6 +89,15 @@ def prepare_containers(
         from dropflow.apps.container_engine import pull_images  # noqa: PLC0415 - most graphs have no containers
 
         pull_images(images, directory, engine=engine, report=report)
+
+
+def note_containers(templates: Iterable[Template], directory: Path, *, engine: str = "") -> None:
+    """Note in `directory` which images of this host applications would run in; none if it has no container engine."""
+    if images := images_of(templates):
+        from dropflow.apps.container_engine import note_images  # noqa: PLC0415 - as above
+
+        with suppress(MissingDependencyError):
+            note_images(images, directory, engine=engine)
 
 
 def end_containers(sessions: Path) -> None:

@@ -6,7 +6,7 @@ without reading anything but files from outside. The key from contents is made w
 S. Peyton Jones, "Build systems à la carte", Proc. ACM Program. Lang. 2 (ICFP), 2018.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ _NO_MATTER = frozenset(
 """Fields of applications that change how or when they run, and not what they give; and those that count as code."""
 _WITH_EFFECTS = frozenset(("ServiceApp", "StopServiceApp", "MPIApp"))
 _BRANCHES = frozenset(("Branch", "SimpleBranch"))
-_IMAGE_FIELDS = frozenset(("image", "tag", "digest"))
+_IMAGE_FIELDS = frozenset(map(fold, ("image", "tag", "digest", "docker_tag", "docker_digest", "run_in")))
 
 
 class NodeKey(NamedTuple):
@@ -68,7 +68,7 @@ def node_keys(graph: PhysicalGraph, code: CodeReader, directory: Path | None = N
     The directory of the session says which images its containers run.
     """
     images: Mapping[str, str] = {}
-    if directory is not None and any(one.argument("image") is not None for one in graph.templates):
+    if directory is not None and any(map(_may_have_image, graph.templates)):
         from dropflow.apps.container_engine import read_record  # noqa: PLC0415 - most graphs have no containers
 
         images = read_record(directory).images
@@ -100,9 +100,9 @@ def _node_key(graph: PhysicalGraph, row: int, code: CodeReader, images: Mapping[
     if not ours:
         parts += code.of_name(template.component.strip())
     parts += _function(template, code)
-    parts += _fields(template)
-    if any(template.argument(name) is not None for name in ("image", "run_in")):
-        parts += [KeyPart("container image", name, _unchanging(images.get(name, ""))) for name in images_of([template])]
+    named = images_of([template]) if _may_have_image(template) else []
+    parts += _fields(template, without=_image_fields(template) if named else ())
+    parts += [KeyPart("container image", "", _unchanging(name, images.get(name, ""))) for name in named]
     outputs = [link for link in graph.links if link.source == row and link.source_port != ORDER_PORT]
     parts += [KeyPart("output", link.source_port, _data_class(graph.templates[link.target])) for link in outputs]
     rules = template.error_threshold, template.effective_inputs, template.block_skip, sorted(template.collects)
@@ -161,16 +161,28 @@ def _function(template: Template, code: CodeReader) -> Sequence[KeyPart]:
     return code.of_name(called) if "." in called else ()
 
 
-def _fields(template: Template) -> list[KeyPart]:
+def _may_have_image(template: Template) -> bool:
+    return any(find(template.arguments, name) is not None for name in ("image", "run_in"))
+
+
+def _image_fields(template: Template) -> list[str]:
+    """Return the fields that only name the image: another name of the same image gives the same results."""
+    texts = [str(one.value) for one in template.arguments]
+    named = [one.name for one in template.arguments if fold(one.name) in _IMAGE_FIELDS and not one.is_port]
+    return [name for name in named if not any(f"{{{name}}}" in text for text in texts)]
+
+
+def _fields(template: Template, *, without: Collection[str]) -> list[KeyPart]:
     ignored = {fold(one) for one in _words(find(template.arguments, "reuse_ignore"))}
     found = []
     for argument in template.arguments:
         name = fold(argument.name)
-        if name in ignored or name in _NO_MATTER or argument.parameter_type == "ConstraintParameter":
+        if name in ignored or name in _NO_MATTER or argument.name in without:
             continue
-        kind = "container image" if argument.name in _IMAGE_FIELDS and template.argument("image") else "parameter"
+        if argument.parameter_type == "ConstraintParameter":
+            continue
         if not argument.is_port or argument.value not in (None, ""):
-            found.append(KeyPart(kind, argument.name, _text(argument.value)))
+            found.append(KeyPart("parameter", argument.name, _text(argument.value)))
         if argument.is_port:
             found.append(KeyPart("port", argument.name, f"{argument.usage} {argument.encoding}"))
         if argument.name == "libpath" and argument.value:
@@ -178,9 +190,9 @@ def _fields(template: Template) -> list[KeyPart]:
     return found
 
 
-def _unchanging(image: str) -> str:
-    """Return the digest or id of an image; empty for a file, which is made anew in each session."""
-    return "" if image.startswith("/") else image
+def _unchanging(name: str, image: str) -> str:
+    """Return the digest or id of an image; its name if that is all that is known, as for files of apptainer."""
+    return (name if image.startswith("/") else image or name).rpartition("@")[2]
 
 
 def _words(argument: Argument | None) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from dropflow.apps.needs import check, prepare_containers
+from dropflow.apps.needs import check, note_containers, prepare_containers
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
@@ -269,8 +269,8 @@ def foresee(
     with TemporaryDirectory(prefix="dropflow-") as folder:
         repository = LocalRepository(folder, "forecast", SystemClock(), graph, shared_memory=None)
         try:
-            if is_here:
-                prepare_containers(graph.templates, Path(folder), engine=options.containers)
+            prepare = prepare_containers if is_here else note_containers
+            prepare(graph.templates, Path(folder), engine=options.containers)
             plan = plan_reuse(graph, store, repository, ReuseChoices(trust_times=options.trust_times), is_checked=False)
             take_by_contents(plan, store)
             return forecast(plan, store, prices)

@@ -241,6 +241,41 @@ def test_images_are_pulled_once_before_a_session_begins_and_stay_the_same(podman
 
 
 @pytest.mark.slow
+def test_results_are_reused_by_the_image_and_not_by_its_name(podman: str, tmp_path: Path) -> None:
+    """Another tag of the same image runs nothing, and a tag that was moved runs. A forecast for nodes knows both."""
+    options = RunOptions(reuse=True, store=str(tmp_path / "store"))
+
+    def seen(tag: str) -> tuple[int, int, list[str]]:
+        """Return how many applications would run on nodes, how many have run here, and why."""
+        image = f"localhost/dropflow-reused:{tag}"
+        nodes = [app("Given", BASH, run_in=image, command="echo > {output}"), data("out")]
+        graph = translate(draw(tmp_path / "g.graph", nodes, "Given > out")).graph
+        foreseen = local_run.foresee(graph, options, is_here=False)
+        directory = tmp_path / f"{len([*tmp_path.iterdir()])}"
+        result = local_run.run(graph, directory=local_run.prepare_directory(directory), reuse=True, store=options.store)
+        return sum(one.runs for one in foreseen), result.computed, [why for one in foreseen for why in one.reasons]
+
+    def tagged(image: str, tag: str) -> str:
+        words = [*podman.split(), "tag", image, f"localhost/dropflow-reused:{tag}"]
+        subprocess.run(words, capture_output=True, check=True)
+        return tag
+
+    other = "localhost/dropflow-other:1"
+    made = subprocess.run([*podman.split(), "create", IMAGE, "/bin/true"], capture_output=True, check=True)
+    container = made.stdout.decode().strip()
+    committed = [*podman.split(), "commit", "--change", "ENV A=b", container, other]
+    subprocess.run(committed, capture_output=True, check=True)
+    subprocess.run([*podman.split(), "rm", container], capture_output=True, check=True)
+
+    assert seen(tagged(IMAGE, "1")) == (1, 1, ["not run before"])
+    assert seen(tagged(IMAGE, "2")) == (0, 0, [])
+    runs, computed, (why,) = seen(tagged(other, "2"))
+    assert (runs, computed) == (1, 1)
+    assert why.startswith("container image sha256:")
+    assert " -> sha256:" in why
+
+
+@pytest.mark.slow
 def test_an_image_that_the_registry_does_not_have_stops_the_session_before_it_begins(registry: Any) -> None:
     """The error has the image, the engine and the answer of the registry; nothing has run, and nothing is noted."""
     home, image = registry.folder.parent, f"127.0.0.1:{registry.server_port}/absent:2.1"

@@ -18,6 +18,7 @@ import dropflow
 from dropflow import Graph, RunResult
 from dropflow.apps.builtin.testing import SleepApp
 from dropflow.cli.main import commands
+from dropflow.engine.api import KeyPart
 from dropflow.graph.codec import load
 from dropflow.reuse import code
 from dropflow.reuse.attempt import differences
@@ -348,6 +349,7 @@ def test_a_container_image_counts(tmp_path: Path) -> None:
         keys.append(next(key for key in node_keys(graph, CodeReader()) if key.parts))
     assert keys[0] != keys[1]
     assert keys[0] == keys[2]
+    assert KeyPart("container image", "", "sha256:1") in keys[0].parts
 
 
 @pytest.mark.slow
@@ -359,8 +361,33 @@ def test_a_tag_that_was_moved_counts(tmp_path: Path) -> None:
     for digest in ("sha256:1", "sha256:2"):
         (tmp_path / "containers.json").write_text(json.dumps({"images": {"debian:12": f"debian@{digest}"}}))
         keys.append(next(key.parts for key in node_keys(graph, CodeReader(), tmp_path) if key.parts))
-    reason = "container image debian:12 debian@sha256:1 -> debian@sha256:2"
+    reason = "container image sha256:1 -> sha256:2"
     assert list(differences(*keys, ResultStore(tmp_path / "store"))) == [reason]
+
+
+def test_another_name_of_the_same_image_does_not_count(tmp_path: Path) -> None:
+    """Of an image whose digest the session has noted only this is in the key, also of commands and functions in it.
+
+    A command that has its tag as a placeholder gives something else.
+    """
+    bash = "dlg.apps.bash_shell_app.BashShellApp"
+    keys = []
+    for name, tag in (("debian", "12"), ("debian", "12.5"), ("mirror.org/debian", "12")):
+        image = f"{name}:{tag}"
+        nodes = [
+            app("Run", "dlg.apps.dockerapp.DockerApp", image=name, tag=tag, command="date"),
+            app("Shell", bash, run_in=image, command="date"),
+            function("Call", "def Call(): pass", run_in=image),
+            app("Told", "dlg.apps.dockerapp.DockerApp", image=name, tag=tag, command="echo {tag}"),
+        ]
+        for node in nodes:
+            graph = dropflow.translate(draw(tmp_path / "c.graph", [node, data("out")], f"{node['name']} > out")).graph
+            (tmp_path / "containers.json").write_text(json.dumps({"images": {image: f"{name}@sha256:1"}}))
+            parts = next(key.parts for key in node_keys(graph, CodeReader(), tmp_path) if key.parts)
+            assert KeyPart("container image", "", "sha256:1") in parts
+            keys.append(parts)
+    assert keys[:3] == keys[4:7] == keys[8:11]
+    assert keys[3] != keys[7]
 
 
 def test_applications_that_are_no_functions_of_their_inputs_always_run(tmp_path: Path) -> None:
