@@ -7,7 +7,7 @@ format       value that a function gets               values that it may return
 ``hdf5``     `h5py.File`, open for reading            arrays by name, also nested
 ``zarr``     a group or array of zarr, for reading    arrays by name, also nested; an array
 ``xarray``   `xarray.Dataset`, in memory (NetCDF)     the same, a DataArray
-``parquet``  `pandas.DataFrame`                       the same, columns by name
+``parquet``  `pandas.DataFrame`, also of a directory  the same, columns by name
 ``csv``      `pandas.DataFrame`                       the same, columns by name
 ``image``    `PIL.Image.Image`                        the same, an array of bytes
 ``ms``       path of a measurement set, as text       a path
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import MissingDependencyError, optional_package
 from dropflow.failure import summary_of
-from dropflow.files import casacore_kind
+from dropflow.files import casacore_kind, is_parquet_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -213,7 +213,10 @@ def what_is(path: Path) -> str:
 def _what_directory(path: Path) -> str:
     if kind := casacore_kind(path):
         return f"a {kind}"
-    return "a zarr directory" if any((path / name).is_file() for name in _ZARR) else "a directory"
+    if any((path / name).is_file() for name in _ZARR):
+        return "a zarr directory"
+    names = (str(file.relative_to(path)) for file in path.rglob("*") if not file.is_dir())
+    return "a directory of Parquet files" if is_parquet_table(names) else "a directory"
 
 
 def _library(name: str) -> Any:
@@ -299,7 +302,7 @@ FORMATS: Mapping[str, _Format] = {
         lambda _, value, path: value.to_netcdf(path),
     ),
     "parquet": _Format(
-        ("a Parquet file",),
+        ("a Parquet file", "a directory of Parquet files"),
         ("pandas", "pyarrow"),
         lambda pandas, path: pandas.read_parquet(path, engine="pyarrow"),
         lambda pandas, value, path: pandas.DataFrame(value).to_parquet(path, engine="pyarrow"),

@@ -1,7 +1,7 @@
 """How two contents differ: ``python -m dropflow.preview.difference LEFT RIGHT`` writes it, a line for each finding.
 
-It has the limits of the process for previews. Arrays and FITS files are compared by their numbers, text by its lines,
-and all else by its bytes. Nothing is unpickled.
+It has the limits of the process for previews. Arrays, FITS files and Parquet tables are compared by their values,
+text by its lines, and all else by its bytes. Nothing is unpickled.
 """
 
 import csv
@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from dropflow.formatting import plural
 from dropflow.preview.arrays import MAGIC
-from dropflow.preview.source import library
+from dropflow.preview.parquet import MAGIC as PARQUET
+from dropflow.preview.parquet import parquet_library
+from dropflow.preview.source import library, reading
 from dropflow.preview.text import as_text
 from dropflow.preview.worker import allow, restrict
 
@@ -25,6 +27,8 @@ __all__ = ["MEMORY", "SECONDS", "differences"]
 MEMORY, SECONDS = 2 << 30, 20
 """Bytes of address space, and processor time."""
 _AT_ONCE = 1 << 20
+_ROWS, _BUFFER = 1 << 16, 1 << 16
+"""Rows of a table that are compared at once, and bytes of a column that are read at once."""
 _SHOWN, _LONGEST = 4, 80
 _FITS = b"SIMPLE  ="
 
@@ -41,6 +45,8 @@ def differences(left: Path, right: Path) -> Iterator[str]:
         yield from _numbers("", *(np.load(path, mmap_mode="r", allow_pickle=False) for path in (left, right)))
     elif all(start.startswith(_FITS) for start in starts):
         yield from _fits(left, right)
+    elif all(start.startswith(PARQUET) for start in starts):
+        yield from _tables(left, right)
     elif all(as_text(start) is not None for start in starts):
         yield from _lines(left, right)
     else:
@@ -59,30 +65,132 @@ def _numbers(what: str, left: _Array, right: _Array) -> Iterator[str]:
         if len(rows):
             yield f"{what}{plural(len(rows), 'row')} of {len(left):,} {_differ(len(rows))}, the first is {int(rows[0])}"
         return
-    count = only = 0
-    largest, relative = (0.0, -1), (0.0, -1)
     one, two = left.reshape(-1), right.reshape(-1)
+    found = _Numbers()
     for at in range(0, one.size, _AT_ONCE):
-        a, b = one[at : at + _AT_ONCE], two[at : at + _AT_ONCE]
+        found.add(one[at : at + _AT_ONCE], two[at : at + _AT_ONCE])
+    yield from found.lines(what, left.shape)
+
+
+class _Numbers:
+    """What differs between two arrays of numbers, which are given piece by piece."""
+
+    def __init__(self) -> None:
+        self._size = self._count = self._only = 0
+        self._largest = self._relative = (0.0, -1, 0, 0)
+
+    def add(self, left: _Array, right: _Array) -> None:
+        """Compare the next pieces, of one axis."""
         with np.errstate(all="ignore"):
-            is_nan = np.isnan(a), np.isnan(b)
-            differs = (a != b) & ~(is_nan[0] & is_nan[1])
-            gaps = np.abs(np.subtract(a, b, dtype=np.result_type(a, b, np.float64)))
-            shares = np.nan_to_num(gaps / np.maximum(np.abs(a), np.abs(b)), nan=0.0)
-        count += int(differs.sum())
-        only += int((is_nan[0] != is_nan[1]).sum())
+            is_nan = np.isnan(left), np.isnan(right)
+            differs = (left != right) & ~(is_nan[0] & is_nan[1])
+            gaps = np.abs(np.subtract(left, right, dtype=np.result_type(left, right, np.float64)))
+            shares = np.nan_to_num(gaps / np.maximum(np.abs(left), np.abs(right)), nan=0.0)
+        self._count += int(differs.sum())
+        self._only += int((is_nan[0] != is_nan[1]).sum())
         gaps = np.where(differs, np.nan_to_num(gaps, nan=0.0), 0.0)
-        largest = max(largest, (float(gaps.max()), -at - int(gaps.argmax())))
-        relative = max(relative, (float(shares.max()), -at - int(shares.argmax())))
-    if not count:
-        return
-    yield f"{what}{plural(count, 'number')} of {one.size:,} {_differ(count)} ({count / one.size:.3g} of all)"
-    if only:
-        yield f"{what}{plural(only, 'number')} {'is' if only == 1 else 'are'} NaN on one side only"
-    for name, (size, at) in (("largest", largest), ("largest relative", relative)):
-        if size:
-            place = ", ".join(map(str, np.unravel_index(-at, left.shape)))
-            yield f"{what}{name} difference {size:.6g} at [{place}]: {one[-at]} / {two[-at]}"
+        self._largest = max(self._largest, self._most(gaps, left, right), key=_first)
+        self._relative = max(self._relative, self._most(shares, left, right), key=_first)
+        self._size += left.size
+
+    def _most(self, sizes: _Array, left: _Array, right: _Array) -> tuple[float, int, Any, Any]:
+        at = int(sizes.argmax())
+        return float(sizes[at]), self._size + at, left[at], right[at]
+
+    def lines(self, what: str, shape: Sequence[int]) -> Iterator[str]:
+        """Yield what differs; nothing if nothing does."""
+        if not self._count:
+            return
+        share = self._count / self._size
+        yield f"{what}{plural(self._count, 'number')} of {self._size:,} {_differ(self._count)} ({share:.3g} of all)"
+        if self._only:
+            yield f"{what}{plural(self._only, 'number')} {'is' if self._only == 1 else 'are'} NaN on one side only"
+        for name, (size, at, one, two) in (("largest", self._largest), ("largest relative", self._relative)):
+            if size:
+                place = ", ".join(map(str, np.unravel_index(at, shape)))
+                yield f"{what}{name} difference {size:.6g} at [{place}]: {one} / {two}"
+
+
+def _first(pair: tuple[float, int, Any, Any]) -> float:
+    return pair[0]
+
+
+def _tables(left: Path, right: Path) -> Iterator[str]:
+    """Yield what differs between two Parquet tables: columns, types, numbers of rows, and values by row and column."""
+    arrow = parquet_library()
+    with reading("the Parquet files"):
+        ours, theirs = (
+            arrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) for path in (left, right)
+        )
+        one, two = ours.schema_arrow, theirs.schema_arrow
+        found = [f"column {name} is on the left only" for name in one.names if name not in two.names]
+        found += [f"column {name} is on the right only" for name in two.names if name not in one.names]
+        heights = int(ours.metadata.num_rows), int(theirs.metadata.num_rows)
+        if heights[0] != heights[1]:
+            found.append(f"{plural(heights[0], 'row')} / {heights[1]:,}")
+        columns = {name: _ComparedColumn(arrow, one.field(name).type, two.field(name).type)
+                   for name in one.names if name in two.names}  # fmt: skip
+        pieces = (_pieces(arrow, file, [*columns]) for file in (ours, theirs))
+        at = 0
+        for a, b in zip(*pieces, strict=False):
+            for name, column in columns.items():
+                column.add(at, a.column(name).slice(0, b.num_rows), b.column(name).slice(0, a.num_rows))
+            at += _ROWS
+        found += [line for name, column in columns.items() for line in column.lines(f"column {name}: ", min(heights))]
+    yield from found
+    if not found and next(_bytes(left, right), ""):
+        yield "rows and columns are the same; the files differ in how they are written"
+
+
+def _pieces(arrow: Any, file: Any, names: list[str]) -> Iterator[Any]:
+    """Yield the rows of a file as tables of the same length, but for the last one."""
+    held = file.schema_arrow.empty_table().select(names)
+    for batch in file.iter_batches(batch_size=_ROWS, columns=names, use_threads=False):
+        held = arrow.concat_tables([held, arrow.Table.from_batches([batch])])
+        while held.num_rows >= _ROWS:
+            yield held.slice(0, _ROWS)
+            held = held.slice(_ROWS)
+    if held.num_rows:
+        yield held
+
+
+class _ComparedColumn:
+    """What differs between a column of two tables, whose values are given piece by piece."""
+
+    def __init__(self, arrow: Any, left: Any, right: Any) -> None:
+        self._types = left, right
+        self._numbers = _Numbers() if _are_numbers(arrow, left, right) else None
+        self._count, self._one_sided = 0, 0
+        self._first = ""
+
+    def add(self, at: int, left: Any, right: Any) -> None:
+        """Compare the next values, from row `at` on."""
+        if self._numbers is None:
+            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+            rows = [(row, one, two) for row, (one, two) in enumerate(pairs, start=at) if one != two]
+            self._count += len(rows)
+            self._first = self._first or "".join(f"{row}: {_short(one)} / {_short(two)}" for row, one, two in rows[:1])
+            return
+        known = np.asarray(left.is_valid()), np.asarray(right.is_valid())
+        self._one_sided += int((known[0] != known[1]).sum())
+        both = known[0] & known[1]
+        self._numbers.add(*(np.where(both, np.asarray(one.fill_null(0)), 0) for one in (left, right)))
+
+    def lines(self, what: str, height: int) -> Iterator[str]:
+        """Yield what differs; nothing if nothing does."""
+        if self._types[0] != self._types[1]:
+            yield f"{what}type {self._types[0]} / {self._types[1]}"
+        if self._one_sided:
+            one = self._one_sided == 1
+            yield f"{what}{plural(self._one_sided, 'value')} {'is' if one else 'are'} missing on one side only"
+        if self._numbers is not None:
+            yield from self._numbers.lines(what, (height,))
+        elif self._count:
+            yield f"{what}{plural(self._count, 'row')} of {height:,} {_differ(self._count)}, the first is {self._first}"
+
+
+def _are_numbers(arrow: Any, *kinds: Any) -> bool:
+    return all(arrow.types.is_integer(kind) or arrow.types.is_floating(kind) for kind in kinds)
 
 
 def _fits(left: Path, right: Path) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
-from dropflow.files import casacore_kind
+from dropflow.files import casacore_kind, is_parquet_table
 from dropflow.preview import arrays, fits, parquet
 from dropflow.preview.image import (
     Nothing,
@@ -278,6 +278,8 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
         if kind := casacore_kind(source.path):
             show = show_measurement_set if kind == "measurement set" else show_table
             return Shown(Nothing(), show(source, query, base))
+        if is_parquet_table(name for name, _ in entries):
+            return Shown(Nothing(), parquet.show_parquet_directory(source, query, base))
         return arrays.show_zarr(source, query, base) or Shown(Nothing(), base)
 
     return _seen(find, base, query)

@@ -26,6 +26,11 @@ _BINS, _ROWS = 200, 10
 _VALUES = 4 << 20
 """Visibilities that are read at most."""
 _MOST_ROWS = 1 << 24
+_DESCRIPTION_LIMIT = 64 << 20
+_ELSEWHERE = "reads other tables"
+_REFERRING = (b"RefTable", b"ConcatTable")
+_FORWARDING = (b"ForwardColumn", b"VirtualTaQL")
+"""Beginnings of the names of casacore's engines for columns that read other tables."""
 _SORTED_ROWS = 20_000
 """Rows of a table that are sorted and filtered at most: arrays in cells are read one by one."""
 
@@ -61,8 +66,8 @@ def _height(opened: Callable[..., Any], name: str) -> str:
     try:
         with reading("the table"), opened(name) as table:
             return f"{table.nrows():,}"
-    except BadFileError:
-        return "damaged"
+    except BadFileError as error:
+        return _ELSEWHERE if _ELSEWHERE in error.text else "damaged"
 
 
 def _summary(main: Any, opened: Callable[..., Any], column: str, base: Preview) -> Preview:
@@ -106,9 +111,20 @@ def _opener(source: DirectorySource, contents: str) -> Callable[..., Any]:
     tables = library("casacore.tables", contents, extra="radio")
 
     def opened(name: str = "") -> Any:
+        _refuse_reference(source, name)
         return tables.table(str(source.path / name), ack=False, lockoptions="usernoread")
 
     return opened
+
+
+def _refuse_reference(source: DirectorySource, name: str) -> None:
+    """Raise if a table reads other tables: casacore would follow their paths to anywhere on this host.
+
+    After the words "Table", version, rows and byte order, ``table.dat`` has the kind of the table.
+    """
+    description = source.read(f"{name}/table.dat".lstrip("/"), _DESCRIPTION_LIMIT) or b""
+    if any(one in description[:64] for one in _REFERRING) or any(one in description for one in _FORWARDING):
+        raise BadFileError(f"the table {_ELSEWHERE}, whose paths are not followed: make a deep copy of it")
 
 
 def _rows_of(table: Any, query: PreviewQuery, base: Preview) -> Preview:

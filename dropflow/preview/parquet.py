@@ -1,13 +1,19 @@
-"""Parquet tables, read by pyarrow: the schema, the number of rows, and the first rows or those that are wanted."""
+"""Parquet tables, read by pyarrow: the schema, the number of rows, and the first rows or those that are wanted.
 
-from collections.abc import Iterator, Sequence
+A directory of Parquet files is one table. Names of its folders such as ``year=2026`` are columns, as Hive writes them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
+from dropflow.formatting import plural
 from dropflow.preview.image import Nothing, Shown
-from dropflow.preview.source import Preview, PreviewQuery, Source, SourceStream, library, reading
+from dropflow.preview.source import DirectorySource, Preview, PreviewQuery, Source, SourceStream, library, reading
 from dropflow.preview.tables import (
     FIRST_BYTES,
     LONGEST_TEXT,
@@ -19,12 +25,30 @@ from dropflow.preview.tables import (
     table_preview,
 )
 
-__all__ = ["MAGIC", "show_parquet"]
+__all__ = ["MAGIC", "parquet_library", "show_parquet", "show_parquet_directory"]
 
 MAGIC = b"PAR1"
 _BATCH = 4096
 _BUFFER = 1 << 16
 """Bytes of a column that are read at once: without a buffer, pyarrow reads the columns of a group of rows whole."""
+_ENTRIES, _FILES = 10_000, 200
+"""Files that are listed, and read, of a directory at most."""
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+_Part = tuple[Mapping[str, str | None], Any]
+"""The values that the folders of a file stand for, and the open file."""
+
+
+def parquet_library() -> Any:
+    """Return pyarrow with its module ``parquet``.
+
+    Raises
+    ------
+    BadFileError
+        It is not installed.
+    """
+    library("pyarrow.parquet", "Parquet files", extra="formats")
+    return library("pyarrow", "Parquet files", extra="formats")
 
 
 def show_parquet(source: Source, query: PreviewQuery, base: Preview) -> Shown:
@@ -35,48 +59,100 @@ def show_parquet(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     BadFileError
         It is damaged, or pyarrow is not installed.
     """
-    parquet = library("pyarrow.parquet", "Parquet files", extra="formats")
+    arrow = parquet_library()
     with reading("the Parquet file"):
-        file = parquet.ParquetFile(SourceStream(source), buffer_size=_BUFFER, pre_buffer=False)
-        schema, height = file.schema_arrow, int(file.metadata.num_rows)
+        file = _opened(arrow, source)
+    return Shown(Nothing(), _shown(arrow, [({}, file)], query, base))
+
+
+def show_parquet_directory(source: DirectorySource, query: PreviewQuery, base: Preview) -> Preview:
+    """Return a preview of the table that the files of a directory are.
+
+    Raises
+    ------
+    BadFileError
+        One is damaged or behind a symbolic link, they do not fit together, or pyarrow is not installed.
+    """
+    arrow = parquet_library()
+    names = [name for name, _ in source.entries(_ENTRIES) if name.endswith(".parquet")]
+    base = replace(base, format="Parquet table", facts=(("Files", f"{len(names):,}"),), notes=(), is_cut=False)
+    if len(names) > _FILES:
+        base = replace(base, notes=(f"Only the first {_FILES} of {plural(len(names), 'file')} are read.",))
+    with ExitStack() as files, reading("the Parquet files"):
+        parts: list[_Part] = []
+        for name in names[:_FILES]:
+            file = files.enter_context(source.opened(name))
+            if file is not None:  # it is deleted meanwhile
+                parts.append((_values(name), _opened(arrow, file)))
+        return _shown(arrow, parts, query, base)
+
+
+def _opened(arrow: Any, source: Source) -> Any:
+    return arrow.parquet.ParquetFile(SourceStream(source), buffer_size=_BUFFER, pre_buffer=False)
+
+
+def _values(name: str) -> Mapping[str, str | None]:
+    """Return what the folders of a file stand for, such as ``year=2026/part-0.parquet``."""
+    pairs = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
+    return {unquote(key): None if value == _NO_VALUE else unquote(value) for key, _, value in pairs}
+
+
+def _shown(arrow: Any, parts: Sequence[_Part], query: PreviewQuery, base: Preview) -> Preview:
+    with reading("the schema of the Parquet files"):
+        schemas = [file.schema_arrow for _, file in parts]
+        schema = arrow.unify_schemas(schemas, promote_options="permissive") if len(schemas) > 1 else schemas[0]
+        folders = dict.fromkeys(name for values, _ in parts for name in values if name not in schema.names)
+        header = [f"{one.name}: {one.type}{'' if one.nullable else ', not null'}" for one in schema]
         found = replace(
             base,
-            header="\n".join(f"{one.name}: {one.type}{'' if one.nullable else ', not null'}" for one in schema),
-            facts=tuple(_facts(file.metadata)),
+            header="\n".join([*(f"{name}: from the names of folders" for name in folders), *header]),
+            facts=(*base.facts, *_facts([file.metadata for _, file in parts])),
         )
-    with reading("the rows of the Parquet file"):
+    with reading("the rows of the Parquet files"):
         limits = (MOST_ROWS, 4 * MOST_BYTES) if query.arranges else (SHOWN_ROWS, FIRST_BYTES)
-        table = _first_rows(file, *limits)
-        shown = table_preview(
+        table = _first_rows(arrow, parts, [*folders], *limits)
+        return table_preview(
             found,
             query,
             [shortened(name) for name in table.column_names],
             lambda at, rows: _texts(table.column(at).take(list(rows))) if rows else [],
             count=table.num_rows,
-            height=height,
-            width=len(schema),
+            height=sum(int(file.metadata.num_rows) for _, file in parts),
+            width=len(folders) + len(schema),
         )
-    return Shown(Nothing(), shown)
 
 
-def _facts(metadata: Any) -> Iterator[tuple[str, str]]:
+def _facts(metadata: Sequence[Any]) -> Iterator[tuple[str, str]]:
     # Not the compression: pyarrow 26 ends the process when it is asked for one that does not exist.
-    if metadata.num_row_groups:
-        yield "Groups of rows", f"{metadata.num_row_groups:,}"
-    if metadata.created_by:
-        yield "Written by", shortened(metadata.created_by)
+    if groups := sum(one.num_row_groups for one in metadata):
+        yield "Groups of rows", f"{groups:,}"
+    if writer := next((one.created_by for one in metadata if one.created_by), ""):
+        yield "Written by", shortened(writer)
 
 
-def _first_rows(file: Any, most: int, most_bytes: int) -> Any:
+def _first_rows(arrow: Any, parts: Sequence[_Part], folders: Sequence[str], most: int, most_bytes: int) -> Any:
     """Return the first rows of the first columns, so many that they have not too many bytes on average."""
+    tables = []
+    for values, file in parts:
+        table = _rows_of(arrow, file, max(SHOWN_COLUMNS - len(folders), 1), most, most_bytes)
+        most, most_bytes = most - table.num_rows, most_bytes - table.nbytes
+        for at, name in enumerate(folders):
+            value = arrow.scalar(values.get(name), arrow.string())
+            table = table.add_column(at, name, arrow.repeat(value, table.num_rows))
+        tables.append(table)
+        if most <= 0 or most_bytes <= 0:
+            break
+    return arrow.concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
+
+
+def _rows_of(arrow: Any, file: Any, columns: int, most: int, most_bytes: int) -> Any:
     metadata = file.metadata
     size = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
     wanted = min(most, max(most_bytes * metadata.num_rows // max(size, 1), 1))
-    names = file.schema_arrow.names[:SHOWN_COLUMNS]
+    names = file.schema_arrow.names[:columns]
     batch = min(wanted, _BATCH)
     batches = file.iter_batches(batch_size=batch, columns=names, use_threads=False)
     found = list(islice(batches, -(-wanted // batch)))
-    arrow = library("pyarrow", "Parquet files", extra="formats")
     table = arrow.Table.from_batches(found) if found else file.schema_arrow.empty_table().select(names)
     return table.slice(0, wanted)
 

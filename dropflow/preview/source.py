@@ -342,6 +342,32 @@ class DirectorySource:
         """The directory, for libraries that open files by themselves."""
         return self._root
 
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[OpenFileSource | None]:
+        """Open the file `name` below the directory until the end of the context; None if there is none.
+
+        Raises
+        ------
+        BadFileError
+            It is not a regular file, or cannot be read.
+        """
+        path = self._root.joinpath(name)
+        try:
+            if path.parent.resolve() != path.parent or self._root not in (path.parent, *path.parent.parents):
+                raise BadFileError(f"{name} is behind a symbolic link, which is not followed")
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield None
+            return
+        except (OSError, ValueError) as error:
+            raise BadFileError(f"{name} cannot be read: {error}") from error
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise BadFileError(f"{name} is not a regular file")
+            yield OpenFileSource(descriptor, name)
+        finally:
+            os.close(descriptor)
+
     def read(self, name: str, most: int) -> bytes | None:
         """Return the content of the file `name` below the directory; None if there is none.
 
@@ -350,24 +376,10 @@ class DirectorySource:
         BadFileError
             It has more than `most` bytes, is not a regular file, or cannot be read.
         """
-        path = self._root.joinpath(name)
-        try:
-            if path.parent.resolve() != path.parent or self._root not in (path.parent, *path.parent.parents):
-                raise BadFileError(f"{name} is behind a symbolic link, which is not followed")
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise BadFileError(f"{name} cannot be read: {error}") from error
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BadFileError(f"{name} is not a regular file")
-            source = OpenFileSource(descriptor, name)
-            if source.size > most:
+        with self.opened(name) as source:
+            if source is not None and source.size > most:
                 raise BadFileError(f"{name} has {source.size} bytes; at most {most} are read")
-            return source.start(most)
-        finally:
-            os.close(descriptor)
+            return None if source is None else source.start(most)
 
     def entries(self, most: int) -> list[tuple[str, int]]:
         """Return names and sizes of at most `most` files below the directory, sorted within each directory."""

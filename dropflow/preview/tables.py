@@ -79,7 +79,7 @@ def cell(value: Any, null: int | None = None) -> str:
         few = [cell(one, null) for one in np.ravel(value)[:_SHOWN_VALUES]]
         return ", ".join(few) + (", …" if np.size(value) > _SHOWN_VALUES else "")
     if isinstance(value, str):
-        return value.strip()[:LONGEST_TEXT]
+        return shortened(value.strip())
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):

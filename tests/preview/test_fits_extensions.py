@@ -279,6 +279,27 @@ def test_a_damaged_one_has_its_problem(observed: Path) -> None:
     assert "symbolic links" in preview(DirectorySource(observed)).trouble
 
 
+def test_tables_that_read_others_are_not_followed(observed: Path, tmp_path: Path) -> None:
+    """A selection, a concatenation and a column of another table have paths, which lead to anywhere on the host."""
+    tables = LazyModule("casacore.tables")
+    with tables.table(str(observed), ack=False) as main:
+        main.query("ANTENNA1 = 0", name=str(tmp_path / "selected")).close()
+    joined = tables.table([str(observed), str(observed)], ack=False, concatsubtables=[])
+    joined.rename(str(tmp_path / "joined"))
+    joined.close()
+    (tmp_path / "forwarded").mkdir()
+    description = (observed / "table.dat").read_bytes()
+    (tmp_path / "forwarded" / "table.dat").write_bytes(description + b"ForwardColumnEngine")
+    (tmp_path / "selected").rename(observed / "SELECTED")
+
+    for directory in (observed / "SELECTED", tmp_path / "joined", tmp_path / "forwarded"):
+        found = preview(DirectorySource(directory))
+        assert "reads other tables" in found.trouble
+        assert found.kind == "directory"
+    found = preview(DirectorySource(observed))
+    assert (found.trouble, dict(found.rows)["SELECTED"]) == ("", "reads other tables")
+
+
 def test_without_casacore_its_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page names the extra that has it."""
     for name in ("casacore", "casacore.tables"):

@@ -1,16 +1,20 @@
 """Previews of Parquet files: schema and rows, and damaged files."""
 
 import io
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.apps.formats import CannotHoldError, read_format
+from dropflow.preview.difference import differences
 from dropflow.preview.look import preview
-from dropflow.preview.source import BytesSource, Preview, PreviewQuery
+from dropflow.preview.source import BytesSource, DirectorySource, Preview, PreviewQuery
 from tests.lazy_module import LazyModule
 
 pytest.importorskip("pyarrow", reason="the extra 'formats' is not installed")
@@ -88,6 +92,109 @@ def test_rows_are_sorted_and_filtered() -> None:
 
     assert (len(found.rows), found.rows[0], found.rows[1]) == (200, ("4999",), ("4998",))
     assert found.notes == ("999 of 5,000 rows meet the condition.", "These are the first 200 of 999 rows.")
+
+
+def _directory(folder: Path) -> Path:
+    """Return a table in three files, in folders as Hive names them, the last one with one more column."""
+    for name, columns in (
+        ("_SUCCESS", None),
+        ("year=2025/part-0.parquet", {"x": [1, 2]}),
+        ("year=2026/part-0.parquet", {"x": [3]}),
+        ("year=__HIVE_DEFAULT_PARTITION__/part-0.parquet", {"x": [4], "y": ["late"]}),
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"" if columns is None else _written(columns))
+    return folder
+
+
+def test_a_directory_of_files_is_one_table(tmp_path: Path) -> None:
+    """Names of folders are columns; files are read in their order, and only as many as are needed."""
+    folder = _directory(tmp_path / "table")
+    found = preview(DirectorySource(folder))
+    late = preview(DirectorySource(folder), PreviewQuery(column="y", condition="is", value="late"))
+
+    assert (found.kind, found.format, found.trouble) == ("table", "Parquet table", "")
+    assert found.columns == ("year", "x", "y")
+    assert found.rows == (("2025", "1", ""), ("2025", "2", ""), ("2026", "3", ""), ("", "4", "late"))
+    assert found.header == "year: from the names of folders\nx: int64\ny: string"
+    facts = dict(found.facts)
+    assert (facts["Files"], facts["Rows"], facts["Columns"], facts["Groups of rows"]) == ("3", "4", "3", "3")
+    assert late.rows == (("", "4", "late"),)
+
+
+def test_a_directory_with_a_bad_file_has_its_problem_and_its_list(tmp_path: Path) -> None:
+    """One that is damaged, that does not fit, or a link out of it, which is not followed."""
+    outside = tmp_path / "outside.parquet"
+    outside.write_bytes(_written({"x": [5]}))
+    for at, (bad, text) in enumerate(
+        ((b"PAR1", "cannot be read"), (_written({"x": [["a"]]}), "schema"), (None, "cannot be read"))
+    ):
+        folder = _directory(tmp_path / str(at))
+        if bad is None:
+            (folder / "z.parquet").symlink_to(outside)
+        else:
+            (folder / "z.parquet").write_bytes(bad)
+        found = preview(DirectorySource(folder))
+        assert text in found.trouble
+        assert ("5",) not in {row[1:2] for row in found.rows}
+        assert found.kind == "directory"
+
+
+def test_a_function_reads_a_directory_of_files(tmp_path: Path) -> None:
+    """The format `parquet` takes it, with the names of folders as a column; another directory is refused."""
+    shutil.rmtree(_directory(tmp_path / "table") / "year=__HIVE_DEFAULT_PARTITION__")  # pyarrow cannot read it
+    frame = read_format("parquet", tmp_path / "table")
+
+    assert (sorted(frame["x"]), sorted(frame["year"])) == ([1, 2, 3], [2025, 2025, 2026])
+    (tmp_path / "table" / "README").write_text("more")
+    with pytest.raises(CannotHoldError, match="is a directory, expected a Parquet file or a directory of Parquet"):
+        read_format("parquet", tmp_path / "table")
+
+
+def test_tables_differ_in_columns_and_values(tmp_path: Path) -> None:
+    """How they are written does not count; of numbers the largest differences are shown, of others the first row."""
+    rows = range(100_000)
+    columns = {
+        "flux": arrow.array([*rows], "float64"),
+        "name": [f"s{row}" for row in rows],
+        "big": [2**60 + row for row in rows],
+        "many": [[row] for row in rows],
+        "gone": [0] * len(rows),
+    }
+    changed = {name: list(values) for name, values in columns.items() if name != "gone"} | {"new": [0] * len(rows)}
+    changed["flux"] = [*rows[:-1], 100_009.0]
+    changed["name"][70_000] = "other"
+    changed["big"][3] += 1
+    changed["big"][4] = None
+    changed["many"][5] = None
+    for name, content in (
+        ("a", _written(columns)),
+        ("b", _written(columns, row_group_size=777, compression="none")),
+        ("c", _written(changed, row_group_size=30_000)),
+        ("d", _written({"flux": arrow.array([0.0], "float32")})),
+    ):
+        (tmp_path / name).write_bytes(content)
+
+    assert [*differences(tmp_path / "a", tmp_path / "a")] == []
+    assert [*differences(tmp_path / "a", tmp_path / "b")] == [
+        "rows and columns are the same; the files differ in how they are written"
+    ]
+    assert [*differences(tmp_path / "a", tmp_path / "c")] == [
+        "column gone is on the left only",
+        "column new is on the right only",
+        "column flux: 1 number of 100,000 differs (1e-05 of all)",
+        "column flux: largest difference 10 at [99999]: 99999.0 / 100009.0",
+        "column flux: largest relative difference 9.9991e-05 at [99999]: 99999.0 / 100009.0",
+        "column name: 1 row of 100,000 differs, the first is 70000: s70000 / other",
+        "column big: 1 value is missing on one side only",
+        "column big: 1 number of 100,000 differs (1e-05 of all)",
+        "column many: 1 row of 100,000 differs, the first is 5: [5] / None",
+    ]
+    assert [*differences(tmp_path / "a", tmp_path / "d")][-2:] == [
+        "100,000 rows / 1",
+        "column flux: type double / float",
+    ]
 
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PAR1PAR1", b"PAR1" + bytes(500), b"PAR1" + b"\xff" * 500 + b"PAR1"])
