@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import numpy as np
 
 from dropflow.api.client import Client
@@ -147,6 +148,15 @@ def until(holds: Callable[[], bool], seconds: float = 120.0) -> bool:
         if clock.monotonic() > deadline:
             return False
         pause.wait(0.05)
+    return True
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a file that another process writes has all of its JSON."""
+    try:
+        msgspec.json.decode(file.read_bytes())
+    except (FileNotFoundError, msgspec.DecodeError):
+        return False
     return True
 
 

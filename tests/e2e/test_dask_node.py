@@ -19,6 +19,7 @@ from tests.e2e.cluster import (
     content,
     expected_end,
     finished,
+    is_whole,
     pipeline,
     placed,
     submit,
@@ -48,7 +49,7 @@ class DaskCluster:
         self._stack.enter_context(ended_with_this_process(home))
         self.scheduler = self.start_scheduler("0")
         file = home / "scheduler.json"
-        assert until(lambda: file.exists() and file.stat().st_size > 0)
+        assert until(lambda: is_whole(file))
         self.address = str(msgspec.json.decode(file.read_bytes())["address"])
 
     def __enter__(self) -> Self:

@@ -17,7 +17,7 @@ from tests.e2e.launched import ROOT, Launched, running_ssh
 from tests.processes import required_packages
 from tests.recovery_graphs import files
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -97,12 +97,15 @@ def test_the_same_request_gives_the_same_plan(algorithm: str) -> None:
 @given(work_graphs(most=5), st.integers(2, 3))
 @settings(max_examples=40)
 def test_auto_is_near_the_best_of_all_assignments(graph: PhysicalGraph, parts: int) -> None:
-    """On tiny graphs `auto` takes at most a tenth longer than the best assignment of all, and not more than HEFT."""
+    """On tiny graphs `auto` takes at most a tenth longer than the best assignment of all, and not more than HEFT.
+
+    An application that fits on no node may be anywhere: then only the comparison with HEFT holds.
+    """
     machines = _unequal(parts)
     found = judge(partition(graph, PartitionOptions(algorithm="auto", parts=parts), machines), machines).makespan_s
     heft = judge(partition(graph, PartitionOptions(algorithm="heft", parts=parts), machines), machines).makespan_s
 
-    if parts <= graph.drops:
+    if parts <= graph.drops and task_graph(work_of(graph)).fits(machines).any(axis=1).all():
         assert found <= _least_time(graph, machines) * 1.1 + 1e-9
     assert found <= heft * (1 + 1e-9)
 

@@ -26,7 +26,7 @@ from dropflow.runners.external import workers_of_places
 from dropflow.runners.external_host import HostView, look
 from dropflow.states import SessionState
 from dropflow.version import __version__
-from tests.e2e.cluster import until
+from tests.e2e.cluster import is_whole, until
 from tests.engine.external.test_conformance import EXAMPLES, run_graph
 from tests.engine.external.test_content_relay import Drawing
 from translator.pipeline import translate
@@ -134,7 +134,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     made.made.close()
 
 
-@pytest.mark.timeout(60)
 def test_a_place_with_the_name_of_a_worker_gets_this_worker(cluster: Cluster) -> None:
     """All its batches run there. When the worker has left, they run on another one; what it had is reported as lost."""
     cluster.start()
@@ -155,7 +154,6 @@ def test_a_place_with_the_name_of_a_worker_gets_this_worker(cluster: Cluster) ->
     assert cluster.answers[5].worker == cluster.views["left"].name
 
 
-@pytest.mark.timeout(60)
 def test_a_batch_that_waits_on_a_worker_that_is_lost_has_no_fault(cluster: Cluster) -> None:
     """Dask gives a worker a task more than it runs. What has not begun there waits again."""
     cluster.start()
@@ -201,7 +199,6 @@ OTHERS: dict[str, tuple[Any, type[DropflowError], str]] = {
 }
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_session_does_not_start_with_a_worker_that_cannot_take_part(
     name: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -216,7 +213,6 @@ def test_a_session_does_not_start_with_a_worker_that_cannot_take_part(
     assert caught.value.hint
 
 
-@pytest.mark.timeout(60)
 def test_a_worker_that_comes_and_cannot_take_part_gets_no_batches(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -253,16 +249,14 @@ def scheduler(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     found = ["--scheduler-file", str(tmp_path / "scheduler.json"), "--no-dashboard"]
     with (tmp_path / "dask.log").open("wb") as log:
         made = subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", *found], stderr=log)
+        assert until(lambda: is_whole(tmp_path / "scheduler.json"))
         worker = subprocess.Popen([*dask, "worker", "--nthreads", "2", *found], stderr=log, cwd=tmp_path)
-        assert until((tmp_path / "scheduler.json").exists)
         yield made
         for process in (worker, made):
             process.terminate()
             process.wait(60)
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.timeout(180)
 def test_a_run_whose_scheduler_is_killed_is_resumed(scheduler: subprocess.Popen[bytes], tmp_path: Path) -> None:
     """The run ends with the reason, and without asyncio's remarks; on this machine it goes on from what is there."""
     go, run, graph = tmp_path / "go", tmp_path / "run", tmp_path / "two.pg"
@@ -325,13 +319,13 @@ def blind_cluster(tmp_path: Path) -> Iterator[str]:
     scheduler = [*python, "distributed.cli.dask_scheduler", "--scheduler-file", str(file), "--no-dashboard"]
     start([*scheduler, "--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0"])
     try:
-        assert until(file.exists)
+        assert until(lambda: is_whole(file))
         worker = [*python, "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-dashboard", "--no-nanny"]
         worker += ["--nthreads", "1", "--memory-limit", "0", "--local-directory"]
         start([*worker, str(tmp_path / "w0")])
         start(without(tmp_path / "sessions", [*worker, str(tmp_path / "w1")]))
         with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=120)
             yield f"dask={client.scheduler.address}"
     finally:
         for process in started:
@@ -341,7 +335,6 @@ def blind_cluster(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.netns
-@pytest.mark.timeout(180)
 @needs_namespaces
 def test_contents_go_through_dask_to_a_worker_without_the_directory(blind_cluster: str, tmp_path: Path) -> None:
     """The results are those of a run in one process, and no file is left on the workers."""
@@ -354,7 +347,6 @@ def test_contents_go_through_dask_to_a_worker_without_the_directory(blind_cluste
 
 
 @pytest.mark.netns
-@pytest.mark.timeout(180)
 @needs_namespaces
 def test_large_contents_go_through_a_store(blind_cluster: str, tmp_path: Path) -> None:
     """Both workers read what the command has stored there, and it is empty at the end."""
