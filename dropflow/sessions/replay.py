@@ -275,7 +275,9 @@ def replay_of_states(
     apps, there, again = _needed(graph, drop, states, contents)
     written = {output for app in apps for output in graph.successors.of(app)}
     rows = np.array(sorted({*apps, *written, *again, *(one for app in apps for one in graph.predecessors.of(app))}))
-    part = _inside(subgraph(graph, rows.astype(np.int32)), {int(graph.template[row]) for row in written})
+    templates = {int(graph.template[row]) for row in written}
+    part = _inside(subgraph(graph, rows.astype(np.int32)), templates)
+    part = _kept(part, {int(graph.template[row]) for row in again.intersection(graph.predecessors.of(drop))})
     begun = states[rows].copy()
     begun[np.isin(rows, [*apps, *written, *again])] = DropState.INITIALIZED
     local = {int(row): at for at, row in enumerate(rows)}
@@ -325,6 +327,14 @@ def _inside(graph: PhysicalGraph, written: set[int]) -> PhysicalGraph:
                 )
         arguments = tuple(_relative(one) for one in template.arguments)
         templates[row] = msgspec.structs.replace(template, arguments=arguments)
+    return replace(graph, templates=tuple(templates))
+
+
+def _kept(graph: PhysicalGraph, inputs: set[int]) -> PhysicalGraph:
+    """Return the graph with the contents of these data nodes kept, to look at them and to replay the replay."""
+    templates = list(graph.templates)
+    for row in inputs:
+        templates[row] = msgspec.structs.replace(templates[row], persist=True)
     return replace(graph, templates=tuple(templates))
 
 

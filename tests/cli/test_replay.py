@@ -77,11 +77,13 @@ def test_a_completed_drop_writes_the_same_bytes(command: Command, failed: Path) 
 
 
 def test_inputs_that_are_gone_are_made_again(command: Command, failed: Path) -> None:
-    """The applications that write them run first, and no others."""
+    """The applications that write them run first, and no others. The replay keeps them, also for its own replay."""
     answer = command("replay", failed, "inverse", "-o", "again")
+    (failed.parent / "again").rename(failed.parent / "sent")
 
     assert "1 application ran before it, because inputs were gone" in answer.text
-    assert "numbers" not in [path.name for path in (failed.parent / "again" / "logs").iterdir()]
+    assert "numbers" not in [path.name for path in (failed.parent / "sent" / "logs").iterdir()]
+    assert command("replay", "sent", "inverse", "-o", "there", "--output", "json").json["made_again"] == 0
     assert command("replay", failed, "numbers", "-o", "first", "--output", "json").json["made_again"] == 0
 
 
