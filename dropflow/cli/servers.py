@@ -1,5 +1,6 @@
 """``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator``: the servers of a cluster."""
 
+import logging
 import os
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dropflow.cli.server_process import ServerContext
 
 
+_log = logging.getLogger("dropflow.cli")
 _DRAIN_SECONDS = 30.0
 """As long as Slurm and Kubernetes wait by default between SIGTERM and SIGKILL."""
 
@@ -106,7 +108,7 @@ def node_command(
     from dropflow.cli.manager_service import announce_by_zeroconf, rest_service
     from dropflow.cli.server_process import links_advertise, links_bind, serve
     from dropflow.engine.host_memory import restrict_memory
-    from dropflow.runners.capacity import restrict_gpus
+    from dropflow.runners.capacity import claimed_gpus, restrict_gpus
     from managers.node.manager import NodeManager
 
     if memory is not None:
@@ -134,6 +136,11 @@ def node_command(
         seconds = _drain_seconds(context.options, drain_seconds)
         context.stack.callback(lambda: manager.drain_before_end(0.0 if context.stop.has_lost_parent else seconds))
         announce_by_zeroconf(context, manager.info(), discovery)
+        if shared := context.stack.enter_context(claimed_gpus()):
+            _log.warning(
+                "GPU %s: another node manager of this host gives it to attempts, too; start each of them with --gpus",
+                ", ".join(shared),
+            )
         return service.url
 
     return serve("node", options, build)

@@ -6,13 +6,17 @@ Libraries that compute in threads of their own are limited to as many as the att
 GPUs are given to attempts by name, in worker processes only (`dropflow.runners.dispatcher`).
 """
 
+import fcntl
 import math
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -22,6 +26,7 @@ from dropflow.errors import MissingDependencyError
 from dropflow.failure import Failure
 from dropflow.formatting import format_size, plural
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory
+from dropflow.ids import safe_name
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -78,6 +83,26 @@ def restrict_gpus(names: str) -> None:
     """Let this process, and those that it starts, give only these GPUs to attempts; separated by commas."""
     os.environ[GPU_VARIABLE] = names
     host_gpus.cache_clear()
+
+
+@contextmanager
+def claimed_gpus() -> Iterator[tuple[str, ...]]:
+    """Claim the GPUs of this process until the end of the context. Yields those that others of this user have claimed.
+
+    A claim is a lock of a file, which the system releases when the process ends. It keeps nothing from using a GPU.
+    """
+    with ExitStack() as stack:
+        others = []
+        for name in host_gpus():
+            path = Path(tempfile.gettempdir()) / f"dropflow-gpu-{os.getuid()}-{safe_name(name)}.lock"
+            with suppress(OSError):  # without locks on this file system, nothing is known of others
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                stack.callback(os.close, descriptor)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    others.append(name)
+        yield tuple(others)
 
 
 class Capacity:
