@@ -97,24 +97,35 @@ def load(path: Path) -> ClusterKey:
     BadFileError
         It is not a cluster key, its halves do not match, or users other than its owner can read it.
     """
-    import zmq  # noqa: PLC0415 - see `create`
-
     text = _read(path)
     if _USER_FILE.search(text.decode("ascii", errors="replace")):
         hint = "managers, and commands that start them, need the cluster key"
         raise BadFileError("this is the key of a user, not the cluster key", where=str(path), hint=hint)
+    return parse_key(text, where=str(path))
+
+
+def parse_key(text: bytes, *, where: str) -> ClusterKey:
+    """Return the key pair in the content of a key file, which is from `where`.
+
+    Raises
+    ------
+    BadFileError
+        It is not a cluster key, or its halves do not match.
+    """
+    import zmq  # noqa: PLC0415 - see `create`
+
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith(b"#")]
     fields = {words[0]: words[1] for words in lines if len(words) == 2}  # noqa: PLR2004 - a word and its value
     public, secret = fields.get(b"public", b""), fields.get(b"secret", b"")
     if len(public) != _Z85_CHARACTERS or len(secret) != _Z85_CHARACTERS:
         hint = "it has a line 'public KEY' and a line 'secret KEY'; copy it again from a host of the cluster"
-        raise BadFileError("not a cluster key", where=str(path), hint=hint)
+        raise BadFileError("not a cluster key", where=where, hint=hint)
     try:
         derived = zmq.curve_public(secret)
     except (ValueError, zmq.ZMQError) as error:
-        raise BadFileError("the secret is not a CURVE key", where=str(path), hint="copy it again") from error
+        raise BadFileError("the secret is not a CURVE key", where=where, hint="copy it again") from error
     if derived != public:
-        raise BadFileError("the public and the secret key do not match", where=str(path), hint="copy it again")
+        raise BadFileError("the public and the secret key do not match", where=where, hint="copy it again")
     return ClusterKey(public, secret)
 
 

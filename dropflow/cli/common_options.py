@@ -130,7 +130,13 @@ def with_options(*options: Decorator) -> Decorator:
 
 def _manager(url: str | None, token: str | None, key: str | None) -> ConnectionOptions:
     manager = ConnectionOptions(url=url, token=token, key=key)
-    if url is not None and url.startswith(("slurm:", "pbs:", "sge:", "ssh:")):
+    if url is not None and url.startswith("ssh://"):
+        from dropflow.cli.login import LoginTunnel
+
+        tunnel = LoginTunnel(url)
+        click.get_current_context().call_on_close(tunnel.close)
+        manager = tunnel.open(manager)
+    elif url is not None and url.startswith(("slurm:", "pbs:", "sge:", "ssh:")):
         from dropflow.cli.connection import manager_of_job
 
         manager = manager_of_job(manager)
@@ -146,8 +152,8 @@ connection_options = grouped(
         metavar="URL",
         envvar="DROPFLOW_URL",
         show_envvar=True,
-        help="The manager, or the job of 'dropflow launch' that has it, such as slurm:123; by default the one that "
-        "runs on this host.",
+        help="The manager, or the job of 'dropflow launch' that has it, such as slurm:123; both also through ssh: "
+        "ssh://LOGIN/slurm:123. By default the one that runs on this host.",
     ),
     click.option(
         "--token",

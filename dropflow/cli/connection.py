@@ -7,6 +7,7 @@ key of a user is named, it comes before the token in a record: who names it want
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dropflow.api.client import Client
@@ -17,6 +18,9 @@ from dropflow.cli.manager_records import ManagerRecord, default_key, directory_o
 from dropflow.errors import NoManagerError, NotFoundError, UsageError
 from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import ClusterKey, load_any
+
+if TYPE_CHECKING:
+    from managers.places.job_directory import JobStatus
 
 _RANK = ("master", "island", "node")
 
@@ -90,12 +94,23 @@ def manager_of_job(manager: ConnectionOptions) -> ConnectionOptions:
             hint="give the number that 'dropflow launch' printed, with the same home directory",
         )
     job = JobDirectory(directory)
-    status = job.status
+    url = running_url(job.status, number, where=str(directory))
+    return ConnectionOptions(url=url, key=manager.key or str(job.key))  # a token is that of another manager
+
+
+def running_url(status: "JobStatus | None", number: str, *, where: str) -> str:
+    """Return the address of the manager of a job.
+
+    Raises
+    ------
+    NotFoundError
+        The job has not started, or is over.
+    """
     if status is None or not status.url or status.state != "running":
         states = {"stopped": "has stopped", "over": "is over"}
         state = states.get(status.state, "has not started") if status is not None else "has not started"
-        raise NotFoundError(f"job {number} {state}, so that its manager cannot be asked", where=str(directory))
-    return ConnectionOptions(url=status.url, key=manager.key or str(job.key))  # a token is that of another manager
+        raise NotFoundError(f"job {number} {state}, so that its manager cannot be asked", where=where)
+    return status.url
 
 
 def _topmost(found: list[ManagerRecord]) -> list[ManagerRecord]:
@@ -132,6 +147,8 @@ def _credential(url: str, manager: ConnectionOptions) -> tuple[str | None, bytes
     named = load_any(Path(manager.key)) if manager.key else None
     if isinstance(named, UserKey):
         return None, named
+    if named is None and manager.tunnel is not None and manager.tunnel.secret is not None:
+        return None, manager.tunnel.secret
     record = record_for(url)
     if record is not None:
         return record.token, None

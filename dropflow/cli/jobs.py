@@ -65,8 +65,7 @@ class LaunchReply(msgspec.Struct, frozen=True, kw_only=True):
         if self.url:
             yield f"  in the browser: {self.url} (dropflow open --to {self.to})"
         follow = f"watch {self.session}" if self.session else "submit GRAPH --wait"
-        there = f"on {self.login}:" if self.login else "here:"
-        yield f"  {there:<15} dropflow {follow} --to {self.to}"
+        yield f"  here:           dropflow {follow} --to {self.to}"
 
 
 def run_order(output: CommandOutput, order: JobOrder, job: JobDirectory, graph: "PhysicalGraph | None" = None) -> Exit:

@@ -6,14 +6,16 @@ import msgspec
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
+    from dropflow.cli.login import LoginTunnel
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that name a manager."""
+    """The options that name a manager; `tunnel` is the ssh that leads there, and may have its key."""
 
     url: str | None = None
     token: str | None = None
     key: str | None = None
+    tunnel: "LoginTunnel | None" = None
 
     def connect(self, *, timeout: float = 30.0) -> "Client":
         """Return a client for the manager that the options name. Nothing is sent yet.

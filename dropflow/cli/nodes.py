@@ -15,6 +15,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
+from dropflow.errors import LinkError
 from dropflow.formatting import few, format_size, plural
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def open_command(
     """Print an address that signs a browser in, and opens SESSION or the first page.
 
     It works once, within ten minutes; each call prints a fresh one. From there all managers of the cluster and its
-    translator are reached without another sign-in.
+    translator are reached without another sign-in. Through ssh only this manager is, as long as the command runs:
+    until Ctrl-C.
     """
     from dropflow.cli.connection import ticket_of
     from dropflow.web.places import login_url
@@ -60,8 +62,12 @@ def open_command(
         url = login_url(base, found.ticket, path)
         if browser and _opened(url):
             output.note(f"opened {base}{path}")
-            return Exit.FINISHED
-    output.answer(OpenReply(url=url, seconds=LONGEST))
+        else:
+            output.answer(OpenReply(url=url, seconds=LONGEST))
+    if manager.tunnel is not None:
+        output.note("it works until this command ends; Ctrl-C ends it")
+        manager.tunnel.wait()
+        raise LinkError("the connection of ssh was cut", where=str(manager.url))
     return Exit.FINISHED
 
 

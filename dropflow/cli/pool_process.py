@@ -139,6 +139,8 @@ def add_pool(
     if dry_run:
         output.answer(ScriptReply(script=job_script(SYSTEMS[system], job, request, site)))
         return Exit.FINISHED
+    if manager.tunnel is not None:
+        raise UsageError("a pool cannot use an island through ssh", where="--to", hint="add it on the login node")
     key = Path(manager.key) if manager.key else default_key()
     content = key.read_text(encoding="ascii") if load(key) else ""
     known = directory_of_job(f"pool-{name}")

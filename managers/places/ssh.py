@@ -35,7 +35,7 @@ SILENT_SECONDS = 60.0
 END_LINE = b"end\n"
 """The last line, after which also a manager ends that stays when its connection is cut."""
 
-_OPTIONS = (
+SSH_OPTIONS = (
     "-T",
     *("-o", "BatchMode=yes"),
     *("-o", "ConnectTimeout=10"),
@@ -216,7 +216,7 @@ def ssh_command(host: SshHost, arguments: str) -> list[str]:
     path = host.python or sys.executable
     words = f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)
     script = f'p={words}; [ -d "$p" ] && p="$p/bin/python"; exec "$p" {arguments}'
-    return ["ssh", *_OPTIONS, "--", host.ssh or host.name, f"exec sh -c {shlex.quote(script)}"]
+    return ["ssh", *SSH_OPTIONS, "--", host.ssh or host.name, f"exec sh -c {shlex.quote(script)}"]
 
 
 def _with_address(host: SshHost) -> SshHost:

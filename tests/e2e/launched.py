@@ -58,7 +58,7 @@ PidFile {home}/sshd.pid
 StrictModes no
 UsePAM no
 PasswordAuthentication no
-SetEnv XDG_STATE_HOME={home}/remote-state{more}
+SetEnv XDG_STATE_HOME={home}/remote-state SHLVL=2{more}
 """
 _SSH_CLIENT = """
 Host alpha beta silent cluster
