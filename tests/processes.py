@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import distribution
@@ -18,6 +19,7 @@ from typing import Any, Self
 import psutil
 from packaging.requirements import Requirement
 
+from dropflow.clock import SystemClock
 from dropflow.runners.descendants import descendants_of
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -144,8 +146,20 @@ def words(process: psutil.Process) -> list[str]:
 
 def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool:
     """Return whether all of the processes end within a number of seconds."""
-    _, alive = psutil.wait_procs(processes, timeout=seconds)
-    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+    pause, clock = threading.Event(), SystemClock()
+    end = clock.monotonic() + seconds
+    while any(map(_runs, processes)):
+        if clock.monotonic() > end:
+            return False
+        pause.wait(0.05)
+    return True
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Return whether a process has not ended; one that its parent has not waited for has."""
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def working_in(directory: Path) -> list[psutil.Process]:

@@ -159,13 +159,16 @@ def test_a_command_that_cannot_start_is_reported(tmp_path: Path) -> None:
 
 
 def test_commands_leak_no_files_or_threads(tmp_path: Path) -> None:
-    """After many commands the number of open files and threads is unchanged."""
+    """After many commands there are no more open files and threads than before."""
     _command("true", tmp_path).run()
-    before = (len(os.listdir("/proc/self/fd")), threading.active_count())  # noqa: PTH208 - not a place of ours
+    me = psutil.Process()
+    files, threads = me.num_fds(), threading.active_count()
     for _ in range(10):
         _command("true", tmp_path).run()
 
-    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before  # noqa: PTH208 - see above
+    # A thread of another test may have ended meanwhile.
+    assert me.num_fds() <= files
+    assert threading.active_count() <= threads
 
 
 # Commands whose standard input and output are streams.

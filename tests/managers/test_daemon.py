@@ -263,8 +263,8 @@ def test_many_processes_need_one_thread(children: ChildProcesses) -> None:
     seen: list[object] = []
 
     processes = [_start(children, _CHILD_PROCESSES_READY, f"n{number}", seen) for number in range(4)]
-    urls = [children.wait_ready(process, 30) for process in processes]
-    assert threading.active_count() == before
+    urls = [children.wait_ready(process, 120) for process in processes]
+    assert threading.active_count() <= before  # one of another test may have ended
     children.stop(*processes)
 
     assert urls == [f"http://127.0.0.1:{number}" for number in range(4)]
@@ -277,7 +277,7 @@ def test_a_process_ends_with_the_pipe_of_its_parent() -> None:
     opened = psutil.Process().num_fds()
     other = ChildProcesses()
     process = _start(other, _CHILD_PROCESSES_READY)
-    other.wait_ready(process, 30)
+    other.wait_ready(process, 120)
 
     other.close()
     other.close()
@@ -297,9 +297,9 @@ def test_a_readable_descriptor_ends_the_wait_for_ready_lines() -> None:
     os.write(writer, b"x")
 
     with pytest.raises(CancelledError, match=r"^$"):
-        children.wait_ready(first, 30)
+        children.wait_ready(first, 120)
     with pytest.raises(CancelledError, match=r"^$"):
-        children.wait_ready(_start(children, _SILENT), 30)
+        children.wait_ready(_start(children, _SILENT), 120)
     children.close()
     os.close(reader)
     os.close(writer)

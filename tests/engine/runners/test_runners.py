@@ -25,6 +25,7 @@ from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
 from tests.engine.sessions import build_session
+from tests.processes import gone
 
 FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
@@ -56,8 +57,7 @@ def nothing_left() -> Iterator[None]:
     files, threads = me.num_fds(), threading.active_count()
     before = set(me.children(recursive=True))  # multiprocessing keeps one, once other tests have used it
     yield
-    after = set(me.children(recursive=True)) - before
-    assert [child for child in after if child.status() != psutil.STATUS_ZOMBIE] == []
+    assert gone([*set(me.children(recursive=True)) - before])
     assert me.num_fds() <= files
     assert threading.active_count() <= threads
 
