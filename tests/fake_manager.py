@@ -228,6 +228,10 @@ class FakeManager(SessionTimes, Manager):
         """Make the status of a session UNKNOWN, as if nodes did not answer, until a drop changes its state."""
         self._put(msgspec.structs.replace(self._find(session), status=UNKNOWN, text=text))
 
+    def hold(self, session: str, text: str) -> None:
+        """Say what a session that runs waits for, as if too few of its nodes answered."""
+        self._put(msgspec.structs.replace(self._find(session), text=text))
+
     def fail(self, session: str, drop: int, text: str, *, also: tuple[int, ...] = ()) -> None:
         """Let a drop fail, and the drops in `also` because of it."""
         self._put(self._find(session).with_failure(drop, text, 1 + len(also)))

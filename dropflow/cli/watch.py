@@ -163,6 +163,7 @@ def follow(
                     for snapshot in _snapshots(client, session, detail, outage):
                         known = detail = snapshot
                         show(statistics_of(detail))
+                        outage.report_waiting(detail)
                         if detail.is_over or outage.is_too_long:
                             return detail
             except NotFoundError as error:
@@ -184,12 +185,13 @@ def follow(
 
 
 class _Outage:
-    """Reports on standard error that the state of the session is unknown, and when it is known again."""
+    """Reports on standard error that the state of the session is unknown, when it is known again, and what it awaits."""
 
     def __init__(self, output: CommandOutput, patience: float, clock: Clock) -> None:
         self._output = output
         self._patience = Patience(patience, clock)
         self._text = ""
+        self._waiting = ""
 
     @property
     def is_too_long(self) -> bool:
@@ -209,6 +211,13 @@ class _Outage:
         if self._text:
             self._text = ""
             self._output.note("the state of the session is known again")
+
+    def report_waiting(self, detail: "SessionDetail") -> None:
+        """Note what a session that runs waits for, such as a majority of its nodes. Each reason is printed once."""
+        text = "" if detail.is_over or detail.status == UNKNOWN else detail.text
+        if text not in ("", self._waiting):
+            self._output.note(f"session {detail.session}: {text}")
+        self._waiting = text
 
     @contextmanager
     def watching(self, url: str) -> Iterator[None]:
