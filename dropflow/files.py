@@ -205,6 +205,18 @@ class SessionLock:
         self._path = directory / LOCK
         self._descriptor = -1
 
+    @staticmethod
+    def is_held(directory: Path) -> bool:
+        """Return whether a process works in a session directory; without such locks, one that was killed too."""
+        try:
+            with (directory / LOCK).open("rb") as found:
+                fcntl.flock(found, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
     def __enter__(self) -> Self:
         """Acquire the lock.
 

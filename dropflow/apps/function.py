@@ -208,7 +208,7 @@ def _lacks(title: str, names: Sequence[str]) -> AppError:
     listed = ", ".join(f"'{name}'" for name in names)
     return AppError(
         f"{title}() needs a value for {listed}: no input is connected and the field is blank",
-        hint="connect data to an input port of that name, or fill in the field; a construct of no copies connects nothing",
+        hint="connect data to an input port of that name, or fill in the field; with 0 copies nothing is connected",
     )
 
 

@@ -1,8 +1,10 @@
-"""``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own."""
+"""``dropflow log``: what the drops of a run or session wrote to their logs, or a manager to its own."""
 
 import codecs
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +14,13 @@ from dropflow.api.logs import LEVELS
 from dropflow.cli import candidates
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.errors import UsageError
+from dropflow.errors import NotFoundError, UsageError
+from dropflow.files import SessionLock
 from dropflow.formatting import printable
+from dropflow.ids import drop_file_name
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
@@ -25,6 +30,7 @@ _PAGE = 2000
 _WAIT = 5.0
 _ASKED_AGAIN = 3
 """How often nodes that do not answer are asked again at the end of a session."""
+_CHUNK = 1 << 20
 _START = "-:-1"
 """A cursor before all lines of any node: no node is called so."""
 
@@ -58,7 +64,7 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("log")
 @output_options
-@click.argument("session", metavar="[SESSION]", required=False, shell_complete=candidates.sessions)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=candidates.runs)
 @click.argument("drop", metavar="[DROP]", required=False, shell_complete=candidates.drops)
 @connection_options
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written, until the session is over.")
@@ -93,7 +99,7 @@ def log_command(
     output: CommandOutput,
     *,
     manager: ConnectionOptions,
-    session: str | None,
+    run: str | None,
     drop: str | None,
     of_manager: str,
     follow: bool,
@@ -103,32 +109,80 @@ def log_command(
     node: str,
     last: int | None,
 ) -> Exit:
-    r"""Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP.
+    r"""Print what drops of RUN wrote to their logs, in the order of time, or the log of one DROP.
 
-    DROP is a text id as reports show it, or the end of one if only one drop ends so. On a terminal, control characters
-    are printed as \x1b; a file or another program gets the log of a drop as it is. With an option, its lines have
-    their time and level too. With --output json, the answer has each line as a record; with --follow, too, each record
-    is an object on a line of its own, printed as it comes. Exit status 1 if a node did not answer: its
-    lines are missing. With --manager NAME and without SESSION, print what that manager wrote to its own log; --follow
-    prints new lines until Ctrl-C.
+    RUN is a session of a manager, or the directory of a run, also of one that was killed or still runs. DROP is a text
+    id as reports show it, or the end of one if only one drop ends so. On a terminal, control characters are printed as
+    \x1b; a file or another program gets the log of a drop as it is. With an option, its lines have their time and level
+    too. With --output json, the answer has each line as a record; with --follow, too, each record is an object on a
+    line of its own, printed as it comes. Exit status 1 if a node did not answer: its lines are missing. With --manager
+    NAME and without RUN, print what that manager wrote to its own log; --follow prints new lines until Ctrl-C.
     """
     from dropflow.api.logs import LogQuery
 
-    if session is not None and of_manager:
-        raise UsageError("SESSION and --manager exclude each other", hint="leave out one of them")
-    if session is None and not of_manager:
-        raise UsageError("the log of a session or of a manager is wanted", hint="give either SESSION or --manager NAME")
+    if (run is None) is (not of_manager):
+        raise UsageError("the log of a run, session or manager is wanted", hint="give either RUN or --manager NAME")
+    if drop is not None and drops:
+        raise UsageError("--drops cannot be used with DROP", hint="leave one of them out")
+    is_whole = not (follow or text or level or drops or node or last is not None)
+    query = LogQuery(text=text, level=(level or "").upper(), drop=drops, node=node)  # type: ignore[arg-type]
+
+    def printed(log: _RunLog | _SessionLog) -> Exit:
+        if drop is None:
+            return _print_log(output, log, query, last, follow=follow, with_drop=True)
+        if is_whole:
+            return _log_of_drop(output, log, drop)
+        of_drop = msgspec.structs.replace(query, oid=log.oid(drop))
+        return _print_log(output, log, of_drop, last, follow=follow, with_drop=False)
+
+    if run is not None:
+        refuse_without_run(run)
+        if candidates.is_run_directory(run, has_url=manager.url is not None):
+            if node:
+                raise UsageError(f"--node is for sessions: {run} is the directory of a run", hint="leave it out")
+            return printed(_RunLog(run))
     with manager.connect() as client:
-        if session is None:
-            own = LogQuery(text=text, level=(level or "").upper(), drop=drops)  # type: ignore[arg-type]
-            return _print_log(output, _ManagerLog(client, of_manager), own, last, follow=follow, with_drop=True)
-        if drop is not None and not (follow or text or level or drops or node or last is not None):
-            return _log_of_drop(output, client, session, drop)
-        if drop is not None and drops:
-            raise UsageError("--drops cannot be used with DROP", hint="leave one of them out")
-        oid = client.drop(session, drop).oid if drop is not None else ""
-        query = LogQuery(text=text, level=(level or "").upper(), drop=drops, oid=oid, node=node)  # type: ignore[arg-type]
-        return _print_log(output, _SessionLog(client, session), query, last, follow=follow, with_drop=drop is None)
+        if run is not None:
+            return printed(_SessionLog(client, run))
+        own = msgspec.structs.replace(query, node="")
+        return _print_log(output, _ManagerLog(client, of_manager), own, last, follow=follow, with_drop=True)
+
+
+class _RunLog:
+    """The log of a run in a directory on this machine."""
+
+    def __init__(self, run: str) -> None:
+        from dropflow.graph.codec import load
+        from managers.node.session_log import SessionLogs, name_in
+
+        self.whose = {"session": run}
+        self._run = Path(run)
+        self._graph = load(self._run / "graph.dfg")
+        self._logs, self._name_of = SessionLogs(), partial(name_in, self._graph)
+
+    def page(self, query: "LogQuery") -> "LogPage":
+        """Return a page of it."""
+        return self._logs.page(str(self._run / "logs"), "local", query, self._name_of, is_over=self.is_over())
+
+    def is_over(self) -> bool:
+        """Return whether no more lines can come."""
+        return not SessionLock.is_held(self._run)
+
+    def oid(self, drop: str) -> str:
+        """Return the text id of a drop."""
+        from dropflow.graph.text_ids import find_drop, oid
+
+        return oid(self._graph, find_drop(self._graph, drop))
+
+    def chunks(self, drop: str) -> Iterator[bytes]:
+        """Yield the log of a drop."""
+        name = self.oid(drop)
+        path = self._run / "logs" / f"{drop_file_name(name)}.log"
+        if not path.exists():
+            raise NotFoundError(f"drop {name} has written no log", where=str(self._run))
+        with path.open("rb") as log:
+            while chunk := log.read(_CHUNK):
+                yield chunk
 
 
 class _SessionLog:
@@ -146,6 +200,14 @@ class _SessionLog:
     def is_over(self) -> bool:
         """Return whether no more lines can come."""
         return self._client.session(self._session).is_over
+
+    def oid(self, drop: str) -> str:
+        """Return the text id of a drop."""
+        return self._client.drop(self._session, drop).oid
+
+    def chunks(self, drop: str) -> Iterable[bytes]:
+        """Return the log of a drop."""
+        return self._client.log(self._session, drop).chunks
 
 
 class _ManagerLog:
@@ -167,7 +229,7 @@ class _ManagerLog:
 
 def _print_log(
     output: CommandOutput,
-    log: _SessionLog | _ManagerLog,
+    log: _RunLog | _SessionLog | _ManagerLog,
     query: "LogQuery",
     last: int | None,
     *,
@@ -190,8 +252,8 @@ def _print_log(
     return status
 
 
-def _log_of_drop(output: CommandOutput, client: "Client", session: str, drop: str) -> Exit:
-    chunks = client.log(session, drop).chunks
+def _log_of_drop(output: CommandOutput, log: _RunLog | _SessionLog, drop: str) -> Exit:
+    chunks = log.chunks(drop)
     if output.kind is OutputKind.TABLE:
         # To a file or another program, the log goes as it is.
         shown = _printable_chunks(chunks) if sys.stdout.isatty() else chunks
@@ -199,7 +261,7 @@ def _log_of_drop(output: CommandOutput, client: "Client", session: str, drop: st
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
     else:
-        output.answer(LogReply(session=session, drop=drop, log=b"".join(chunks).decode(errors="replace")))
+        output.answer(LogReply(session=log.whose["session"], drop=drop, log=b"".join(chunks).decode(errors="replace")))
     return Exit.FINISHED
 
 
@@ -251,7 +313,7 @@ class _Printer:
         return printable(shown)
 
 
-def _print_last(log: _SessionLog | _ManagerLog, query: "LogQuery", last: int, printer: _Printer) -> str:
+def _print_last(log: _RunLog | _SessionLog | _ManagerLog, query: "LogQuery", last: int, printer: _Printer) -> str:
     """Print the last lines, and return the cursor of those that follow."""
     pages: list[LogPage] = []
     wanted, end = msgspec.structs.replace(query, limit=max(min(last, _PAGE), 1)), ""
@@ -270,7 +332,7 @@ def _print_last(log: _SessionLog | _ManagerLog, query: "LogQuery", last: int, pr
 
 
 def _print_on(
-    log: _SessionLog | _ManagerLog, query: "LogQuery", cursor: str, printer: _Printer, *, follow: bool
+    log: _RunLog | _SessionLog | _ManagerLog, query: "LogQuery", cursor: str, printer: _Printer, *, follow: bool
 ) -> None:
     """Print the lines after a cursor; with `follow`, until the session is over."""
     is_over, again = False, 0

@@ -185,7 +185,7 @@ def follow(
 
 
 class _Outage:
-    """Reports on standard error that the state of the session is unknown, when it is known again, and what it awaits."""
+    """Reports on standard error why the state of the session is unknown, and what a session that runs waits for."""
 
     def __init__(self, output: CommandOutput, patience: float, clock: Clock) -> None:
         self._output = output

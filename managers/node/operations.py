@@ -56,7 +56,7 @@ from managers.node.copy_effects import CopyRecords, ReleasedContents, copied_res
 from managers.node.downloads import ContentPreviews, batch, content_download, file_download
 from managers.node.hosted_session import HostedSession, receipts_of
 from managers.node.over import DamagedSession, FinishedSession
-from managers.node.session_log import SessionLogs
+from managers.node.session_log import SessionLogs, name_in
 from managers.node.session_records import StateLogs
 from managers.node.view_states import stopped_part
 from managers.recovery.records import FEWEST_VOTERS, StoppedPart
@@ -209,13 +209,7 @@ class NodeOperations(SessionTimes):
     def session_log(self, session: str, query: LogQuery) -> LogPage:
         """Return a page of the log of the drops that ran on this node."""
         found = self.find(session)
-        graph = found.piece.graph
-
-        def name_of(drop: str) -> str:
-            row = row_of(graph, drop)
-            return "" if row is None else graph.templates[graph.template[row]].name
-
-        return self._logs.page(str(found.directory.logs), self.name, query, name_of)
+        return self._logs.page(str(found.directory.logs), self.name, query, partial(name_in, found.piece.graph))
 
     def data(self, session: str, drop: str, query: DataQuery) -> Download:
         """Return the content of a data drop or a part of it, or of the copy that this node has of one elsewhere."""

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import NamedTuple
 
 from dropflow.api.logs import OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
@@ -16,7 +17,7 @@ from dropflow.engine.drop_log import LogIndex
 from dropflow.engine.events import Assembled, Event, Failed
 from dropflow.engine.session import Instrument
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import oid
+from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,9 @@ class SessionLogs:
         self._kept: dict[str, LogIndex] = {}
         self._clock = clock or SystemClock()
 
-    def page(self, folder: str, node: str, query: LogQuery, name_of: Callable[[str], str]) -> LogPage:
+    def page(
+        self, folder: str, node: str, query: LogQuery, name_of: Callable[[str], str], *, is_over: bool = False
+    ) -> LogPage:
         """Return a page of the log in a directory.
 
         Parameters
@@ -57,16 +60,24 @@ class SessionLogs:
         node : str
             Name of this node.
         name_of : callable
-            Returns the name of the logical node of a drop.
+            Returns the name of the logical node of a drop, such as `name_in` of its graph.
+        is_over : bool
+            Whether nothing is written any more, so that the last lines need not settle.
         """
         index = self._kept.pop(folder, None) or LogIndex(folder)
         index.update()
         try:
-            return LogReader(index, folder, node, query, name_of).page(self._clock.now())
+            return LogReader(index, folder, node, query, name_of).page(inf if is_over else self._clock.now())
         finally:
             while len(self._kept) >= _KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
             self._kept[folder] = index
+
+
+def name_in(graph: PhysicalGraph, drop: str) -> str:
+    """Return the name of the logical node of a drop; empty if the graph has no such drop."""
+    row = row_of(graph, drop)
+    return "" if row is None else graph.templates[graph.template[row]].name
 
 
 class _Line(NamedTuple):

@@ -318,6 +318,29 @@ def test_the_log_is_printed_unchanged(ask: Command, manager: FakeManager) -> Non
     assert ask("log", "failed", "fan_a_0-0").out == wanted
 
 
+def test_the_log_of_a_run_is_read_from_its_directory(ask: Command, tmp_path: Path) -> None:
+    """Filters, the log of one drop and --follow are those of a session. No manager is asked."""
+    builder = GraphBuilder("said")
+    for name, text in (("first", "one; echo two >&2"), ("second", "three")):
+        command = Argument(name="command", value=f"echo {text}", parameter_type="ComponentParameter")
+        builder.app(
+            name, component="dlg.apps.bash_shell_app.BashShellApp", category="BashShellApp", arguments=[command]
+        )
+    found = str(tmp_path / "run")
+    run(builder.build(), directory=prepare_directory(tmp_path / "run"), runner="inline")
+
+    def texts(*options: str) -> list[str]:
+        answer = ask("log", found, *options, "--output", "json")
+        return [line["text"] for line in answer.json["records"] if not line["text"].startswith("$ ")]
+
+    assert sorted(texts()) == ["one", "three", "two"]
+    assert (sorted(texts("--drops", "first")), texts("--text", "THREE")) == (["one", "two"], ["three"])
+    assert [sorted(texts(drop, "--last", "9")) for drop in ("first", "second")] == [["one", "two"], ["three"]]
+    assert ask("log", found, "second").out == b"".join(one.read_bytes() for one in tmp_path.glob("run/logs/*second*"))
+    assert ask("log", found, "--follow").text.count("\n") == 5
+    assert [ask("log", found, *wrong).status for wrong in (["third"], ["--node", "a"], ["--manager", "a"])] == [2, 2, 2]
+
+
 def _lines(*texts: str, level: str = "INFO", drop: str = "fan_a_0-0", node: str = "node-1") -> list[LogLine]:
     return [
         LogLine(time=1_800_000_000.5 + place, node=node, drop=drop, name="app", level=level, text=text, at=0)
@@ -419,5 +442,5 @@ def test_the_log_of_a_manager_is_printed(ask: Command, manager: FakeManager) -> 
     assert ask("log", "--manager", manager.name, "--last", "1").text.endswith("slow\n")
     assert ask("log", "--manager", "elsewhere").status != 0
     neither, both = ask("log"), ask("log", "finished", "--manager", manager.name)
-    assert (neither.status, "give either SESSION or --manager NAME" in neither.err) == (2, True)
-    assert (both.status, "SESSION and --manager exclude each other" in both.err) == (2, True)
+    assert (neither.status, "give either RUN or --manager NAME" in neither.err) == (2, True)
+    assert (both.status, "give either RUN or --manager NAME" in both.err) == (2, True)

@@ -210,7 +210,7 @@ def test_an_unknown_state_is_reported(ask: Command, cluster: Cluster) -> None:
 def test_what_a_session_waits_for_is_printed_once(ask: Command, cluster: Cluster) -> None:
     """A session that cannot go on, such as without a majority of its nodes, says why while it runs."""
     cluster.manager.hold("running", "1 of 3 voters answer, 2 are needed")
-    cluster.on_note(lambda text: cluster.later(0.2, cluster.manager.complete, "running"))
+    cluster.on_note(lambda _: cluster.later(0.2, cluster.manager.complete, "running"))
     answer = ask("watch", "running")
 
     assert (answer.status, answer.err.count("session running: 1 of 3 voters answer, 2 are needed")) == (0, 1)
