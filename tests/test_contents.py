@@ -218,6 +218,7 @@ def test_a_file_that_several_drops_write_is_kept_whole(tmp_path: Path, content: 
     assert written(tmp_path / "run") in ("same", *(str({"n": number}) for number in range(3)))
 
 
+@pytest.mark.slow
 def test_a_loop_replaces_the_file_of_its_last_iteration(tmp_path: Path) -> None:
     """An iteration may replace the file of the iteration before it."""
     nodes = [

@@ -89,6 +89,7 @@ def test_pickle_round_trips_any_value(encoding: str, value: Any) -> None:
     assert type(found) is type(value)
 
 
+@pytest.mark.slow
 @given(_JSON)
 def test_json_round_trips_json_values(value: Any) -> None:
     """Every value that JSON can represent is decoded unchanged."""
@@ -312,6 +313,7 @@ def test_a_content_of_several_producers_is_always_a_list(encoding: str) -> None:
     assert decode(encoding, Content(body)) == 7
 
 
+@pytest.mark.slow
 @given(st.lists(_VALUES, min_size=2, max_size=4))
 def test_any_values_are_distinguished(values: list[Any]) -> None:
     """Each value of several producers is decoded separately, for any values."""

@@ -59,6 +59,7 @@ def test_a_run_is_compared_with_a_session(ask: Command, tmp_path: Path) -> None:
     assert [answer.json["comparison"][one]["session"] for one in ("first", "second")] == ["run", "finished"]
 
 
+@pytest.mark.slow
 def test_the_other_session_may_be_on_another_manager(
     ask: Command, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

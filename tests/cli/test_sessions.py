@@ -227,6 +227,7 @@ def test_components_of_nodes_are_listed(ask: Command, tmp_path: Path) -> None:
 # ``dropflow resume`` and ``retry`` with a session of a manager, or with the directory of a run.
 
 
+@pytest.mark.slow
 def test_a_cancelled_session_is_resumed(ask: Command, manager: FakeManager) -> None:
     """The answer is that of submit: name, status, and where to look."""
     answer = ask("resume", "cancelled")
@@ -272,6 +273,7 @@ def test_a_run_starts_again_from_a_drop(ask: Command, tmp_path: Path) -> None:
     assert "there is no drop 'none'" in refused.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -72,6 +72,7 @@ def end_when_submitted(manager: FakeManager, session: str, *, error: str = "") -
     threading.Thread(target=end).start()
 
 
+@pytest.mark.slow
 def test_wait_answers_like_run(ask: Command, manager: FakeManager) -> None:
     """With --wait, the answer comes at the end of the session and has the fields of `run`."""
     end_when_submitted(manager, "mine")

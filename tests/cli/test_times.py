@@ -190,6 +190,7 @@ def test_a_session_has_the_measurements_of_its_nodes(ask: Command, manager: Fake
     assert "node node-3 did not answer: its attempts are missing (silent for 20 s)" in written.err
 
 
+@pytest.mark.slow
 def test_plans_use_the_profile_of_a_session(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
     """The longest application, of half of all work, gets a node for itself; a session that is not known is an error."""
     graph = fan(12)

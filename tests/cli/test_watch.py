@@ -161,6 +161,7 @@ def test_a_manager_that_was_started_again_with_another_token(
     assert answer.text.startswith("FINISHED")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "code"),
     [

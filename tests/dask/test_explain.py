@@ -122,6 +122,7 @@ def test_fusion_is_switched_for_a_computation() -> None:
     assert x.compute(scheduler=dropflow.dask.get, fuse_enabled=False) == -45
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tileable", [True, False])
 @pytest.mark.parametrize("chunk", [True, False])
 def test_computations_have_the_steps_that_are_explained(tileable: bool, chunk: bool) -> None:  # noqa: FBT001

@@ -87,6 +87,7 @@ def test_chunks_are_values_in_this_process() -> None:
     assert dropflow.dask.persist(x + 1, scheduler="synchronous")[0].sum().compute() == 44
 
 
+@pytest.mark.slow
 def test_other_schedulers_fetch_what_they_need() -> None:
     """A slice reads its own chunks only, in this process and with dask's scheduler."""
     source = _Values()

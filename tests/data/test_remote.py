@@ -254,6 +254,7 @@ def test_names_are_filled_in(node: Node, slot: Slots, repository: LocalRepositor
     assert len(memory.store) == 2
 
 
+@pytest.mark.slow
 def test_a_file_on_a_web_server_is_read(node: Node, slot: Slots, tmp_path: Path) -> None:
     """Over HTTP, by its URL."""
     (tmp_path / "in.txt").write_bytes(b"text" * 1000)

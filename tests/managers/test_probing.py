@@ -63,6 +63,7 @@ def _one(prober: Prober, address: str, seconds: float = 30.0) -> ProbeResult:
     return found
 
 
+@pytest.mark.slow
 def test_links_and_managers_are_probed_together(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
     """The results have the order of the addresses, and an address may occur twice."""
     links, url = servers.links("b", keys[0]), servers.manager(FakeManager("m", clock=SystemClock()), keys[0])

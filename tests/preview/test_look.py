@@ -99,6 +99,7 @@ def test_a_fits_image_begins_at_its_lower_left_corner() -> None:
     assert pixels[1, 0] == 255
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(["C", "F", "fits", "zarr"]))
 @settings(max_examples=60, deadline=None)
 def test_a_part_of_a_picture_is_that_of_the_same_part_of_the_array(data: st.DataObject, kind: str) -> None:

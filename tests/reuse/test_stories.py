@@ -194,6 +194,7 @@ def test_records_that_this_user_has_not_written_are_not_used(story: Story, tmp_p
     assert story.run() == ("is 18", ALL)
 
 
+@pytest.mark.slow
 def test_a_deleted_result_is_put_back(story: Story) -> None:
     """It is taken from the store, though the directory of the run that computed it is gone."""
     for path in sorted((story.folder / "run1").rglob("*"), reverse=True):

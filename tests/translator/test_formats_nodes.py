@@ -369,6 +369,7 @@ def test_a_graph_that_is_written_is_read_as_the_same(content: dict[str, object],
     assert without_places(again(graph, family)) == without_places(graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @given(graph=logical_graphs())
 @settings(max_examples=50)

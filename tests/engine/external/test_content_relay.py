@@ -113,6 +113,7 @@ def test_examples_give_the_same(name: str, tmp_path: Path) -> None:
     assert nothing_is_left(tmp_path / "workers")
 
 
+@pytest.mark.slow
 def test_large_contents_go_in_pieces_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file becomes objects of the engine once, for all that read it."""
     monkeypatch.setattr("dropflow.runners.carried_contents.PIECE_BYTES", 100_000)

@@ -150,6 +150,7 @@ def test_a_cancel_stops_what_runs(kind: str, script: str, tmp_path: Path) -> Non
     assert result.status is SessionState.CANCELLED
 
 
+@pytest.mark.slow
 def test_closing_twice_is_harmless(tmp_path: Path) -> None:
     """A runner may be closed twice, started or not."""
     runner = make("processes", draw("A"), tmp_path)

@@ -199,6 +199,7 @@ def test_protected_contents_are_not_computed_again(tmp_path: Path) -> None:
     assert all(runs.count[name] == (1 if row in held else 2) for row, name in names.items())
 
 
+@pytest.mark.slow
 def test_a_node_of_the_graph_says_how_many_replicas_it_wants(tmp_path: Path) -> None:
     """Its field overrides what the session asks for; 1 means no copies."""
     builder = GraphBuilder("fields").app("make").data("other").connect("make", "other")

@@ -97,6 +97,7 @@ def test_attempts_that_do_not_end_in_time_run_again(tmp_path: Path) -> None:
     assert set(_commits(cluster).values()) == {1}
 
 
+@pytest.mark.slow
 def test_a_node_that_drains_takes_no_sessions(tmp_path: Path) -> None:
     """It refuses to prepare a session before managers know; the graph is planned again without it, or refused.
 

@@ -294,6 +294,7 @@ def test_hostile_names_are_escaped(serve: Any) -> None:
         assert "{{1+1}}" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_keep_to_their_security_policy(serve: Any, path: str) -> None:
     """No page has inline scripts, styles or handlers, or anything from another host."""
