@@ -157,8 +157,6 @@ def run_host() -> NoReturn:
 
     order = msgspec.json.decode(first_line(0), type=NodeOrder)
     root = private_directory(Path(order.root).expanduser())
-    # Bash that finds it takes itself for the shell of an ssh, and reads ~/.bashrc: in each attempt.
-    os.environ.pop("SSH_CLIENT", None)
     key = os.memfd_create("key")  # in no file, so that nothing is left of it when this process is killed
     os.fchmod(key, 0o600)
     os.write(key, order.key.encode())

@@ -383,7 +383,9 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=writer,
                 stderr=writer,
-                env={**os.environ, **threads, WORKER_VARIABLE: self._name},
+                # Bash that finds SSH_CLIENT takes itself for the shell of an ssh, and reads ~/.bashrc: in each attempt.
+                env={name: text for name, text in os.environ.items() if name != "SSH_CLIENT"}
+                | {**threads, WORKER_VARIABLE: self._name},
                 start_new_session=True,
             )
             ours.callback(self.process.wait)

@@ -135,6 +135,21 @@ def test_closed_descriptors_are_reopened(pool: WorkerPool, tmp_path: Path) -> No
     assert [work.log(f"say_{number}") for number in range(1, 8, 2)] == ["here"] * 4
 
 
+def test_bash_reads_no_bashrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bash that an attempt starts reads no ~/.bashrc, also if the process of the pool was started over ssh."""
+    (tmp_path / ".bashrc").write_text("echo read\n")
+    for name, text in {"HOME": str(tmp_path), "SSH_CLIENT": "192.0.2.1 50000 22", "SHLVL": "0"}.items():
+        monkeypatch.setenv(name, text)
+    pool = WorkerPool(1, logs=tmp_path)
+    try:
+        work = Functions(pool, tmp_path / "s", say="os.system('exec bash -c \"echo ran\"')")
+        work.run("say")
+    finally:
+        pool.close()
+
+    assert work.log("say_0") == "ran\n"
+
+
 def test_what_a_worker_prints_outside_of_attempts_has_a_file(pool: WorkerPool, tmp_path: Path) -> None:
     """Output outside of attempts is in worker-<n>.log, and bounded too."""
     later = "import threading\nthreading.Timer(0.1, os.write, (1, b'afterwards')).start()"
