@@ -188,7 +188,7 @@ def find_drops(graph: PhysicalGraph, text: str) -> list[int]:
 
 
 def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
-    """Return the drops that a person may mean by a name, ascending; case does not matter.
+    """Return the drops that a person may mean by a name, ascending; case only matters between several nodes.
 
     That is the name of a logical node, for all of its drops, or that name and the indices of one drop behind it, as
     the pages write them: ``Measure``, ``Measure 3``, ``Measure_0-3``.
@@ -210,9 +210,10 @@ def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
 
 
 def _drops_of_node(graph: PhysicalGraph, name: str) -> IntColumn:
-    """Return the drops of the logical nodes with this name, ascending; case does not matter."""
+    """Return the drops of the logical nodes with this name, ascending; case only matters between several nodes."""
     wanted = name.casefold()
     rows = [row for row, template in enumerate(graph.templates) if template.name.casefold() == wanted]
+    rows = [row for row in rows if graph.templates[row].name == name] or rows
     return np.flatnonzero(np.isin(graph.template, rows)).astype(np.int32)
 
 

@@ -506,6 +506,18 @@ def test_the_name_of_a_logical_node_names_all_its_drops() -> None:
         find_drop(graph, name)
 
 
+def test_names_that_differ_in_case_are_told_apart() -> None:
+    """``Copy`` is the application and ``copy`` its data; ``COPY`` may be either."""
+    graph = fan(12)
+    templates = list(graph.templates)
+    templates[0], templates[1] = (templates_replace(templates[row], name=name) for row, name in enumerate(("Do", "do")))
+    graph = replace(graph, templates=tuple(templates))
+
+    found = [drops_named(graph, name).tolist() for name in ("Do", "do", "DO")]
+    assert found[:2] == [np.flatnonzero(graph.template == row).tolist() for row in (0, 1)]
+    assert found[2] == sorted(found[0] + found[1])
+
+
 def test_other_texts_name_no_drop() -> None:
     """Nor do indices that the node does not have."""
     graph = fan(12)
