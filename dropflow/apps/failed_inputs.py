@@ -30,6 +30,7 @@ _MOST, _MOST_ALIKE = 16, 3
 _LONGEST = 200
 _SECONDS = 1.0
 _START = 4096
+_FITS = b"SIMPLE  ="
 _MOST_READ = 16 << 20
 _MOST_VALUES = 1 << 22
 """Values of an array whose range is computed."""
@@ -110,7 +111,8 @@ def _content(handle: Handle, may_read: Callable[[], bool]) -> Iterator[str]:
 
 
 def _seen(source: Source, may_read: Callable[[], bool]) -> Iterator[str]:
-    text = as_text(source.start(_START))
+    start = source.start(_START)
+    text = None if start.startswith(_FITS) else as_text(start)  # headers of FITS files are text
     if text is not None:
         if text.strip():
             yield _value(text)

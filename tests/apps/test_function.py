@@ -551,13 +551,16 @@ def test_a_failure_has_the_values_that_went_in(tmp_path: Path) -> None:
     """Of arrays shape, type and range, of text the first line, of files the name; secrets are hidden by their names."""
     np.save(tmp_path / "sky.npy", np.array([[0.5, np.nan, 2.0]], np.float32))
     (tmp_path / "notes.txt").write_text("user=me password=hidden\nmore")
+    (tmp_path / "mean.fits").write_text(f"{'SIMPLE  =                    T':80}" * 72)
     fields = (field("niter", 500, "Integer"), field("api_token", "hidden"), field("label", "secret:hidden"))
-    paths = [port(name, encoding="path") for name in ("notes", "sky")]
+    paths = [port(name, encoding="path") for name in ("notes", "sky", "mean")]
     inputs = [
         ("image", np.arange(6).reshape(2, 3)), ("sky", tmp_path / "sky.npy"), ("notes", tmp_path / "notes.txt"),
-        *(("many", number) for number in range(20)), ("lost", FAILED),
+        *(("many", number) for number in range(20)), ("lost", FAILED), ("mean", tmp_path / "mean.fits"),
     ]  # fmt: skip
-    code = "def f(image, sky, notes, many, niter, api_token, label, lost=None): raise ValueError('no convergence')"
+    code = (
+        "def f(image, sky, notes, many, niter, api_token, label, mean, lost=None): raise ValueError('no convergence')"
+    )
 
     lines = call(tmp_path, code, *fields, *paths, inputs=inputs).failure.inputs
 
@@ -566,6 +569,7 @@ def test_a_failure_has_the_values_that_went_in(tmp_path: Path) -> None:
     assert lines[1].startswith("sky: in1, sky.npy, 140 Bytes")
     assert lines[2].startswith("notes: in2, notes.txt, 28 Bytes")
     assert "lost: in23, ERROR" in lines
+    assert "mean: in24, mean.fits, 5.8 kB" in lines, "its header is text, and says little"
     assert {"niter = 500", "api_token = ***", "label = 'secret:***'"} <= set(lines)
     assert "many = list of 20, the first: 0" in lines
     assert not any("hidden" in line for line in lines)
