@@ -19,6 +19,7 @@ from typing import Any
 
 from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.sessions import factory, local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 
 DROPS, PAIRS, WORKERS = 60_000, 15, 2
@@ -40,7 +41,7 @@ def run(drops: int, *, records: bool) -> float:
     graph = fan(drops)
     with tempfile.TemporaryDirectory() as directory:
         before = processor_seconds()
-        result = local_run.run(graph, directory=Path(directory), runner="processes", workers=WORKERS)
+        result = local_run.run(graph, Path(directory), RunOptions(runner="processes", workers=WORKERS))
         used = processor_seconds() - before
     if result.failures:
         raise SystemExit(result.failures[0].text)

@@ -34,6 +34,7 @@ from cluster_nodes import nodes
 
 from dropflow.api.client import Client
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import triples
 from managers.keys import ClusterKey, create
 
@@ -96,7 +97,7 @@ def alone(drops: int) -> dict[str, float]:
     for runner in ("processes", "inline"):
         with tempfile.TemporaryDirectory() as directory:
             start = time.perf_counter()
-            result = local_run.run(graph, directory=Path(directory), runner=runner)
+            result = local_run.run(graph, Path(directory), RunOptions(runner=runner))
             if result.states.get("COMPLETED") != graph.drops:
                 raise SystemExit(f"the run failed: {result}")
             report[f"{runner}_drops_per_s"] = round(graph.drops / (time.perf_counter() - start))

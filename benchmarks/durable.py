@@ -16,6 +16,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 
 SIZES = (100, 1_000)
 _PAIRS = 3
@@ -36,7 +37,7 @@ def seconds(graph: PhysicalGraph, root: Path, *, durable: bool) -> float:
     """Run a graph once; return how long it took."""
     directory = root / "run"
     started = time.perf_counter()
-    result = local_run.run(graph, directory=directory, runner="processes", workers=2, durable=durable)
+    result = local_run.run(graph, directory, RunOptions(runner="processes", workers=2, durable=durable))
     found = time.perf_counter() - started
     if result.failures:
         raise SystemExit(result.failures[0].text)

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 
 from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import chain, chains
 from dropflow.times.octets import TIMES_FILE, read_times
 
@@ -43,7 +44,7 @@ def graph_of(shape: str, drops: int) -> PhysicalGraph:
 def seconds_of_run(graph: PhysicalGraph) -> float:
     """Return how long the attempts of a run take together."""
     with tempfile.TemporaryDirectory() as directory:
-        result = local_run.run(graph, directory=Path(directory), runner="processes", workers=WORKERS)
+        result = local_run.run(graph, Path(directory), RunOptions(runner="processes", workers=WORKERS))
         times = read_times(Path(directory) / TIMES_FILE)
     if result.states["COMPLETED"] != graph.drops:
         raise SystemExit(f"the run failed: {result}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import deep_keys, node_keys
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -48,7 +49,7 @@ def runs(drops: int) -> dict[str, float]:
             started = time.perf_counter()
             place, store = Path(folder, name), str(Path(folder, "store"))
             result = local_run.run(
-                graph, directory=place, runner="processes", workers=WORKERS, reuse=reuse, store=store
+                graph, place, RunOptions(runner="processes", workers=WORKERS, reuse=reuse, store=store)
             )
             found[name] = round(time.perf_counter() - started, 3)
             if result.states["COMPLETED"] != graph.drops or (name == "taking" and result.computed):

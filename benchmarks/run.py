@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 
 SIZES = (1_000, 10_000, 100_000)
@@ -33,7 +34,7 @@ def measure(runner: str, drops: int) -> dict[str, float]:
     graph = fan(drops)
     with tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
-        result = local_run.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)
+        result = local_run.run(graph, Path(directory), RunOptions(runner=runner, workers=WORKERS))
         seconds = time.perf_counter() - started
     if result.states["COMPLETED"] != graph.drops:
         raise SystemExit(f"the run failed: {result}")

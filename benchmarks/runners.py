@@ -24,6 +24,7 @@ from pathlib import Path
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 from dropflow.times.octets import TIMES_FILE, read_times
 
@@ -58,7 +59,7 @@ def run(kind: str, size: int, milliseconds: float, address: str = "") -> tuple[f
     runner = f"dask={address}" if address else kind
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
-        result = local_run.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)
+        result = local_run.run(graph, Path(directory), RunOptions(runner=runner, workers=WORKERS))
         whole = time.perf_counter() - began
         times = read_times(Path(directory) / TIMES_FILE)
     if result.states["COMPLETED"] != graph.drops:

@@ -22,6 +22,7 @@ from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.drawn_graphs import app, construct, data, draw, function
 from tests.translator.documents import field, link, node, port
@@ -32,7 +33,7 @@ def run(source: Path | bytes, directory: Path, *, runner: str = "inline") -> Ses
     """Translate and run a graph."""
     graph = translate(source, name="g").graph
     return local_run.run(
-        graph, directory=local_run.prepare_directory(directory, overwrite=True), runner=runner, workers=2
+        graph, local_run.prepare_directory(directory, overwrite=True), RunOptions(runner=runner, workers=2)
     )
 
 
@@ -282,7 +283,7 @@ def ran(source: Path, directory: Path) -> Translation:
     """Translate and run a graph, which must finish."""
     made = translate(source, name="g")
     result = local_run.run(
-        made.graph, directory=local_run.prepare_directory(directory, overwrite=True), runner="inline"
+        made.graph, local_run.prepare_directory(directory, overwrite=True), RunOptions(runner="inline")
     )
     assert result.status is SessionState.FINISHED
     return made
@@ -449,7 +450,7 @@ def test_everything_that_user_code_raises_fails_its_attempt(runner: str, tmp_pat
     for name, (code, _) in RAISED.items():
         _function(builder, name, code)
     graph = builder.build()
-    result = local_run.run(graph, directory=tmp_path, runner=runner, workers=1)
+    result = local_run.run(graph, tmp_path, RunOptions(runner=runner, workers=1))
     texts = {failure.name: failure.text for failure in result.failures}
 
     assert result.status is SessionState.FAILED
@@ -469,10 +470,10 @@ def test_a_path_that_cannot_be_written_is_reported(path: str, said: str, where: 
         builder = GraphBuilder("path")
         _function(builder, "one", "def f():\n    return 1", component=FILE, path=path)
         with pytest.raises(BadGraphError, match="DF104") as caught:
-            local_run.run(builder.build(), directory=tmp_path)
+            local_run.run(builder.build(), tmp_path)
         assert said in str(caught.value.problems[0])
         return
-    result = local_run.run(_named_by_input(path), directory=tmp_path, runner="threads")
+    result = local_run.run(_named_by_input(path), tmp_path, RunOptions(runner="threads"))
 
     assert result.status is SessionState.FAILED
     assert said in result.failures[0].text
@@ -530,8 +531,8 @@ def test_the_class_of_a_user_may_raise_anywhere(
     builder.data("out", component=MEMORY, category="Memory")
     builder.connect("one", "out")
     if method == "run":
-        result = local_run.run(builder.build(), directory=tmp_path / "session", runner="threads")
+        result = local_run.run(builder.build(), tmp_path / "session", RunOptions(runner="threads"))
         assert result.status is SessionState.FAILED
         return
     with pytest.raises(BadGraphError, match="cannot be made"):
-        local_run.run(builder.build(), directory=tmp_path / "session")
+        local_run.run(builder.build(), tmp_path / "session")

@@ -52,7 +52,7 @@ def greeting(component: str = "dlg.apps.simple.HelloWorldApp") -> PhysicalGraph:
 def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
     """The session directory has graph, journal, summary and result, and no temporary file or empty log."""
     graph = greeting()
-    result = local_run.run(graph, directory=tmp_path, runner=runner, workers=2)
+    result = local_run.run(graph, tmp_path, RunOptions(runner=runner, workers=2))
 
     assert result.status is SessionState.FINISHED
     assert digest(load(tmp_path / "graph.dfg")) == digest(graph)
@@ -67,7 +67,7 @@ def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
 def test_an_unusable_graph_is_refused_before_files_are_written(tmp_path: Path) -> None:
     """An unknown class is refused with its node and name, and no file is written."""
     with pytest.raises(BadGraphError, match=r"no\.Such") as caught:
-        local_run.run(greeting("no.Such"), directory=tmp_path)
+        local_run.run(greeting("no.Such"), tmp_path)
 
     assert [found.code for found in caught.value.problems] == ["DF103"]  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
@@ -76,7 +76,7 @@ def test_an_unusable_graph_is_refused_before_files_are_written(tmp_path: Path) -
 def test_an_unknown_runner_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     """An unknown runner is refused; the hint has the known ones."""
     with pytest.raises(BadParameterError, match="warp") as caught:
-        local_run.run(greeting(), directory=tmp_path, runner="warp")
+        local_run.run(greeting(), tmp_path, RunOptions(runner="warp"))
 
     assert "processes" in caught.value.hint
 
@@ -92,7 +92,7 @@ def test_runs_of_the_same_second_have_different_directories(tmp_path: Path) -> N
 
 def test_only_files_of_a_session_are_removed(tmp_path: Path) -> None:
     """A directory with other files is refused and unchanged."""
-    local_run.run(greeting(), directory=tmp_path, runner="inline")
+    local_run.run(greeting(), tmp_path, RunOptions(runner="inline"))
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ConflictError, match=r"thesis\.tex"):
         local_run.prepare_directory(tmp_path)
@@ -102,7 +102,7 @@ def test_only_files_of_a_session_are_removed(tmp_path: Path) -> None:
 
 def test_the_results_of_a_run_are_not_replaced_by_accident(tmp_path: Path) -> None:
     """A directory with a run that FINISHED is refused and unchanged, unless it is to be overwritten."""
-    local_run.run(greeting(), directory=tmp_path, runner="inline")
+    local_run.run(greeting(), tmp_path, RunOptions(runner="inline"))
     before = sorted(path.name for path in tmp_path.iterdir())
     with pytest.raises(ConflictError, match="has the results of a run that FINISHED") as caught:
         local_run.prepare_directory(tmp_path)
@@ -145,7 +145,7 @@ def test_a_directory_that_was_emptied_in_part_is_still_one_of_a_session(
     removals: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the process is killed after any of the removals, the next run empties the rest."""
-    local_run.run(greeting(), directory=tmp_path, runner="inline")
+    local_run.run(greeting(), tmp_path, RunOptions(runner="inline"))
     left, unlink = [removals], Path.unlink
 
     def killed(self: Path, **more: bool) -> None:
@@ -308,7 +308,7 @@ def _writer(code: str, component: str = MEMORY, **fields: str) -> PhysicalGraph:
 
 
 def _run(graph: PhysicalGraph, directory: Path, runner: str = "inline") -> SessionResult:
-    return local_run.run(graph, directory=directory, runner=runner, workers=1)
+    return local_run.run(graph, directory, RunOptions(runner=runner, workers=1))
 
 
 @pytest.mark.slow

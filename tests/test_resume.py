@@ -90,7 +90,7 @@ def ended(tmp_path: Path) -> tuple[PhysicalGraph, Path, Path]:
     """A chain of four commands that has run: its graph, its directory, and the file of marks."""
     marks = tmp_path / "marks"
     graph = chain(marks, 4)
-    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
     return graph, tmp_path / "run", marks
 
 
@@ -145,7 +145,7 @@ def test_a_run_continues_from_every_entry_of_its_journal(kind: str, tmp_path: Pa
     """Cut after any entry, or in the middle of the next one, the journal leads to the same results."""
     marks = tmp_path / "marks"
     graph = GRAPHS[kind](marks, 0.0)
-    first = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="threads", workers=2)
+    first = local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="threads", workers=2))
     expected = results(tmp_path / "run")
     for entries in range(0, length(tmp_path / "run"), 3):
         copy = tmp_path / f"{entries}" / "run"
@@ -308,7 +308,7 @@ def test_two_processes_do_not_work_in_one_directory(ended: tuple[PhysicalGraph, 
     cut(directory, 3)
     calls = (
         lambda: resume(directory, CHECKED),
-        lambda: local_run.run(graph, directory=directory, runner="inline"),
+        lambda: local_run.run(graph, directory, RunOptions(runner="inline")),
         lambda: local_run.prepare_directory(directory),
     )
     with SessionLock(directory):
@@ -327,7 +327,7 @@ def test_file_systems_without_locks_are_usable(tmp_path: Path, monkeypatch: pyte
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    result = local_run.run(chain(tmp_path / "marks", 1), directory=tmp_path / "run", runner="inline")
+    result = local_run.run(chain(tmp_path / "marks", 1), tmp_path / "run", RunOptions(runner="inline"))
 
     assert result.status is SessionState.FINISHED
 
@@ -383,7 +383,7 @@ def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_p
     marks = tmp_path / "marks"
     graph = GRAPHS["loop"](marks, 0.0)
     directory = tmp_path / "run"
-    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
+    local_run.run(graph, local_run.prepare_directory(directory), RunOptions(runner="inline"))
     expected = results(directory)
     cut(directory, length(directory) - 1)
     (directory / "files" / "log.txt").write_text("changed by another program")
@@ -416,7 +416,7 @@ def test_contents_that_later_iterations_replaced_are_made_again(
     )
     graph = replace(graph, templates=tuple(templates))
     directory = tmp_path / "run"
-    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
+    local_run.run(graph, local_run.prepare_directory(directory), RunOptions(runner="inline"))
     expected = results(directory)
     cut(directory, at * (length(directory) - 1) // 100)
     for number in lost:
@@ -440,7 +440,7 @@ def test_errors_are_kept_with_their_texts(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     graph = GRAPHS["thresholds"](marks, 0.0)
     directory = tmp_path / "run"
-    first = local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
+    first = local_run.run(graph, local_run.prepare_directory(directory), RunOptions(runner="inline"))
     cut(directory, length(directory) - 2)
     result, _ = again(directory, marks)
 
@@ -474,7 +474,7 @@ def test_an_output_that_is_settled_is_not_written_again(tmp_path: Path) -> None:
     drawing.app("USE", component="dlg.apps.simple.CopyApp").data("copy")
     graph = drawing.connect("first", "USE").connect("USE", "copy").build()
     directory = tmp_path / "run"
-    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
+    local_run.run(graph, local_run.prepare_directory(directory), RunOptions(runner="inline"))
     cut(directory, 2)
     second = directory / "files" / "second.txt"
     before = second.stat()
@@ -491,7 +491,7 @@ def test_a_run_whose_engine_ended_goes_on(tmp_path: Path) -> None:
     """When the scheduler of Dask has died, the run fails and its hint names 'resume': that runs what had no workers."""
     marks = tmp_path / "marks"
     directory = local_run.prepare_directory(tmp_path / "run")
-    failed = local_run.run(chain(marks, 4), directory=directory, runner="tests.test_resume:ended_engine")
+    failed = local_run.run(chain(marks, 4), directory, RunOptions(runner="tests.test_resume:ended_engine"))
     assert failed.status is SessionState.FAILED
     assert "dask cannot be used any more" in failed.failures[0].text
 
@@ -535,7 +535,7 @@ def one_file_and_a_result() -> PhysicalGraph:
 
 def test_a_durable_run_forces_contents_before_their_record(forced: list[str], tmp_path: Path) -> None:
     """The file and its name are on the disk before the entry of the journal that has it; so is a result in memory."""
-    result = local_run.run(one_file_and_a_result(), directory=tmp_path / "run", runner="inline", durable=True)
+    result = local_run.run(one_file_and_a_result(), tmp_path / "run", RunOptions(runner="inline", durable=True))
     after_start = forced[forced.index(f"{tmp_path}/run/journal.dfj") + 1 :]
     last = len(after_start) - 1 - after_start[::-1].index(f"{tmp_path}/run/journal.dfj")
 
@@ -561,7 +561,7 @@ def test_a_durable_journal_is_forced_after_each_entry_was_written(
 
 def test_other_runs_wait_for_no_disk(forced: list[str], tmp_path: Path) -> None:
     """By default only the graph is forced to the disk, once."""
-    local_run.run(one_file_and_a_result(), directory=tmp_path / "run", runner="inline")
+    local_run.run(one_file_and_a_result(), tmp_path / "run", RunOptions(runner="inline"))
 
     assert len(forced) == 1
     assert "graph.dfg" in forced[0]

@@ -61,7 +61,7 @@ def failed(tmp_path: Path) -> tuple[PhysicalGraph, Path]:
             if (source, target) != ("JOIN", "sum") or chain.startswith("SOURCE"):
                 drawing.connect(source, target)
     graph = drawing.build()
-    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
     assert result.status is SessionState.FAILED
     (tmp_path / "marks").unlink()
     return graph, tmp_path / "run"
@@ -161,7 +161,7 @@ def test_fields_that_decide_about_settled_drops_cannot_be_set(tmp_path: Path) ->
     """A threshold has decided already; the error says what to do instead."""
     arguments = (Argument(name="command", value="false"), Argument(name="input_error_threshold", value=0))
     graph = GraphBuilder("one").app("FALSE", component=BASH, arguments=arguments).build()
-    local_run.run(graph, directory=tmp_path / "run", runner="inline")
+    local_run.run(graph, tmp_path / "run", RunOptions(runner="inline"))
     with pytest.raises(BadParameterError, match="cannot be changed in a run that has begun"):
         retry(tmp_path / "run", settings=["input_error_threshold=50"], options=CHECKED)
 
@@ -200,7 +200,7 @@ def test_other_drops_are_refused(
 def test_a_run_without_failures_is_refused(tmp_path: Path) -> None:
     """There is nothing to try again; so it is for a directory without a session, and one that is in use."""
     graph = GraphBuilder("one").app("TRUE", component=BASH, arguments=(Argument(name="command", value="true"),)).build()
-    local_run.run(graph, directory=tmp_path / "run", runner="inline")
+    local_run.run(graph, tmp_path / "run", RunOptions(runner="inline"))
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: retry(tmp_path / "run"), "no drop of this run failed"),
         (lambda: retry(tmp_path), "no session in this directory"),
@@ -251,7 +251,7 @@ def ended(tmp_path: Path) -> Path:
         for source, target in pairwise(names):
             builder.connect(source, target)
     graph = builder.connect("right", "JOIN").build()
-    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
     assert result.status is SessionState.FINISHED
     return tmp_path / "run"
 
@@ -367,7 +367,7 @@ def test_an_input_that_the_run_has_written_over_is_refused(tmp_path: Path) -> No
     _file(builder, "after", str(tmp_path / "table"))
     _command(builder, "ADD", "cat %i0 %i0 > %o0")
     graph = builder.connect("before", "ADD").connect("ADD", "after").build()
-    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
 
     for name in ("ADD", "before"):
         with pytest.raises(ConflictError, match="place_before_0, which was written over by the session itself"):

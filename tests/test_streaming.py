@@ -24,6 +24,8 @@ from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.processes import gone
 from tests.strategies import graphs, pipelines
@@ -75,10 +77,11 @@ def between(producer: dict[str, Any], consumer: dict[str, Any], *, data: str = M
     return builder.build()
 
 
-def run(graph: PhysicalGraph, directory: Path, runner: str, workers: int = 3, **options: Any) -> SessionResult:
+def run(graph: PhysicalGraph, directory: Path, runner: str, workers: int = 3, **hooks: Any) -> SessionResult:
     """Run a graph, with checks after each step and for temporary files at the end."""
     prepared = local_run.prepare_directory(directory, overwrite=True)
-    found = local_run.run(graph, directory=prepared, runner=runner, workers=workers, check=True, **options)
+    options = RunOptions(runner=runner, workers=workers, check=True)
+    found = local_run.run(graph, prepared, options, hooks=RunHooks(**hooks))
     assert not list(directory.glob("tmp/*"))
     return found
 

@@ -276,11 +276,9 @@ def run_command(
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         result = local_run.run(
             physical,
-            directory=directory,
-            on_preparing=output.note,
-            on_session=signals.watch,
-            on_statistics=show,
-            **msgspec.structs.asdict(options.options),
+            directory,
+            options.options,
+            hooks=local_run.RunHooks(on_preparing=output.note, on_session=signals.watch, on_statistics=show),
         )
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)

@@ -10,7 +10,7 @@ from pathlib import Path
 from socket import gethostname
 from tempfile import TemporaryDirectory
 from time import gmtime, strftime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,7 +37,7 @@ from dropflow.runners.factory import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from dropflow.sessions.again import Again, choose
 from dropflow.sessions.factory import make_session
-from dropflow.sessions.options import RunKeywords, RunOptions, run_options
+from dropflow.sessions.options import RunOptions
 from dropflow.sessions.stopped import StoppedRun, refuse_run
 from dropflow.states import DropState, SessionState
 
@@ -89,14 +89,7 @@ _DEFAULT, _NO_HOOKS = RunOptions(), RunHooks()
 
 
 def run(
-    graph: PhysicalGraph,
-    *,
-    directory: Path,
-    clock: Clock | None = None,
-    on_preparing: Callable[[str], None] = lambda _: None,
-    on_session: Callable[[Session], None] | None = None,
-    on_statistics: Callable[[Statistics], None] | None = None,
-    **options: Unpack[RunKeywords],
+    graph: PhysicalGraph, directory: Path, options: RunOptions = _DEFAULT, *, hooks: RunHooks = _NO_HOOKS
 ) -> SessionResult:
     """Execute `graph` to its end, or until its walltime: then it is PAUSED, and can be resumed.
 
@@ -104,11 +97,11 @@ def run(
     ----------
     directory : Path
         Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
-    clock, on_preparing, on_session, on_statistics
-        See `RunHooks`.
-    **options
-        The fields of `dropflow.sessions.options.RunOptions`. Unless the runner is ``inline``, applications that only
-        wait run in threads of this process.
+    options : RunOptions
+        How the drops are executed. Unless the runner is ``inline``, applications that only wait run in threads of this
+        process.
+    hooks : RunHooks
+        Who takes part.
 
     Raises
     ------
@@ -124,16 +117,12 @@ def run(
     StorageError
         The session directory cannot be written.
     """
-    wanted = run_options(options)
-    refuse_unusable(graph, wanted.runner)
+    refuse_unusable(graph, options.runner)
     directory.mkdir(parents=True, exist_ok=True)
-    hooks = RunHooks(
-        clock=clock or SystemClock(), on_preparing=on_preparing, on_session=on_session, on_statistics=on_statistics
-    )
     with SessionLock(directory):
         graph = note_software(graph)
         save(graph, directory / _GRAPH)
-        return execute(graph, directory, wanted, hooks)
+        return execute(graph, directory, options, hooks)
 
 
 def execute(

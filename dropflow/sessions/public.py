@@ -396,13 +396,12 @@ def run(
     )
     partition_options = PartitionOptions(parts=parts) if parts is not None else None
     physical = finish(found, partition_options=partition_options).graph
-    local_run.refuse_unusable(physical, run_options(options).runner)
+    chosen = run_options(options)
+    local_run.refuse_unusable(physical, chosen.runner)
     place = (
         local_run.new_directory(physical)
         if directory is None
-        else local_run.prepare_directory(
-            Path(directory), overwrite=overwrite, graph=physical if options.get("reuse") else None
-        )
+        else local_run.prepare_directory(Path(directory), overwrite=overwrite, graph=physical if chosen.reuse else None)
     )
     sessions: list[Session] = []
 
@@ -411,7 +410,7 @@ def run(
         if on_session is not None:
             on_session(session)
 
-    result = local_run.run(physical, directory=place, on_session=started, **options)
+    result = local_run.run(physical, place, chosen, hooks=local_run.RunHooks(on_session=started))
     return RunResult(
         status=result.status,
         states=result.states,

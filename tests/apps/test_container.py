@@ -24,6 +24,7 @@ from dropflow.clock import SystemClock
 from dropflow.errors import BadParameterError, MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
 from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.attempts import Attempted, Given, try_app
@@ -223,7 +224,7 @@ def test_images_are_pulled_once_before_a_session_begins_and_stay_the_same(podman
     drawn = draw(home / "two.graph", [*nodes, data("out"), data("more")], "A > out > B > more")
     progress: list[str] = []
 
-    first = local_run.run(translate(drawn).graph, directory=home / "run", on_preparing=progress.append)
+    first = local_run.run(translate(drawn).graph, home / "run", hooks=RunHooks(on_preparing=progress.append))
 
     pulled = [one for one in registry.asked if one.endswith("/manifests/1")]
     pinned = read_record(home / "run").images[image]
@@ -252,7 +253,9 @@ def test_results_are_reused_by_the_image_and_not_by_its_name(podman: str, tmp_pa
         graph = translate(draw(tmp_path / "g.graph", nodes, "Given > out")).graph
         foreseen = local_run.foresee(graph, options, is_here=False)
         directory = tmp_path / f"{len([*tmp_path.iterdir()])}"
-        result = local_run.run(graph, directory=local_run.prepare_directory(directory), reuse=True, store=options.store)
+        result = local_run.run(
+            graph, local_run.prepare_directory(directory), RunOptions(reuse=True, store=options.store)
+        )
         return sum(one.runs for one in foreseen), result.computed, [why for one in foreseen for why in one.reasons]
 
     def tagged(image: str, tag: str) -> str:
@@ -282,7 +285,7 @@ def test_an_image_that_the_registry_does_not_have_stops_the_session_before_it_be
     drawn = draw(home / "one.graph", [app("A", CONTAINER, image=image, command="true"), data("out")], "A > out")
 
     with pytest.raises(MissingDependencyError, match=r"podman cannot pull the image '127.*absent:2\.1'.* no image of"):
-        local_run.run(translate(drawn).graph, directory=home / "run")
+        local_run.run(translate(drawn).graph, home / "run")
 
     assert not (home / "run" / "journal.dfj").exists()
     assert not read_record(home / "run").images

@@ -24,6 +24,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.runners.in_process import ThreadRunner
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.apps.test_execute import Bench
 from tests.engine.runners.test_pool import Answers
@@ -193,7 +194,7 @@ def test_a_session_continues_if_an_attempt_cannot_be_stopped(
     # With PyDLL the call holds the interpreter: no thread of the worker can do anything.
     library, seconds = ("CDLL", 3) if runner == "threads" else ("PyDLL", 98765)
     code = f"import ctypes\ndef f():\n    ctypes.{library}(None).sleep({seconds})"
-    result = local_run.run(_sleeper(code, tries=2), directory=tmp_path, runner=runner, workers=1)
+    result = local_run.run(_sleeper(code, tries=2), tmp_path, RunOptions(runner=runner, workers=1))
 
     assert result.status is SessionState.FAILED
     assert [(failure.text, failure.attempts) for failure in result.failures] == [(LATE, 2)]
@@ -205,7 +206,7 @@ def test_an_invalid_limit_is_refused(value: object, tmp_path: Path) -> None:
     builder = GraphBuilder("g")
     builder.app("app", component="NullBarrierApp", arguments=(Argument(name="timeout", value=value, type="Float"),))
     with pytest.raises(BadGraphError, match="parameter 'timeout' is") as caught:
-        local_run.run(builder.build(), directory=tmp_path)
+        local_run.run(builder.build(), tmp_path)
 
     assert "parameter 'timeout' is" in str(caught.value.problems)
 
@@ -258,7 +259,7 @@ def test_every_runner_applies_a_limit_among_the_application_arguments(tmp_path: 
         Argument(name="timeout", value=0.05, type="Float", parameter_type="ApplicationArgument"),
     )
     builder.app("app", component="dlg.apps.simple.SleepApp", arguments=arguments)
-    result = local_run.run(builder.build(), directory=tmp_path, runner=kind, workers=1)
+    result = local_run.run(builder.build(), tmp_path, RunOptions(runner=kind, workers=1))
 
     assert [failure.text for failure in result.failures] == [LATE]
 

@@ -14,6 +14,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import prepare_directory
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 
 _GCC = shutil.which("gcc")
@@ -73,7 +74,7 @@ def using(library: object, name: str = "DynlibApp", *, streaming: bool = False) 
 def outcome(graph: PhysicalGraph, folder: Path) -> tuple[SessionState, bytes, str]:
     """Run a graph in worker processes; return its state, the result, and the codes and texts of its failures."""
     directory = prepare_directory(folder / "run")
-    found = local_run.run(graph, directory=directory, runner="processes", workers=1, infrastructure_retries=0)
+    found = local_run.run(graph, directory, RunOptions(runner="processes", workers=1, infrastructure_retries=0))
     files = sorted((directory / "results").iterdir()) if found.status is SessionState.FINISHED else []
     return (
         found.status,
@@ -164,7 +165,7 @@ def test_a_worker_is_replaced_after_a_crash(tmp_path: Path) -> None:
     }}"""
     graph = using(built(tmp_path, _INIT + crash))
     directory = prepare_directory(tmp_path / "run")
-    found = local_run.run(graph, directory=directory, runner="processes", workers=1)
+    found = local_run.run(graph, directory, RunOptions(runner="processes", workers=1))
 
     assert found.status is SessionState.FINISHED
     assert next((directory / "results").iterdir()).read_bytes() == b"again"

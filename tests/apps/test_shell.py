@@ -16,6 +16,7 @@ from dropflow.errors import AppError, BadGraphError, MissingDependencyError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.attempts import FAILED, Attempted, Given, Wanted, try_app
 from tests.translator.drawing import Drawing
@@ -485,7 +486,7 @@ def job(command: str, ranks: int = 3, copies: int = 1, **fields: object) -> Phys
 
 def mpi_run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> tuple[SessionState, list[str]]:
     """Run a graph; return the state of the session, and the contents of its files."""
-    result = local_run.run(graph, directory=local_run.prepare_directory(directory), runner=runner, workers=2)
+    result = local_run.run(graph, local_run.prepare_directory(directory), RunOptions(runner=runner, workers=2))
     folder = directory / "results"
     files = sorted(path for path in (directory / "files").rglob("*") if path.is_file()) + sorted(folder.iterdir())
     return result.status, [path.read_text() for path in files]

@@ -9,6 +9,7 @@ import pytest
 
 from dropflow.graph.codec import load
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.version import __version__
 from tests.cli.answers import Command
 from tests.corpus import corpus_files, needs_corpus
@@ -346,7 +347,7 @@ def test_a_template_can_be_unrolled_with_values(command: Command, fill_path: Pat
 def test_a_session_keeps_what_it_was_made_from(fill_path: Path, tmp_path: Path) -> None:
     """The graph in the directory of a session has the note, filled before or when it was translated."""
     graph = translate(fill_path, settings=["n=2"]).graph
-    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
     note = json.loads(load(tmp_path / "run" / "graph.dfg").meta["template"])
 
     assert (note["name"], note["values"]) == ("t", {"n": 2, "who": "world"})

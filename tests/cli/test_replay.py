@@ -13,6 +13,7 @@ from dropflow import Graph, app
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.sessions.local_run import run
+from dropflow.sessions.options import RunOptions
 from tests.cli.answers import Command
 
 
@@ -170,7 +171,7 @@ def test_a_person_takes_the_place_of_a_command(tmp_path: Path) -> None:
     command = (Argument(name="command", value="echo wrong > %o0; exit 3", type="String"),)
     drawing = GraphBuilder("shell").app("MAKE", component="dlg.apps.bash_shell_app.BashShellApp", arguments=command)
     drawing.data("made", component="dlg.data.drops.file.FileDROP").connect("MAKE", "made")
-    run(drawing.build(), directory=tmp_path / "run", runner="inline")
+    run(drawing.build(), tmp_path / "run", RunOptions(runner="inline"))
     ended = subprocess.run(
         [sys.executable, "-m", "dropflow", "replay", "run", "MAKE", "-o", "again", "--shell"],
         cwd=tmp_path,

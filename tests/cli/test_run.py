@@ -19,7 +19,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
-from dropflow.sessions.local_run import resume
+from dropflow.sessions.local_run import RunHooks, resume
 from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.virtual import VirtualClock
@@ -368,7 +368,7 @@ def _graph() -> PhysicalGraph:
 def test_a_run_starts_nothing_that_cannot_end_by_its_walltime(runner: str, tmp_path: Path) -> None:
     """It is PAUSED, says how to go on, and is resumed to its end."""
     until = datetime.now(UTC).timestamp() + 1800
-    result = local_run.run(_graph(), directory=tmp_path, runner=runner, workers=1, until=until, check=True)
+    result = local_run.run(_graph(), tmp_path, RunOptions(runner=runner, workers=1, until=until, check=True))
     reply = RunReply.of(result)
     again = resume(tmp_path, RunOptions(runner="inline"))
 
@@ -383,7 +383,10 @@ def test_a_walltime_that_is_far_away_changes_nothing(tmp_path: Path) -> None:
     """The run ends as without one."""
     clock = VirtualClock()
     result = local_run.run(
-        _graph(), directory=tmp_path, runner="inline", clock=clock, until=datetime.now(UTC).timestamp() + 1e6
+        _graph(),
+        tmp_path,
+        RunOptions(runner="inline", until=datetime.now(UTC).timestamp() + 1e6),
+        hooks=RunHooks(clock=clock),
     )
 
     assert result.status is SessionState.FINISHED

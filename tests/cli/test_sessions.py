@@ -14,6 +14,7 @@ from dropflow.errors import LinkError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.sessions.local_run import prepare_directory, run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, node
@@ -262,7 +263,7 @@ def test_a_run_starts_again_from_a_drop(ask: Command, tmp_path: Path) -> None:
     builder = GraphBuilder("g").data("out")
     arguments = (Argument(name="command", value="echo {word} > %o0"), Argument(name="word", value="old"))
     builder.app("SAY", component="dlg.apps.bash_shell_app.BashShellApp", arguments=arguments)
-    run(builder.connect("SAY", "out").build(), directory=prepare_directory(tmp_path / "run"), runner="inline")
+    run(builder.connect("SAY", "out").build(), prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
     command = ("retry", str(tmp_path / "run"), "--runner", "inline", "--from")
     answer = ask(*command, "say", "--set", "word=new")
     refused = ask(*command, "none")
@@ -329,7 +330,7 @@ def test_the_log_of_a_run_is_read_from_its_directory(ask: Command, tmp_path: Pat
             name, component="dlg.apps.bash_shell_app.BashShellApp", category="BashShellApp", arguments=[command]
         )
     found = str(tmp_path / "run")
-    run(builder.build(), directory=prepare_directory(tmp_path / "run"), runner="inline")
+    run(builder.build(), prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
 
     def texts(*options: str) -> list[str]:
         answer = ask("log", found, *options, "--output", "json")

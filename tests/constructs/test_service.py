@@ -10,6 +10,7 @@ import pytest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.managers.node.conftest import Cluster
 from tests.translator.drawing import Drawing, codes
@@ -72,7 +73,9 @@ def graph_of(*arguments: object, **options: object) -> PhysicalGraph:
 
 def run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> SessionState:
     """Run a graph."""
-    return local_run.run(graph, directory=local_run.prepare_directory(directory, overwrite=True), runner=runner).status
+    return local_run.run(
+        graph, local_run.prepare_directory(directory, overwrite=True), RunOptions(runner=runner)
+    ).status
 
 
 def test_the_counts_of_a_service() -> None:

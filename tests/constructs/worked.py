@@ -13,6 +13,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups
 from dropflow.graph.text_ids import oids
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.managers.node.conftest import Cluster
 from tests.translator.drawing import Drawing
@@ -85,7 +86,7 @@ def run_here(graph: PhysicalGraph, directory: Path) -> list[str]:
     """Run a graph in this process; return the contents of its leaves, sorted."""
     has_ranks = any(axis.kind == "mpi" for template in graph.templates for axis in template.axes)
     runner = "threads" if has_ranks else "inline"  # ranks run at the same time
-    result = local_run.run(graph, directory=local_run.prepare_directory(directory, overwrite=True), runner=runner)
+    result = local_run.run(graph, local_run.prepare_directory(directory, overwrite=True), RunOptions(runner=runner))
     assert result.status is SessionState.FINISHED
     return sorted(_text(path.read_bytes()) for path in (directory / "results").iterdir())
 

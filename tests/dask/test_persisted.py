@@ -30,6 +30,8 @@ from dropflow.engine.session import Session
 from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.codec import dump, parse
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.lazy_module import LazyModule
 from translator.plan.machines import Machines, NodeCapacity
@@ -326,7 +328,7 @@ def _executed(tasks: TranslatedGraph, directory: Path) -> tuple[Session, dict[in
     """Execute a graph as it comes from the wire; return the session, and where its results are."""
     graph = parse(b"".join(dump(portable(tasks))))
     sessions: list[Session] = []
-    result = local_run.run(graph, directory=directory, runner="inline", on_session=sessions.append)
+    result = local_run.run(graph, directory, RunOptions(runner="inline"), hooks=RunHooks(on_session=sessions.append))
     assert result.status is SessionState.FINISHED, result.failures
     places = {}
     for drop in tasks.results.values():

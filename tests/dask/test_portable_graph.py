@@ -34,6 +34,8 @@ from dropflow.graph.codec import dump, load, parse
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import row_of
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.lazy_module import LazyModule
 
@@ -73,7 +75,7 @@ def _values(tasks: TranslatedGraph, directory: Path) -> Mapping[Hashable, Any]:
     """Execute a graph as it comes from the wire."""
     graph = parse(b"".join(dump(portable(tasks))))
     sessions: list[Session] = []
-    result = local_run.run(graph, directory=directory, runner="inline", on_session=sessions.append)
+    result = local_run.run(graph, directory, RunOptions(runner="inline"), hooks=RunHooks(on_session=sessions.append))
     assert result.status is SessionState.FINISHED, result.failures
     values = {}
     for key, drop in tasks.results.items():
@@ -334,7 +336,7 @@ def test_an_exception_is_in_the_log(tmp_path: Path) -> None:
 
     tasks = _translated({"x": (fail, 1)}, ["x"])
 
-    result = local_run.run(portable(tasks), directory=tmp_path / "run", runner="inline")
+    result = local_run.run(portable(tasks), tmp_path / "run", RunOptions(runner="inline"))
 
     log = Path(result.failures[0].log).read_bytes()
     found = exception_in_log(log)
@@ -383,7 +385,7 @@ def test_a_task_in_the_directory_of_a_session_leaves_no_files(tmp_path: Path) ->
 
     tasks = _translated({"w": (write, "a"), "r": (read,), "t": (tidy,)}, ["w", "r", "t"])
 
-    result = local_run.run(portable(tasks), directory=tmp_path / "run", runner="processes", workers=1)
+    result = local_run.run(portable(tasks), tmp_path / "run", RunOptions(runner="processes", workers=1))
 
     texts = {report.drop: f"{report.text} {report.detail}" for report in result.failures}
     assert set(texts) == {"dask_w.task_0", "dask_r.task_0"}
@@ -408,7 +410,9 @@ def test_a_computation_runs_from_its_file(tmp_path: Path) -> None:
     graph = load(tmp_path / "x.dfg")
     assert graph.parts == 2
     sessions: list[Session] = []
-    result = local_run.run(graph, directory=tmp_path / "run", runner="inline", on_session=sessions.append)
+    result = local_run.run(
+        graph, tmp_path / "run", RunOptions(runner="inline"), hooks=RunHooks(on_session=sessions.append)
+    )
     assert result.status is SessionState.FINISHED
     values = []
     for oid in (total, same):

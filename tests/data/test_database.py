@@ -24,6 +24,7 @@ from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDe
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.lazy_module import LazyModule
 
@@ -250,7 +251,7 @@ def test_a_graph_fills_and_reads_a_table(tmp_path: Path) -> None:
     for one, other in (("Make", "table"), ("table", "Show"), ("Show", "out")):
         builder.connect(one, other)
     directory = local_run.prepare_directory(tmp_path / "run")
-    result = local_run.run(builder.build(), directory=directory, runner="inline")
+    result = local_run.run(builder.build(), directory, RunOptions(runner="inline"))
 
     assert result.status is SessionState.FINISHED, result.failures
     assert json.loads((directory / "files" / "out.json").read_text()) == [{"name": "a", "flux": 1.5}]

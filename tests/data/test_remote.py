@@ -23,6 +23,7 @@ from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDe
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.sessions.report import run_report
 from dropflow.states import SessionState
 from tests.lazy_module import LazyModule
@@ -317,10 +318,8 @@ class _Runs:
         place = self._folder / f"run{self._count}"
         found = local_run.run(
             builder.connect("in", "Upper").connect("Upper", "text").build(),
-            directory=local_run.prepare_directory(place),
-            runner="inline",
-            reuse=True,
-            **options,
+            local_run.prepare_directory(place),
+            RunOptions(runner="inline", reuse=True, **options),
         )
         assert found.status is SessionState.FINISHED
         (text,) = run_report(place).results.results
@@ -428,7 +427,7 @@ def test_a_graph_reads_and_writes_a_bucket(tmp_path: Path, endpoint: str, runner
     for one, other in (("in", "Upper"), ("Upper", "out"), ("out", "Count"), ("Count", "count")):
         builder.connect(one, other)
     status = local_run.run(
-        builder.build(), directory=local_run.prepare_directory(tmp_path / "run"), runner=runner
+        builder.build(), local_run.prepare_directory(tmp_path / "run"), RunOptions(runner=runner)
     ).status
 
     assert status is SessionState.FINISHED

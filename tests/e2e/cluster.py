@@ -19,6 +19,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from tests.processes import Running
 
 SUSPECT_AFTER, LOST_AFTER = 1.0, 3.0
@@ -183,7 +184,7 @@ def finished(client: Client, session: str, seconds: float = 120.0) -> SessionDet
 
 def expected_end(directory: Path, **shape: int) -> bytes:
     """Return the result of a `pipeline` of this shape in one process."""
-    local_run.run(pipeline(seconds=0.0, **shape), directory=local_run.prepare_directory(directory), runner="threads")
+    local_run.run(pipeline(seconds=0.0, **shape), local_run.prepare_directory(directory), RunOptions(runner="threads"))
     return next((directory / "results").glob("pipeline_end_0*")).read_bytes()
 
 

@@ -16,6 +16,8 @@ from dropflow.errors import BadGraphError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
@@ -74,7 +76,7 @@ def awake(path: Path) -> PhysicalGraph:
 
 def run(path: Path, directory: Path) -> SessionResult:
     """Translate and run a file in worker processes."""
-    return local_run.run(awake(path), directory=local_run.prepare_directory(directory / "run"), workers=2)
+    return local_run.run(awake(path), local_run.prepare_directory(directory / "run"), RunOptions(workers=2))
 
 
 @needs_corpus
@@ -164,10 +166,9 @@ def outcome(path: Path, directory: Path, runner: str) -> RunOutcome | str:
     try:
         local_run.run(
             awake(path),
-            directory=local_run.prepare_directory(directory),
-            runner=runner,
-            workers=2,
-            on_session=sessions.append,
+            local_run.prepare_directory(directory),
+            RunOptions(runner=runner, workers=2),
+            hooks=RunHooks(on_session=sessions.append),
         )
     except BadGraphError as error:
         return "\n".join((str(error), *(found.text for found in error.problems)))

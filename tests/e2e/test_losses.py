@@ -21,6 +21,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from tests.e2e.cluster import (
     Cluster,
     content,
@@ -361,7 +362,9 @@ def test_iterations_that_replace_one_file_survive_a_loss(three: Three, tmp_path:
     go.touch()
     detail = finished(three.client, "s")
     go_on = local_run.run(
-        replacing(tmp_path / "others", 0.0), directory=local_run.prepare_directory(tmp_path / "alone"), runner="inline"
+        replacing(tmp_path / "others", 0.0),
+        local_run.prepare_directory(tmp_path / "alone"),
+        RunOptions(runner="inline"),
     )
 
     assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": go_on.drops})

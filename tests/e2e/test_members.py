@@ -14,6 +14,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from managers.simulation.history import Committed
 from tests.e2e.cluster import (
     PATIENT,
@@ -242,7 +243,7 @@ def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) 
     """
     graph = _GRAPHS[kind]()
     alone = local_run.prepare_directory(tmp_path / "alone")
-    local_run.run(graph, directory=alone, runner="threads")
+    local_run.run(graph, alone, RunOptions(runner="threads"))
     (expected,) = (path.read_bytes() for path in alone.glob("*/*_end_0*") if path.parent.name in ("files", "results"))
     history = History(tmp_path / "history")
     with Cluster(tmp_path, node_program=recorded(history.path)) as cluster:

@@ -29,6 +29,8 @@ from dropflow.graph.slices import kept_together, placement_groups
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import oids
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from managers.links import LinkSettings
 from managers.node.downloads import content_download
@@ -93,11 +95,9 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
 
     result = local_run.run(
         graph,
-        directory=local_run.prepare_directory(directory),
-        runner="threads",
-        workers=2,
-        on_session=watch,
-        check=graph.drops < 2000,
+        local_run.prepare_directory(directory),
+        RunOptions(runner="threads", workers=2, check=graph.drops < 2000),
+        hooks=RunHooks(on_session=watch),
     )
     patience[0].cancel()
     patience[0].join()

@@ -21,6 +21,7 @@ from dropflow.engine.ready import attempt_priority
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import draw, fan, row
 from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import RECORD, TIMES_FILE, read_times
@@ -34,7 +35,7 @@ def test_each_attempt_has_one_record(runner: str, tmp_path: Path) -> None:
     """Each application has a record whose times are in order, within those of the run, and add up."""
     graph, clock = fan(30), SystemClock()
     before = clock.now()
-    local_run.run(graph, directory=tmp_path, runner=runner, workers=2)
+    local_run.run(graph, tmp_path, RunOptions(runner=runner, workers=2))
     after = clock.now()
     records = read_times(tmp_path / TIMES_FILE)
 
@@ -55,7 +56,7 @@ def test_bytes_are_those_of_inputs_and_outputs(tmp_path: Path) -> None:
     graph = draw(
         "A -> b -> C -> d", A={"component": "dlg.apps.simple.HelloWorldApp"}, C={"component": "dlg.apps.simple.CopyApp"}
     )
-    local_run.run(graph, directory=tmp_path, runner="inline")
+    local_run.run(graph, tmp_path, RunOptions(runner="inline"))
     found = {int(one["drop"]): one for one in read_times(tmp_path / TIMES_FILE)}
     first, second = found[row(graph, "A")], found[row(graph, "C")]
 
@@ -107,7 +108,7 @@ def test_a_full_disk_stops_the_recording_only(monkeypatch: pytest.MonkeyPatch, t
             real(times)
 
     monkeypatch.setattr(AttemptTimes, "_flush", flush)
-    result = local_run.run(graph, directory=tmp_path, runner="inline")
+    result = local_run.run(graph, tmp_path, RunOptions(runner="inline"))
 
     assert result.status.name == "FINISHED"
     assert any("times of attempts are not recorded" in note for note in result.notes)

@@ -21,6 +21,7 @@ from dropflow.engine.journal import read
 from dropflow.engine.statistics import SessionResult
 from dropflow.failure import Severity
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
 from translator.pipeline import examine, translate
@@ -34,10 +35,8 @@ def run(name: str, directory: Path, *, runner: str = "inline", settings: tuple[s
     translation = translate(EXAMPLES / f"{name}.graph", settings=settings)
     return local_run.run(
         translation.graph,
-        directory=local_run.prepare_directory(directory / "run"),
-        runner=runner,
-        workers=2,
-        check=runner == "inline",
+        local_run.prepare_directory(directory / "run"),
+        RunOptions(runner=runner, workers=2, check=runner == "inline"),
     )
 
 

@@ -17,6 +17,7 @@ from dropflow.failure import Severity
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import prepare_directory
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.attempts import Given, Wanted, try_app
 from tests.e2e.cluster import Cluster, finished, underway
@@ -79,7 +80,7 @@ def test_the_graph_is_what_its_script_draws_and_has_no_findings() -> None:
 def test_the_sources_are_found_without_the_broken_band(tmp_path: Path) -> None:
     """Fluxes are right within 2 %, places within a fifth of the beam, and the header says what is missing."""
     _needs_tools()
-    result = local_run.run(translate(GRAPH).graph, directory=prepare_directory(tmp_path / "run"), workers=2)
+    result = local_run.run(translate(GRAPH).graph, prepare_directory(tmp_path / "run"), RunOptions(workers=2))
 
     assert result.status is SessionState.FINISHED
     assert result.states == {"COMPLETED": 407, "ERROR": 26, "SKIPPED": 0}

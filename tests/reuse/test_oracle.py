@@ -299,7 +299,7 @@ def test_what_runs_is_what_has_to(
         graph = shape.graph()
         foreseen = {one.node: one for one in local_run.foresee(graph, options)}
         place = folder / str(number)
-        result = local_run.run(graph, directory=place, runner="inline", reuse=True, store=options.store, check=True)
+        result = local_run.run(graph, place, RunOptions(runner="inline", reuse=True, store=options.store, check=True))
         assert result.status.name == "FINISHED", result.failures
         taken = taken_results(place)
         apps = {drop: graph.templates[graph.template[drop]].name for drop in range(graph.drops)}

@@ -15,6 +15,7 @@ from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.order import critical_path, longest_before
 from dropflow.graph.templates import Kind
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.cli.graph_documents import document, link, node
 from tests.constructs.test_worked import WORKED
@@ -220,7 +221,7 @@ def test_a_rehearsal_runs_no_application_and_writes_no_file(tmp_path: Path) -> N
     graph = finish(found).graph
     plain = finish(examine(rehearsal_drawn(precious, touched))).graph
 
-    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
 
     assert result.status is SessionState.FINISHED, result.failures
     assert result.states["COMPLETED"] == result.drops == plain.drops
@@ -258,6 +259,6 @@ def test_both_sides_of_a_branch_are_rehearsed(tmp_path: Path) -> None:
         examine(document([branch, *ways], [link("branch", "yes"), link("branch", "no")]), unroll_options=REHEARSAL)
     ).graph
 
-    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
 
     assert msgspec.to_builtins(result.states)["COMPLETED"] == 3

@@ -15,6 +15,8 @@ from dropflow.engine.session import Session as EngineSession
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from managers.simulation.history import content_bytes
 from tests.e2e.cluster import content, finished, until
 from tests.e2e.recorded_node import Decided, History, Line
@@ -130,7 +132,10 @@ def expected_end(kind: str, home: Path) -> _End:
     graph, digests = GRAPHS[kind](home / f"marks-alone-{kind}", 0.0), dict[str, int]()
     sessions: list[EngineSession] = []
     done = local_run.run(
-        graph, directory=local_run.prepare_directory(place), runner="threads", on_session=sessions.append
+        graph,
+        local_run.prepare_directory(place),
+        RunOptions(runner="threads"),
+        hooks=RunHooks(on_session=sessions.append),
     )
     kept = kept_drops(graph)
     for row, handle in sessions[0].contents().items():

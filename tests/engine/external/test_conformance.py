@@ -14,6 +14,8 @@ from dropflow.runners.external import ExternalRunner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of
 from tests.e2e.cluster import until
@@ -123,7 +125,7 @@ def run_graph(
             on_session(session)
 
     place = local_run.prepare_directory(directory, overwrite=True)
-    local_run.run(graph, directory=place, runner=runner, workers=2, on_session=note)
+    local_run.run(graph, place, RunOptions(runner=runner, workers=2), hooks=RunHooks(on_session=note))
     return outcome_of(sessions[0])
 
 

@@ -24,6 +24,8 @@ from dropflow.graph.templates import Argument
 from dropflow.runners import carried_contents
 from dropflow.runners.carried_contents import PIECE_BYTES, OwnDirectory, identity_of, pack, unpack
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.engine.external.elsewhere import Elsewhere, run_elsewhere, session_elsewhere
@@ -89,9 +91,9 @@ def here(graph: PhysicalGraph, directory: Path) -> RunOutcome:
     sessions: list[Session] = []
     local_run.run(
         graph,
-        directory=local_run.prepare_directory(directory, overwrite=True),
-        runner="inline",
-        on_session=sessions.append,
+        local_run.prepare_directory(directory, overwrite=True),
+        RunOptions(runner="inline"),
+        hooks=RunHooks(on_session=sessions.append),
     )
     return outcome_of(sessions[0])
 

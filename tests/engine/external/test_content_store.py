@@ -23,6 +23,8 @@ from dropflow.runners.engine import Blob
 from dropflow.runners.external_store import ContentStore, read_blob, remove_blobs, write_blob
 from dropflow.runners.runner_choice import parse_runner
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import outcome_of
 from tests.engine.external.elsewhere import Elsewhere, run_elsewhere
@@ -84,7 +86,10 @@ def test_contents_are_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     session = run_elsewhere(graph, tmp_path / "run", engine, ContentStore("memory://bucket/x/"))
     here: list[Session] = []
     local_run.run(
-        graph, directory=local_run.prepare_directory(tmp_path / "here"), runner="inline", on_session=here.append
+        graph,
+        local_run.prepare_directory(tmp_path / "here"),
+        RunOptions(runner="inline"),
+        hooks=RunHooks(on_session=here.append),
     )
 
     assert session.result().status is SessionState.FINISHED, session.result().failures

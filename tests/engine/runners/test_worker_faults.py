@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 import psutil
@@ -29,6 +29,8 @@ from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.graph.templates import Argument, ResourceNeeds, with_more_memory
 from dropflow.runners.descendants import WORKER_VARIABLE
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import kill_after, stopped_after
 from dropflow.testing.drawing import row
@@ -61,9 +63,12 @@ def _function(builder: GraphBuilder, name: str, code: str, target: str, source: 
         builder.connect(source, name, target_port="x")
 
 
-def run(graph: PhysicalGraph, directory: Path, **options: object) -> SessionResult:
+_NO_HOOKS = RunHooks()
+
+
+def run(graph: PhysicalGraph, directory: Path, hooks: RunHooks = _NO_HOOKS, **options: Any) -> SessionResult:
     """Run a graph in two worker processes, with checks after every step."""
-    return local_run.run(graph, directory=directory, workers=2, check=True, **options)  # type: ignore[arg-type]
+    return local_run.run(graph, directory, RunOptions(**{"workers": 2, "check": True, **options}), hooks=hooks)
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -138,7 +143,7 @@ def test_a_worker_that_dies_after_an_attempt_is_blamed_on_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("runner", ["inline", "threads"])
 def test_other_runners_have_no_infrastructure_faults(runner: str, tmp_path: Path) -> None:
     """In threads and inline an exception is a failure of the application, as before."""
-    result = local_run.run(functions(FAILS="raise MemoryError"), directory=tmp_path, runner=runner)
+    result = local_run.run(functions(FAILS="raise MemoryError"), tmp_path, RunOptions(runner=runner))
 
     assert (result.failures[0].attempts, result.infrastructure_faults, result.notes) == (1, 0, ())
 
@@ -210,8 +215,8 @@ def test_random_kills_change_nothing(seed: int, tmp_path: Path) -> None:
     """While random workers are killed at random moments, hundreds of applications give what they give without."""
     graph = _pairs(200)
     with _Killer(seed) as killer:
-        result = run(graph, local_run.prepare_directory(tmp_path / "run"), on_statistics=killer.note)
-    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "undisturbed"), runner="inline")
+        result = run(graph, local_run.prepare_directory(tmp_path / "run"), RunHooks(on_statistics=killer.note))
+    local_run.run(graph, local_run.prepare_directory(tmp_path / "undisturbed"), RunOptions(runner="inline"))
 
     assert killer.killed, "a fast machine leaves little time, but some"
     assert result.status is SessionState.FINISHED, result.failures[:3]
@@ -406,7 +411,7 @@ def _cancelled(graph: PhysicalGraph, directory: Path, grace: float, runner: str 
     def watch(session: Session) -> None:
         threading.Thread(target=cancel, args=[session], daemon=True).start()
 
-    result = local_run.run(graph, directory=directory, runner=runner, workers=1, on_session=watch)
+    result = local_run.run(graph, directory, RunOptions(runner=runner, workers=1), hooks=RunHooks(on_session=watch))
     assert clock.monotonic() - asked[0] < _PATIENCE, "the run ended by its own time"
     assert result.status is SessionState.CANCELLED
     assert result.states["CANCELLED"] == 2
@@ -526,7 +531,7 @@ def test_chains_in_worker_processes(tmp_path: Path) -> None:
     results were not sent, run again. In the third chain an application takes longer than it may.
     """
     graph = drawn(B2=(_DIE_ONCE, 0.0), C1=("time.sleep(60)", 0.5))
-    result = local_run.run(graph, directory=tmp_path / "fused", workers=2, check=True)
+    result = local_run.run(graph, tmp_path / "fused", RunOptions(workers=2, check=True))
     processes = {name.split("_")[1]: body.split() for name, body in contents(tmp_path / "fused").items()}
     drops = replay(graph, tmp_path / "fused" / "journal.dfj").core.drops
     times = read_times(tmp_path / "fused" / TIMES_FILE)
@@ -547,7 +552,7 @@ def test_chains_in_worker_processes(tmp_path: Path) -> None:
 def test_the_same_without_chains(tmp_path: Path) -> None:
     """A graph with the note against chains has the same results."""
     graph = drawn(B2=(_DIE_ONCE, 0.0))
-    result = local_run.run(without_fusion(graph), directory=tmp_path / "apart", workers=2, check=True)
+    result = local_run.run(without_fusion(graph), tmp_path / "apart", RunOptions(workers=2, check=True))
 
     assert result.status is SessionState.FINISHED
     assert [len(body.split()) for body in contents(tmp_path / "apart").values()] == [4, 4, 4]

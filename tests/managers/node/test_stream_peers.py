@@ -22,6 +22,8 @@ from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState
 from managers.links import WantedContent
 from managers.messages import Events, StreamUpdate
@@ -143,7 +145,12 @@ def alone(graph: PhysicalGraph, directory: Path) -> Picture:
     """Run a graph in one process, without streams; return the states and contents."""
     kept: list[Session] = []
     plain = unstreamed(graph)
-    local_run.run(plain, directory=local_run.prepare_directory(directory), runner="threads", on_session=kept.append)
+    local_run.run(
+        plain,
+        local_run.prepare_directory(directory),
+        RunOptions(runner="threads"),
+        hooks=RunHooks(on_session=kept.append),
+    )
     names = oids(graph, range(graph.drops))
     states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
     handles = {names[leaf]: kept[0].content(leaf) for leaf in leaves(graph).tolist()}

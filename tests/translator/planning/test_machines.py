@@ -16,6 +16,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import draw, fan, row
 from dropflow.times.measured_run import MeasuredRun, read_run
 from dropflow.times.octets import RECORD
@@ -310,7 +311,7 @@ def test_the_second_plan_is_faster_on_unequal_work(algorithm: str) -> None:
 def test_a_run_can_be_read(tmp_path: Path) -> None:
     """What a run has recorded becomes the weights of its graph."""
     graph = fan(20)
-    local_run.run(graph, directory=tmp_path, runner="inline")
+    local_run.run(graph, tmp_path, RunOptions(runner="inline"))
     weight = _weighted(graph, [read_run(tmp_path)]).weight
 
     assert weight is not None
