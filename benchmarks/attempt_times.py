@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.sessions import factory, local_run
+from dropflow.sessions import local_run, make_session
 from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 
@@ -37,7 +37,7 @@ def run(drops: int, *, records: bool) -> float:
     def nothing(*_: Any) -> None:
         """Record nothing."""
 
-    factory.AttemptTimes = AttemptTimes if records else nothing  # type: ignore[assignment, misc]
+    make_session.AttemptTimes = AttemptTimes if records else nothing  # type: ignore[assignment, misc]
     graph = fan(drops)
     with tempfile.TemporaryDirectory() as directory:
         before = processor_seconds()

@@ -7,11 +7,11 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import gethostname
 from types import TracebackType
-from typing import BinaryIO, Literal, Self
+from typing import BinaryIO, Self
 
 from dropflow.errors import ConflictError, StorageError
 
@@ -29,30 +29,6 @@ def force_to_disk(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def casacore_kind(directory: Path) -> Literal["measurement set", "casacore table", ""]:
-    """Return what a directory is to casacore; nothing if it is no table."""
-    if not (directory / "table.dat").is_file():
-        return ""
-    # Of the subtables that version 2 of the MeasurementSet definition requires, two that other tables have not.
-    needed = (directory / name / "table.dat" for name in ("ANTENNA", "SPECTRAL_WINDOW"))
-    return "measurement set" if all(one.is_file() for one in needed) else "casacore table"
-
-
-def is_parquet_table(names: Iterable[str]) -> bool:
-    """Return whether files of these names, relative to a directory, are a table that was written as several files.
-
-    Names that begin with ``_`` or ``.`` do not count, such as ``_SUCCESS``.
-    """
-    found = False
-    for name in names:
-        if any(part.startswith(("_", ".")) for part in name.split("/")):
-            continue
-        if not name.endswith(".parquet"):
-            return False
-        found = True
-    return found
 
 
 # Directories that other users of this host cannot create or write to before dropflow does.

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import MissingDependencyError, optional_package
 from dropflow.failure import summary_of
-from dropflow.files import casacore_kind, is_parquet_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -211,6 +210,9 @@ def what_is(path: Path) -> str:
 
 
 def _what_directory(path: Path) -> str:
+    from dropflow.preview.measurement_set import casacore_kind  # noqa: PLC0415 - only for a message
+    from dropflow.preview.parquet import is_parquet_table  # noqa: PLC0415
+
     if kind := casacore_kind(path):
         return f"a {kind}"
     if any((path / name).is_file() for name in _ZARR):

@@ -33,9 +33,9 @@ from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.runners.factory import make_runner
+from dropflow.runners.make_runner import make_runner
 from dropflow.runners.pool import WorkerPool
-from dropflow.sessions.factory import make_session
+from dropflow.sessions.make_session import make_session
 from dropflow.states import DropState
 
 # Failures of tasks in other processes, as the exceptions that they were.

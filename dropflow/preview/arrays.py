@@ -14,8 +14,6 @@ from dropflow.graph.nesting import too_deep
 from dropflow.preview.image import Bands, RowBytes, Shown, as_floats, shape_text
 from dropflow.preview.source import DirectorySource, Preview, PreviewQuery, Source, SourceStream, library, reading
 
-__all__ = ["MAGIC", "show_npy", "show_zarr"]
-
 MAGIC = b"\x93NUMPY"
 
 

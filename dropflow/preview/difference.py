@@ -22,8 +22,6 @@ from dropflow.preview.source import library, reading
 from dropflow.preview.text import as_text
 from dropflow.preview.worker import allow, restrict
 
-__all__ = ["MEMORY", "SECONDS", "differences"]
-
 MEMORY, SECONDS = 2 << 30, 20
 """Bytes of address space, and processor time."""
 _AT_ONCE = 1 << 20

@@ -22,8 +22,6 @@ from dropflow.preview.tables import (
     table_preview,
 )
 
-__all__ = ["MAGIC", "show_fits"]
-
 MAGIC = b"SIMPLE  ="
 _BLOCK = 2880
 _MAX_UNITS = 64

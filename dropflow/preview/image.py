@@ -11,26 +11,6 @@ import numpy.typing as npt
 
 from dropflow.preview.source import Line, Preview, PreviewQuery, library, reading
 
-__all__ = [
-    "BUDGET",
-    "Bands",
-    "Floats",
-    "Grid",
-    "Nothing",
-    "Planes",
-    "RowBytes",
-    "Shown",
-    "Summary",
-    "Window",
-    "as_floats",
-    "draw",
-    "sample_line",
-    "sample_plane",
-    "scale_of",
-    "shape_text",
-]
-
-
 _COLOURS: Final = 254
 # Dark blue to light yellow over violet and orange, each lighter than the one before: also readable in grey.
 _ANCHORS: Final = np.array(

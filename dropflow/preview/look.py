@@ -10,7 +10,6 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
-from dropflow.files import casacore_kind, is_parquet_table
 from dropflow.preview import arrays, fits, parquet
 from dropflow.preview.image import (
     Nothing,
@@ -26,7 +25,7 @@ from dropflow.preview.image import (
     scale_of,
     width_of,
 )
-from dropflow.preview.measurement_set import show_measurement_set, show_table
+from dropflow.preview.measurement_set import casacore_kind, show_measurement_set, show_table
 from dropflow.preview.source import (
     FIRST_LOOK,
     PICTURE_LIMIT,
@@ -43,8 +42,6 @@ from dropflow.preview.source import (
 )
 from dropflow.preview.tables import MOST_BYTES
 from dropflow.preview.text import TEXT_LIMIT, as_dump, as_text, text_preview
-
-__all__ = ["picture", "preview"]
 
 _PIXEL_LIMIT = 100_000_000
 _START = 1 << 20
@@ -278,7 +275,7 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
         if kind := casacore_kind(source.path):
             show = show_measurement_set if kind == "measurement set" else show_table
             return Shown(Nothing(), show(source, query, base))
-        if is_parquet_table(name for name, _ in entries):
+        if parquet.is_parquet_table(name for name, _ in entries):
             return Shown(Nothing(), parquet.show_parquet_directory(source, query, base))
         return arrays.show_zarr(source, query, base) or Shown(Nothing(), base)
 

@@ -5,7 +5,8 @@ The tables and columns are those of the MeasurementSet definition, version 2.0 (
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,8 +15,6 @@ from dropflow.errors import BadFileError
 from dropflow.formatting import few, plural
 from dropflow.preview.source import DirectorySource, Line, Preview, PreviewQuery, library, reading
 from dropflow.preview.tables import SHOWN_COLUMNS, SHOWN_ROWS, cell, shortened, table_preview
-
-__all__ = ["show_measurement_set", "show_table"]
 
 _MJD = datetime(1858, 11, 17, tzinfo=UTC)
 _STOKES = ("", "I", "Q", "U", "V", "RR", "RL", "LR", "LL", "XX", "XY", "YX", "YY")
@@ -33,6 +32,15 @@ _FORWARDING = (b"ForwardColumn", b"VirtualTaQL")
 """Beginnings of the names of casacore's engines for columns that read other tables."""
 _SORTED_ROWS = 20_000
 """Rows of a table that are sorted and filtered at most: arrays in cells are read one by one."""
+
+
+def casacore_kind(directory: Path) -> Literal["measurement set", "casacore table", ""]:
+    """Return what a directory is to casacore; nothing if it is no table."""
+    if not (directory / "table.dat").is_file():
+        return ""
+    # Of the subtables that version 2 of the MeasurementSet definition requires, two that other tables have not.
+    needed = (directory / name / "table.dat" for name in ("ANTENNA", "SPECTRAL_WINDOW"))
+    return "measurement set" if all(one.is_file() for one in needed) else "casacore table"
 
 
 def show_measurement_set(source: DirectorySource, query: PreviewQuery, base: Preview) -> Preview:

@@ -3,7 +3,7 @@
 A directory of Parquet files is one table. Names of its folders such as ``year=2026`` are columns, as Hive writes them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from typing import Any
@@ -25,8 +25,6 @@ from dropflow.preview.tables import (
     table_preview,
 )
 
-__all__ = ["MAGIC", "parquet_library", "show_parquet", "show_parquet_directory"]
-
 MAGIC = b"PAR1"
 _BATCH = 4096
 _BUFFER = 1 << 16
@@ -37,6 +35,21 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 _Part = tuple[Mapping[str, str | None], Any]
 """The values that the folders of a file stand for, and the open file."""
+
+
+def is_parquet_table(names: Iterable[str]) -> bool:
+    """Return whether files of these names, relative to a directory, are a table that was written as several files.
+
+    Names that begin with ``_`` or ``.`` do not count, such as ``_SUCCESS``.
+    """
+    found = False
+    for name in names:
+        if any(part.startswith(("_", ".")) for part in name.split("/")):
+            continue
+        if not name.endswith(".parquet"):
+            return False
+        found = True
+    return found
 
 
 def parquet_library() -> Any:

@@ -20,27 +20,6 @@ from msgspec import Meta
 
 from dropflow.errors import BadFileError, install_hint
 
-__all__ = [
-    "FIRST_LOOK",
-    "PICTURE_LIMIT",
-    "BytesSource",
-    "DirectorySource",
-    "Line",
-    "OpenFileSource",
-    "Preview",
-    "PreviewAnswer",
-    "PreviewQuery",
-    "PreviewRequest",
-    "Source",
-    "SourceStream",
-    "is_gzip",
-    "library",
-    "picture_type",
-    "reading",
-    "unpacked",
-]
-
-
 # What a preview of a content is, what may be asked for, and the messages of the process that makes
 # it.
 

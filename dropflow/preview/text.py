@@ -10,8 +10,6 @@ from dropflow.graph.nesting import too_deep
 from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.preview.tables import MOST_ROWS, chosen_rows
 
-__all__ = ["TEXT_LIMIT", "as_dump", "as_text", "text_preview"]
-
 TEXT_LIMIT = 128 * 1024
 """Bytes of a text that are read."""
 

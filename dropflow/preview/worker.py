@@ -23,8 +23,6 @@ from dropflow.errors import BadFileError
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource, DirectorySource, OpenFileSource, PreviewAnswer, PreviewRequest, Source
 
-__all__ = ["allow", "answer", "main", "restrict"]
-
 _HEAD = 4
 """Bytes of the length before each message."""
 _NICE = 5

@@ -5,7 +5,7 @@ workers of another engine an `external_host` has worker processes of ours, so th
 and are logged there as they are here. The packages of engines are imported when a runner starts.
 
 ==================  ===================================================================================================
-`factory`           The runner of a session: threads for applications that wait; for the others worker processes,
+`make_runner`       The runner of a session: threads for applications that wait; for the others worker processes,
                     threads or an engine
 `limited_runner`    Limits how many processors the attempts of a session use at a time: the degree of parallelism that
                     a plan was given

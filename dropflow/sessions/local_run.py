@@ -33,10 +33,10 @@ from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
-from dropflow.runners.factory import capacity_notes, make_runner
+from dropflow.runners.make_runner import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from dropflow.sessions.again import Again, choose
-from dropflow.sessions.factory import make_session
+from dropflow.sessions.make_session import make_session
 from dropflow.sessions.options import RunOptions
 from dropflow.sessions.stopped import StoppedRun, refuse_run
 from dropflow.states import DropState, SessionState

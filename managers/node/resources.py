@@ -26,10 +26,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
 from dropflow.reuse.store import ResultStore, store_directory
 from dropflow.runners.engine import EngineCapacity
-from dropflow.runners.factory import capacity_notes, make_runner
+from dropflow.runners.make_runner import capacity_notes, make_runner
 from dropflow.runners.pool import WorkerPool
 from dropflow.runners.runner_choice import RunnerChoice
-from dropflow.sessions.factory import make_session
+from dropflow.sessions.make_session import make_session
 from managers.deployment import Deployment
 from managers.links import Links
 from managers.node.exchange import NodeExchange

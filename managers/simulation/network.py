@@ -11,8 +11,6 @@ from managers.links.packing import Frames
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, decode_packet
 from managers.simulation.virtual_time import SimulatedProcess, Simulation
 
-__all__ = ["Endpoint", "NetworkFaults", "SimulatedNetwork"]
-
 _DATA = Fetch | Chunk | ContentGone | FetchFailed
 _TCP_SECONDS = 5.0
 """After which a connection is broken whose packets do not arrive."""

@@ -21,13 +21,6 @@ from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedLinks
 from managers.simulation.virtual_time import OnReturn, SimulatedOwner, SimulatedProcess
 
-__all__ = [
-    "ManagerCalls",
-    "SimulatedComposite",
-    "SimulatedManager",
-]
-
-
 # Calls between managers on virtual time: what REST does, with delays, refusals and lost answers.
 
 

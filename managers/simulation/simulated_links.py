@@ -20,8 +20,6 @@ from managers.node.fetch_pool import FetchJob, PendingFetch
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.virtual_time import SimulatedProcess, Timer
 
-__all__ = ["SimulatedFetchPool", "SimulatedLinks"]
-
 
 class _Transport:
     """`managers.links.driver.Transport` of one process."""

@@ -24,7 +24,7 @@ from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.sessions.factory import make_session
+from dropflow.sessions.make_session import make_session
 from dropflow.testing.virtual import SimulatedRunner
 from dropflow.version import __version__
 from managers.deployment import Deployment
@@ -39,15 +39,6 @@ from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
 from managers.simulation.virtual_time import OnReturn, SimulatedOwner, SimulatedProcess, SteppedClock, Timer, WorkTime
-
-__all__ = [
-    "SessionDriver",
-    "SessionInbox",
-    "SimulatedFileWatcher",
-    "SimulatedNode",
-    "Workload",
-]
-
 
 # Runs a `Session` in a simulated process: each step is an event of the simulation.
 

@@ -37,7 +37,7 @@ from dropflow.runners.external import ExternalRunner
 from dropflow.runners.external_host import Host
 from dropflow.runners.external_store import ContentStore
 from dropflow.runners.in_process import MixedRunner, ThreadRunner
-from dropflow.sessions.factory import make_session
+from dropflow.sessions.make_session import make_session
 from tests.e2e.cluster import until
 
 # A worker of an engine is killed in the middle of any graph, so that exactly one infrastructure fault is counted.

@@ -14,9 +14,9 @@ from dropflow.engine.session import Watch
 from dropflow.engine.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
-from dropflow.runners.factory import make_runner
+from dropflow.runners.make_runner import make_runner
 from dropflow.runners.runner_choice import RunnerChoice
-from dropflow.sessions.factory import make_session
+from dropflow.sessions.make_session import make_session
 from dropflow.states import SessionState
 from dropflow.testing.drawing import relay
 from managers.links import ContentSource, LinkSettings, ReceivedMessage
