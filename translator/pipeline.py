@@ -19,7 +19,6 @@ from dropflow.data.registry import store_for
 from dropflow.errors import BadGraphError, BadParameterError, DropflowError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph import codec
-from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, Place, RepositoryNote, note_logical, place_note
 from dropflow.graph.order import Precedence, cycle_problem
 from dropflow.graph.physical import PhysicalGraph
@@ -31,7 +30,6 @@ from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import GLOBAL, fill, variables_of
 from translator.placement import place
-from translator.plan.registry import partition
 from translator.problem_codes import REPEATABLE, VALUE_CODES, problem
 from translator.repository import RepositoryFile
 from translator.template import parameters_of, without_number
@@ -373,6 +371,8 @@ def finish(
     if graph is None:
         raise BadGraphError("there is no graph in this file", problems=found.problems)
     if partition_options is not None:
+        from translator.plan.registry import partition  # noqa: PLC0415 - ten planners, which runs here do not need
+
         graph = partition(graph, partition_options)
     if nodes:
         graph = place(graph, nodes)
@@ -508,6 +508,8 @@ def _physical(
     unroll_options: UnrollOptions | None,
     component_options: ComponentOptions | None,
 ) -> Checked:
+    from dropflow.graph.daliuge_read import read_pg_stream  # noqa: PLC0415 - most files are logical graphs
+
     findings: list[Problem] = []
     try:
         with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:

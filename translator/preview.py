@@ -79,11 +79,6 @@ class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[ParallelPhase, ...] = ()
 
     @property
-    def most_running(self) -> int:
-        """Largest number of applications that run at a time."""
-        return max((phase.running for phase in self.phases), default=0)
-
-    @property
     def most_cores(self) -> int:
         """Largest number of processors in use at a time."""
         return max((phase.cores for phase in self.phases), default=0)

@@ -12,8 +12,8 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -29,6 +29,9 @@ from dropflow.errors import BadParameterError, DropflowError, MissingDependencyE
 from dropflow.failure import Problem, Severity
 from dropflow.graph.templates import GPU_FIELD, ORDER_PORT, Kind, Link, Template, needs_of
 from dropflow.runners.capacity import host_gpus, lack_of_gpus
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "dropflow.components"
 """The group of entry points under which a package registers its components."""
@@ -177,11 +180,13 @@ def unable_rows(templates: Iterable[Template]) -> tuple[int, ...]:
 
 def registered_components() -> tuple[str, ...]:
     """Return the components that installed packages register, each as package and name. Imports none of them."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes longer than all checks of a small graph
+
     entries = entry_points(group=ENTRY_POINTS)
     return tuple(sorted({f"{_package(entry)}: {entry.name}" for entry in entries}))
 
 
-def _package(entry: EntryPoint) -> str:
+def _package(entry: "EntryPoint") -> str:
     """Return the name of a distribution as people write it: tools of packaging replace dashes in files."""
     return entry.dist.name.replace("_", "-") if entry.dist else "?"
 

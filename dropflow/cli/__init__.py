@@ -48,9 +48,8 @@ package may import all others, and no other package imports it.
 `manager_service`    What node, island, master and daemon share: the REST service and the announcement by zeroconf
 `server_process`     The frame around every server process: logs, key, token, ready line, and a clean end
 `downloads`          Download results, many files or one archive, and the answers of ``dropflow fetch``
-`progress`           Progress on standard error, of sessions and of transfers: bars on a terminal, a line every few
-                     seconds elsewhere
+`progress`           Lines for people: how far sessions and transfers are, and how a session ended with which failures
 `reference`          The reference page of the command line, made from the help texts
-`session_replies`    Answers about one session, and the lines about its end and its failures that several commands print
+`session_replies`    Answers about one session of a manager, as several commands give them
 ===================  ===================================================================================================
 """

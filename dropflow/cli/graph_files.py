@@ -4,7 +4,7 @@ import io
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
@@ -14,12 +14,13 @@ from dropflow.errors import DropflowError, UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump, save
-from dropflow.graph.daliuge_write import write_pg
-from dropflow.graph.exports import WRITERS, Writer
 from dropflow.graph.physical import PhysicalGraph
 from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish
 from translator.repository import RepositoryFile, fetch_file, is_repository_address
+
+if TYPE_CHECKING:
+    from dropflow.graph.exports import Writer
 
 _SHOWN_WARNINGS = 8
 _FORMATS: dict[str, GraphFormat] = {
@@ -152,8 +153,11 @@ class GraphTarget(msgspec.Struct, frozen=True):
             for path, writer in zip(self.files, self.writers(), strict=True):
                 writer(graph, stack.enter_context(output_file(path)))
 
-    def writers(self) -> tuple[Writer, ...]:
+    def writers(self) -> "tuple[Writer, ...]":
         """Return what writes each of the files of a text format."""
+        from dropflow.graph.daliuge_write import write_pg
+        from dropflow.graph.exports import WRITERS
+
         if self.form == "csv":
             return WRITERS["csv"], WRITERS["edges.csv"]
         return (write_pg if self.form == "json" else WRITERS[self.form],)

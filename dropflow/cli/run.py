@@ -26,8 +26,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, session_options
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.cli.progress import columns, shell_command
-from dropflow.cli.session_replies import count_lines, failure_lines, headline, incomplete_lines
+from dropflow.cli.progress import columns, count_lines, failure_lines, headline, incomplete_lines, shell_command
 from dropflow.errors import UsageError
 from dropflow.formatting import format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
@@ -80,8 +79,6 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """The end, the root causes of failures, and where the results are."""
-        from dropflow.sessions.shown import failure_info
-
         yield headline(self.status, self.drops, self.seconds, self.states)
         if self.reused:
             saved = f" (saved about {format_duration(self.saved)})" if self.saved >= 1 else ""
@@ -94,12 +91,15 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
                 f"go on with {shell_command('resume', self.output)}"
             )
         yield from count_lines(self.counts)
-        logs = {failure.drop: failure.log for failure in self.failures}
-        yield from failure_lines(
-            [failure_info(one) for one in self.failures],
-            log=lambda failure: logs[failure.drop],
-            more=str(Path(self.output, "summary.json")),
-        )
+        if self.failures:
+            from dropflow.sessions.shown import failure_info
+
+            logs = {failure.drop: failure.log for failure in self.failures}
+            yield from failure_lines(
+                [failure_info(one) for one in self.failures],
+                log=lambda failure: logs[failure.drop],
+                more=str(Path(self.output, "summary.json")),
+            )
         yield from (f"note: {note}" for note in self.notes)
         results = _results(Path(self.output))
         yield f"results in {self.output}"
@@ -250,7 +250,6 @@ def run_command(
     from dropflow.graph.physical import without_fusion
     from dropflow.sessions import local_run
     from translator.options import ComponentOptions, PartitionOptions
-    from translator.plan.registry import partition
 
     translation = read_graph(
         graph, configuration=configuration, settings=settings, components=ComponentOptions(here=True)
@@ -258,6 +257,8 @@ def run_command(
     note_warnings(output, translation.problems)
     physical = translation.graph
     if parts is not None:
+        from translator.plan.registry import partition
+
         physical = partition(physical, PartitionOptions(parts=parts))
     if no_fuse:
         physical = without_fusion(physical)

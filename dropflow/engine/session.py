@@ -319,7 +319,6 @@ class Session:
         "core",
         "failure_table",
         "graph",
-        "handover",
         "has_given_up",
         "inbox",
         "is_frozen",
@@ -409,17 +408,6 @@ class Session:
             # The last statistics count the attempts that are submitted as ready.
             on_submit=None if self._statistics is None else self._statistics.note_change,
         )
-        self.handover = Handover(
-            self.core,
-            self._contents,
-            self._inputs,
-            followers=self._followers,
-            failures=self.failure_table,
-            ready=self._ready,
-            exchange=exchange,
-            known=self.known,
-        )
-        """For the session that continues this one."""
         self._began, self._has_begun = 0.0, False
         self.has_given_up = False
         """Whether the session ends before its drops are settled: it was cancelled, or lost a node."""
@@ -491,6 +479,20 @@ class Session:
         given = self._inputs.in_flight - len(self._followers)
         running = min(len(self.runner.running), given)
         return Attempts(running=running, queued=given - running, ready=len(self._ready))
+
+    @property
+    def handover(self) -> Handover:
+        """What the session passes to the one that continues it, while no thread is at work in it."""
+        return Handover(
+            self.core,
+            self._contents,
+            self._inputs,
+            followers=self._followers,
+            failures=self.failure_table,
+            ready=self._ready,
+            exchange=self._exchange,
+            known=self.known,
+        )
 
     # The life of a session, all in one thread.
 

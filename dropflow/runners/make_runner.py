@@ -5,14 +5,15 @@ The modules of engines import their packages, so they are imported when a sessio
 
 import os
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dropflow.apps.execute import LocalExecutor, RunApp
 from dropflow.apps.needs import with_time_limit
 from dropflow.apps.registry import app_class
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import (
+    Executor,
     ExecutorSpec,
     ReuseSpec,
     Runner,
@@ -29,6 +30,9 @@ from dropflow.runners.limited_runner import LimitedRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
 from dropflow.runners.runner_choice import PROCESSES, RunnerChoice
 
+if TYPE_CHECKING:
+    from dropflow.apps.execute import RunApp
+
 _WAITING_THREADS = 64
 
 
@@ -44,7 +48,7 @@ def make_runner(
     parts: Collection[int] | None = None,
     reuse: ReuseSpec | None = None,
     retry_memory: float = 0.0,
-    run_app: RunApp | None = None,
+    run_app: "RunApp | None" = None,
 ) -> Runner:
     """Return the runner of one session.
 
@@ -102,7 +106,7 @@ def make_runner(
             hint="leave out --reuse, or run it with --runner processes",
         )
     if choice.kind == "inline":
-        return InlineRunner(LocalExecutor(spec, run_app=run_app))
+        return InlineRunner(_executor(spec, run_app))
     # The places of a graph on several nodes are these, and not workers of an engine.
     places = graph.places if parts is None else ()
     runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool, places=places)
@@ -132,10 +136,10 @@ def _unlimited(
     count = workers or len(os.sched_getaffinity(0))
     waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):
-        return ThreadRunner(LocalExecutor(spec), threads=threads)
+        return ThreadRunner(_executor(spec), threads=threads)
     computing: Runner
     if choice.kind == "threads":
-        computing = ThreadRunner(LocalExecutor(spec), threads=count, templates=spec.templates)
+        computing = ThreadRunner(_executor(spec), threads=count, templates=spec.templates)
     elif choice.kind == "processes":
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     elif choice.is_engine:
@@ -146,7 +150,13 @@ def _unlimited(
         computing = choice.custom(spec, workers)
     if not any(waits):
         return computing
-    return MixedRunner(waiting=ThreadRunner(LocalExecutor(spec), threads=threads), computing=computing, waits=waits)
+    return MixedRunner(waiting=ThreadRunner(_executor(spec), threads=threads), computing=computing, waits=waits)
+
+
+def _executor(spec: ExecutorSpec, run_app: "RunApp | None" = None) -> Executor:
+    from dropflow.apps.execute import LocalExecutor  # noqa: PLC0415 - worker processes have it; few runs need it here
+
+    return LocalExecutor(spec, run_app=run_app)
 
 
 def _external(

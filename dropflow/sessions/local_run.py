@@ -28,23 +28,22 @@ from dropflow.failure import refuse_errors, refuse_no_drops
 from dropflow.files import LOCK, SessionLock
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
-from dropflow.graph.completeness import incomplete_results
 from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
 from dropflow.runners.make_runner import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
-from dropflow.sessions.again import Again, choose
 from dropflow.sessions.make_session import make_session
 from dropflow.sessions.options import RunOptions
-from dropflow.sessions.stopped import StoppedRun, refuse_run
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
     from dropflow.apps.execute import RunApp
     from dropflow.reuse.reasons import NodeForecast
     from dropflow.reuse.store import ResultStore
+    from dropflow.sessions.again import Again
+    from dropflow.sessions.stopped import StoppedRun
 
 _GRAPH = "graph.dfg"
 _OURS = (
@@ -198,6 +197,8 @@ def execute(
     finally:
         repository.close()
     if session.missing:
+        from dropflow.graph.completeness import incomplete_results  # noqa: PLC0415 - after tolerated failures
+
         result = msgspec.structs.replace(result, incomplete=incomplete_results(graph, session.missing))
     if options.reuse or continuation is not None:  # a run that is continued without --reuse may have begun with it
         result = _with_reused(result, directory, options)
@@ -415,6 +416,8 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
             )
         with SessionLock(path):
             if not overwrite and not _is_run_of(graph, path):
+                from dropflow.sessions.stopped import refuse_run  # noqa: PLC0415 - most runs have a new directory
+
                 refuse_run(path)
             for name in (*unfinished, *_OURS):
                 entry = path / name
@@ -480,6 +483,9 @@ def resume(
     StorageError
         The session directory cannot be read or written.
     """
+    from dropflow.sessions.again import Again  # noqa: PLC0415 - a run that begins needs neither
+    from dropflow.sessions.stopped import StoppedRun  # noqa: PLC0415
+
     path = _existing(directory)
     with SessionLock(path):
         stopped = StoppedRun.read(path, ignore_damage=ignore_damage)
@@ -489,7 +495,7 @@ def resume(
         return _continue(stopped, stranded or Again(stopped.graph, reason=stopped.reason), options, hooks)
 
 
-def _ended(stopped: StoppedRun, clock: Clock) -> SessionResult:
+def _ended(stopped: "StoppedRun", clock: Clock) -> SessionResult:
     """Return how a session ended, and do what its process did not, if it was killed after the end of the session."""
     if (stopped.directory / "tmp").exists():
         LocalRepository(stopped.directory, stopped.directory.name, clock).close()
@@ -551,6 +557,9 @@ def retry(
     BadGraphError, BadFileError, StorageError
         See `dropflow.sessions.local_run.resume`.
     """
+    from dropflow.sessions.again import choose  # noqa: PLC0415 - as in `resume`
+    from dropflow.sessions.stopped import StoppedRun  # noqa: PLC0415
+
     path = _existing(directory)
     with SessionLock(path):
         stopped = StoppedRun.read(path)
@@ -580,7 +589,7 @@ def _existing(directory: Path) -> Path:
     return directory.absolute()
 
 
-def _continue(stopped: StoppedRun, again: Again, options: RunOptions, hooks: RunHooks) -> SessionResult:
+def _continue(stopped: "StoppedRun", again: "Again", options: RunOptions, hooks: RunHooks) -> SessionResult:
     """Continue a session, whose directory is locked, with a graph that may have other parameters."""
     graph = again.graph
     refuse_unusable(graph, options.runner)

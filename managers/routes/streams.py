@@ -165,7 +165,8 @@ class _SessionReader:
 # event     data
 # ========= ================================================================================================
 # whole     ``states``: one octet for each drop of the graph, by row, in base64; 255 for a drop whose node did not
-# answer change    ``drops`` (uint32, little-endian) and ``states`` (uint8), in base64
+#           answer
+# change    ``drops`` (uint32, little-endian) and ``states`` (uint8), in base64
 # trouble   an error: why nothing comes at the moment
 # gone      the session was deleted
 # end       empty: the session is over; close the stream

@@ -56,6 +56,19 @@ for command in json.load(sys.stdin):
         found[command] = sorted(new)
 print(json.dumps(found))
 """
+_RUN = """
+import contextlib, io, json, sys
+from dropflow.cli.main import main
+
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    main(["run", sys.argv[1]])
+print(json.dumps([name for name in sys.argv[2:] if name in sys.modules]))
+"""
+_NOT_FOR_A_RUN = (
+    *("dropflow.api.records", "dropflow.apps.execute", "dropflow.graph.completeness", "dropflow.graph.daliuge_read"),
+    *("dropflow.graph.exports", "dropflow.preview", "dropflow.sessions.again", "dropflow.sessions.stopped"),
+    *("dropflow.web", "translator.plan.registry", "importlib.metadata"),
+)
 _INTERRUPTED = """
 import os, runpy, signal, sys
 
@@ -114,6 +127,13 @@ def test_commands_that_ask_a_manager_import_no_numpy(tmp_path: Path) -> None:
     printed = _run(_ASK, *large, typed=json.dumps(_CLIENT), where=tmp_path)
 
     assert (json.loads(printed.stdout), printed.stderr) == ({}, "")
+
+
+def test_a_run_imports_only_what_it_does(examples: Path, tmp_path: Path) -> None:
+    """No planner without parts, no records of failures without one, nothing that executes what workers execute."""
+    printed = _run(_RUN, str(examples / "hello.graph"), *_NOT_FOR_A_RUN, where=tmp_path)
+
+    assert (json.loads(printed.stdout), printed.stderr) == ([], "")
 
 
 @pytest.mark.parametrize("module", ["click", "dropflow.cli.graphs", "dropflow.cli.graph_files", "numpy"])

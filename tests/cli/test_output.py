@@ -18,10 +18,10 @@ from dropflow.cli import graph_files
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import commands, load_command
 from dropflow.cli.output import CommandOutput, output_for
-from dropflow.cli.progress import columns, shell_command
+from dropflow.cli.progress import columns, session_failure_lines, shell_command
 from dropflow.cli.reference import cli_page
 from dropflow.cli.run import RunReply
-from dropflow.cli.session_replies import SessionReply, session_failure_lines
+from dropflow.cli.session_replies import SessionReply
 from dropflow.engine.statistics import FailureReport
 from dropflow.formatting import printable
 from dropflow.graph.drop_counts import DropCounts
