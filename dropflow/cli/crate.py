@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from mimetypes import guess_type
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -108,21 +109,7 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
         crate.add(entities.contextentity.ContextEntity(crate, key, properties=properties))
         for key, properties in described
     ]
-    found, missing = [], []
-    for result in report.results.results:
-        path = directory / result.path
-        if not path.exists() or not path.is_relative_to(directory):
-            missing.append(result.path)
-            continue
-        properties = {"name": result.name, "contentSize": str(result.size)}
-        if result.missing:
-            properties["description"] = f"made from {100 * (1 - result.missing):.3g} % of its data"
-        if path.is_dir():
-            found.append(crate.add_directory(dest_path=f"{result.path}/", source=path, properties=properties))
-        else:
-            properties["sha256"] = _sha256(path)
-            properties["encodingFormat"] = guess_type(path.name)[0] or "application/octet-stream"
-            found.append(crate.add_file(path, result.path, properties=properties))
+    found, missing = _add_results(crate, report, directory)
     is_finished = detail.status == SessionState.FINISHED.name
     status = "CompletedActionStatus" if is_finished else "FailedActionStatus"
     properties = {
@@ -139,6 +126,26 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
     with storage_errors("write", str(directory / METADATA)):
         crate.metadata.write(directory)
     return len(found), missing
+
+
+def _add_results(crate: Any, report: SessionReport, directory: Path) -> tuple[list[Any], list[str]]:
+    """Add the results that are in a directory to a crate, and return them, and the paths of the others."""
+    found, missing = [], []
+    for result in report.results.results:
+        path = directory / result.path
+        if not path.exists() or not path.is_relative_to(directory):
+            missing.append(result.path)
+            continue
+        properties = {"name": result.name, "contentSize": str(result.size)}
+        if result.missing:
+            properties["description"] = f"made from {100 * (1 - result.missing):.3g} % of its data"
+        if path.is_dir():
+            found.append(crate.add_directory(dest_path=f"{result.path}/", source=path, properties=properties))
+        else:
+            properties["sha256"] = _sha256(path)
+            properties["encodingFormat"] = guess_type(path.name)[0] or "application/octet-stream"
+            found.append(crate.add_file(path, result.path, properties=properties))
+    return found, missing
 
 
 def _inputs(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
