@@ -23,6 +23,7 @@
     │   │   ├── LostContentsError   contents of a session are lost, see `dropflow.dask.persist`
     │   │   └── LostChunksError     chunks of dask collections are lost, see `dropflow.dask.lost_chunks`
     │   ├── NotOwnerError           a user wants to change a session of another user
+    │   ├── QuotaError              a user has as many sessions or drops as the administrator permits
     │   ├── RangeError              a part of a content that begins after its end
     │   └── PreviewError            a content that ends the process which reads it for a preview, or takes too long
     ├── WorldError                  a fault of the environment; trying again may help
@@ -241,6 +242,12 @@ class NotOwnerError(UsageError):
     """A user wants to change a session of another user."""
 
     code = "DF126"
+
+
+class QuotaError(UsageError):
+    """A user has as many running sessions, or drops in them, as the administrator permits."""
+
+    code = "DF127"
 
 
 class RangeError(UsageError):

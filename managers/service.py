@@ -49,7 +49,8 @@ class Service:
     secret : bytes or None
         Secret half of the cluster key: requests that are signed with it need no token.
     revoked : Path, optional
-        The file of revoked users, beside the cluster key; without it, keys of users are refused.
+        The file of revoked users, beside the cluster key; without it, keys of users are refused. Beside it may be the
+        limits of users, with the ending ``.limits``.
     advertise : str
         Name or address by which other hosts reach this one. By default it is `host`; for a server on all addresses it
         is the name of this host.
@@ -170,8 +171,11 @@ def manager_routes(
         places or Places(), role=lambda: manager.info().role, below=partial(_below, manager)
     )
     hub = StateHub(manager)
+    user_limits = None if access.revoked is None else access.revoked.with_suffix(".limits")
     return (
-        *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe, hub=hub),
+        *api_v1_routes(
+            manager, streams, limits=limits, probe=(prober or Prober("", None)).probe, hub=hub, user_limits=user_limits
+        ),
         *daliuge_routes(manager, stop=stop, limits=limits, secret=access.secret),
         *metrics_routes(manager),
         *login_routes(access, reachable),

@@ -104,6 +104,7 @@ _STATUS: dict[type[DropflowError], int] = {
     errors.AmbiguousError: 409,
     errors.ClockSkewError: 401,
     errors.NotOwnerError: 403,
+    errors.QuotaError: 429,
     errors.GoneError: 410,
     errors.RangeError: 416,
     errors.PreviewError: 422,

@@ -4,10 +4,14 @@ Most operations call the method of `dropflow.api.manager.Manager` that has their
 read a graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from dropflow.api import operations
 from dropflow.api.content_disposition import attachment
@@ -19,7 +23,8 @@ from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.records import ProbeRequest, ProbeResult, SessionDetail, SessionInfo
 from dropflow.api.requests import Done, ProbeResultList, Readiness
 from dropflow.clock import SystemClock
-from dropflow.errors import BadFileError, HttpError, NotFoundError, NotOwnerError
+from dropflow.errors import BadFileError, HttpError, NotFoundError, NotOwnerError, QuotaError, StorageError
+from dropflow.formatting import plural
 from dropflow.graph.codec import Buffer, dump
 from dropflow.graph.notes import logical_of
 from dropflow.graph.physical import PhysicalGraph
@@ -48,6 +53,7 @@ def api_v1_routes(
     limits: Limits | None = None,
     probe: Probe | None = None,
     hub: StateHub | None = None,
+    user_limits: Path | None = None,
 ) -> list[Route]:
     """Return the routes of a manager's own API, and ``/openapi.json``, which describes them.
 
@@ -63,13 +69,16 @@ def api_v1_routes(
         Returns which other managers can be reached; 501 without one.
     hub : StateHub, optional
         Reads the states of drops; the pages of the same server share it.
+    user_limits : Path, optional
+        The file with the limits of users (`UserLimits`), which need not exist.
     """
-    limits = limits or Limits()
-    special = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager)).by_operation()
+    limits, quotas = limits or Limits(), _Quotas(manager, user_limits)
+    handlers = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager), quotas=quotas)
+    special = handlers.by_operation()
     routes = [
         _route(
             operation,
-            _for_owner(manager, operation, special.get(operation.name) or _call_manager(manager, operation)),
+            _for_owner(manager, quotas, operation, special.get(operation.name) or _call_manager(manager, operation)),
             limits,
         )
         for operation in OPERATIONS
@@ -102,15 +111,120 @@ def _route(operation: Operation[object], handler: _Handler, limits: Limits) -> R
     )
 
 
-def _for_owner(manager: Manager, operation: Operation[object], handler: _Handler) -> _Handler:
-    """Return a handler that refuses users who are not the owner of the session, if the operation is for the owner."""
+class UserLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many sessions of a user may run at a time, and how many drops they may have together; None for any number."""
+
+    sessions: Annotated[int, Meta(ge=0)] | None = None
+    drops: Annotated[int, Meta(ge=0)] | None = None
+
+
+class UserLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file with the limits of users: a `default`, and by name what differs from it."""
+
+    default: UserLimit = UserLimit()
+    users: dict[str, UserLimit] = {}
+
+    def of(self, user: str) -> UserLimit:
+        """Return the limits of a user."""
+        own = self.users.get(user, UserLimit())
+        return UserLimit(
+            sessions=self.default.sessions if own.sessions is None else own.sessions,
+            drops=self.default.drops if own.drops is None else own.drops,
+        )
+
+
+def read_user_limits(path: Path) -> UserLimits:
+    """Return the limits in a TOML file; none if there is no file.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be read.
+    BadFileError
+        It has another form.
+    """
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=UserLimits)
+    except FileNotFoundError:
+        return UserLimits()
+    except OSError as error:
+        raise StorageError(f"the limits of users cannot be read: {error.strerror}", where=str(path)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        hint = "tables [default] and [users.NAME] with whole numbers 'sessions' and 'drops'"
+        raise BadFileError(f"the limits of users cannot be used: {error}", where=str(path), hint=hint) from error
+
+
+class _Starting(msgspec.Struct, frozen=True, eq=False):
+    """A session that is being deployed; each is another one, also with the same values."""
+
+    user: str
+    drops: int
+
+
+class _Quotas:
+    """Admits sessions of users within their limits. The file is read each time, so that changes count at once."""
+
+    def __init__(self, manager: Manager, file: Path | None) -> None:
+        self._manager = manager
+        self._file = file
+        # Two requests of a user at the same moment must not both get the last place: each counts those that were added
+        # before it, which needs no lock, because adding to a list and copying one are atomic.
+        self._starting: list[_Starting] = []
+
+    @contextmanager
+    def admitted(self, user: str, drops: int) -> Iterator[None]:
+        """Hold a place for a session of `user` with so many drops until the manager lists it.
+
+        Raises
+        ------
+        QuotaError
+            It would be beyond a limit.
+        StorageError, BadFileError
+            See `read_user_limits`.
+        """
+        limit = UserLimit() if self._file is None or not user else read_user_limits(self._file).of(user)
+        if limit == UserLimit():
+            yield
+            return
+        own = _Starting(user, drops)
+        self._starting.append(own)
+        try:
+            # In this order: one that is listed meanwhile counts twice, and none is missed.
+            starting = self._starting.copy()
+            counted = [one.drops for one in starting[: starting.index(own)] if one.user == user]
+            counted += [info.drops for info in self._manager.sessions() if info.user == user and not info.is_over]
+            self._check(user, limit, counted, drops)
+            yield
+        finally:
+            self._starting.remove(own)
+
+    def _check(self, user: str, limit: UserLimit, running: Sequence[int], drops: int) -> None:
+        where, hint = self._manager.info().name, "wait for the end of a session, or cancel one: see 'dropflow sessions'"
+        if limit.sessions is not None and len(running) >= limit.sessions:
+            text = f"user {user} has {plural(len(running), 'running session')}, and may have {limit.sessions}"
+            raise QuotaError(text, where=where, hint=hint)
+        if limit.drops is not None and sum(running) + drops > limit.drops:
+            raise QuotaError(
+                f"user {user} has {sum(running):,} drops in running sessions and may have {limit.drops:,}, "
+                f"and this session has {drops:,}",
+                where=where,
+                hint=hint,
+            )
+
+
+def _for_owner(manager: Manager, quotas: _Quotas, operation: Operation[object], handler: _Handler) -> _Handler:
+    """Return a handler that refuses users who are not the owner of the session, if the operation is for the owner.
+
+    A session that is over, and is to run again, must be within the limits of its user.
+    """
     if operation.users != "owner":
         return handler
 
     def handle(request: Request) -> object:
         if request.user:
             name = _name(request, "session")
-            owner = manager.session(name).user
+            detail = manager.session(name)
+            owner = detail.user
             if owner != request.user:
                 whose = f"of user {owner}" if owner else "of the administrator"
                 raise NotOwnerError(
@@ -118,6 +232,9 @@ def _for_owner(manager: Manager, operation: Operation[object], handler: _Handler
                     where=manager.info().name,
                     hint="ask them, or use the cluster key or the token of the manager",
                 )
+            if operation in (operations.RESUME, operations.RETRY) and detail.is_over:
+                with quotas.admitted(owner, detail.drops):
+                    return handler(request)
         return handler(request)
 
     return handle
@@ -144,8 +261,11 @@ def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
 class _SpecialHandlers:
     """Handlers of the operations that do more than to call a method."""
 
-    def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe, hub: StateHub) -> None:
+    def __init__(
+        self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe, hub: StateHub, *, quotas: _Quotas
+    ) -> None:
         self._manager = manager
+        self._quotas = quotas
         self._streams = streams
         self._limits = limits
         self._probe = probe
@@ -175,7 +295,8 @@ class _SpecialHandlers:
         graph = read_graph(request.body, most=self._limits.drops, depth=self._limits.depth)
         # Others than users are trusted: a manager above submits for them.
         query = msgspec.structs.replace(request.query, user=request.user) if request.user else request.query
-        return self._manager.submit(graph, query)
+        with self._quotas.admitted(query.user, graph.drops):
+            return self._manager.submit(graph, query)
 
     def _prepare(self, request: Request) -> Done:
         deployment, session = unpack(request.body), _name(request, "session")

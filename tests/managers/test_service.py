@@ -6,7 +6,9 @@ import os
 import re
 import socket
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, StreamSlots
 from dropflow.api.operations import OPERATIONS, RELEASE
-from dropflow.api.records import SubmitQuery
+from dropflow.api.records import SessionInfo, SubmitQuery
+from dropflow.api.requests import RetryRequest
 from dropflow.api.signing import UserKey, derive_user_key, read_revoked
 from dropflow.errors import (
     BadFileError,
@@ -29,9 +32,11 @@ from dropflow.errors import (
     HttpError,
     NotFoundError,
     NotOwnerError,
+    QuotaError,
     StorageError,
     UsageError,
 )
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import fan
 from dropflow.web.tickets import request_ticket
 from managers.composite.manager import Composite
@@ -185,6 +190,77 @@ def test_only_its_user_and_the_administrator_change_a_session(manager: FakeManag
         transport.close()
         served.close()
     assert len(changes) == 10
+
+
+def test_users_have_limits(manager: FakeManager, tmp_path: Path) -> None:
+    """Running sessions and their drops count, also of one that runs again; limits that change count at once."""
+    file = tmp_path / "cluster.key.limits"
+    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "cluster.key.revoked")
+    served.start()
+    drops = fan(2).drops
+    with (
+        closing(served),
+        Client(served.url, secret=_user("alice")) as alice,
+        Client(served.url, secret=_user("bob")) as bob,
+        Client(served.url, token=TOKEN) as administrator,
+    ):
+        alice.submit(fan(2), SubmitQuery(session="one"))
+        file.write_text("[default]\nsessions = 1\n[users.bob]\nsessions = 2\ndrops = 5\n")
+        with pytest.raises(QuotaError, match="user alice has 1 running session, and may have 1") as refused:
+            alice.submit(fan(2))
+        assert "cancel one" in refused.value.hint
+        administrator.submit(fan(2))
+        with pytest.raises(QuotaError, match="user bob has 0 drops in running sessions and may have 5, and this"):
+            bob.submit(fan(20))
+        bob.submit(fan(2))
+        with pytest.raises(QuotaError, match=f"user bob has {drops} drops in running sessions and may have 5"):
+            bob.submit(fan(2))
+
+        alice.cancel("one", "", 1.0)
+        alice.submit(fan(2), SubmitQuery(session="two"))
+        with pytest.raises(QuotaError, match="user alice has 1 running session"):
+            alice.retry("one", RetryRequest())
+        file.unlink()
+        alice.submit(fan(2))
+
+
+@pytest.mark.parametrize("text", ["sessions = 1", "[default]\nsession = 1", "[default]\nsessions = -1", "?"])
+def test_no_user_submits_while_the_limits_cannot_be_read(text: str, manager: FakeManager, tmp_path: Path) -> None:
+    """A mistake in the file does not lift the limits; the administrator submits all the same."""
+    (tmp_path / "cluster.key.limits").write_text(text)
+    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "cluster.key.revoked")
+    served.start()
+    with (
+        closing(served),
+        Client(served.url, secret=_user("alice")) as alice,
+        Client(served.url, token=TOKEN) as administrator,
+    ):
+        with pytest.raises(BadFileError, match="the limits of users cannot be used"):
+            alice.submit(fan(2))
+        administrator.submit(fan(2))
+
+
+def test_two_requests_do_not_both_get_the_last_place(manager: FakeManager, tmp_path: Path) -> None:
+    """A session that is being deployed counts, though the manager does not list it yet."""
+    (tmp_path / "cluster.key.limits").write_text("[default]\nsessions = 1\n")
+    begun, go_on = threading.Event(), threading.Event()
+    submit = manager.submit
+
+    def slow(graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
+        begun.set()
+        assert go_on.wait(60)
+        return submit(graph, options)
+
+    manager.submit = slow  # type: ignore[method-assign]
+    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "cluster.key.revoked")
+    served.start()
+    with closing(served), Client(served.url, secret=_user("alice")) as alice, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(alice.submit, fan(2))
+        assert begun.wait(60)
+        with pytest.raises(QuotaError, match="user alice has 1 running session, and may have 1"):
+            alice.submit(fan(2))
+        go_on.set()
+        assert first.result(60).user == "alice"
 
 
 def _user(name: str) -> UserKey:
