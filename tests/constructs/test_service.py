@@ -116,7 +116,11 @@ def test_a_failed_user_fails_the_session_and_the_service_is_stopped(tmp_path: Pa
     ("serve", "text"),
     [
         ("exit 4", "the service ended with status 4 before it was ready"),
-        ("echo here > {address}; sleep 0.4; exit 5", "the service ended with status 5 before its last user"),
+        pytest.param(
+            "echo here > {address}; sleep 0.4; exit 5",
+            "the service ended with status 5 before its last user",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_service_that_ends_by_itself_fails_the_session(tmp_path: Path, serve: str, text: str) -> None:

@@ -290,7 +290,8 @@ def _walltime_graph(marks: Path, seconds: tuple[float, ...]) -> PhysicalGraph:
     return builder.build()
 
 
-@pytest.mark.parametrize("runner", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["threads", "processes"])
 def test_a_session_stops_before_what_cannot_end_by_its_walltime(runner: str, tmp_path: Path) -> None:
     """It is CANCELLED when the rest has ended. Resumed without a walltime it finishes, and repeats nothing."""
     marks = tmp_path / "marks"
