@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from dropflow.api.signing import UserKey, derive_user_key, read_revoked
+from dropflow.api.signing import UserKey, derive_user_key, read_revoked, user_field
 from dropflow.errors import BadFileError, ConflictError, MissingDependencyError, StorageError
 from dropflow.files import make_directories, replace_file
 
@@ -97,11 +97,11 @@ def load(path: Path) -> ClusterKey:
     BadFileError
         It is not a cluster key, its halves do not match, or users other than its owner can read it.
     """
-    text = _read(path)
-    if _USER_FILE.search(text.decode("ascii", errors="replace")):
+    key = load_any(path)
+    if isinstance(key, UserKey):
         hint = "managers, and commands that start them, need the cluster key"
         raise BadFileError("this is the key of a user, not the cluster key", where=str(path), hint=hint)
-    return parse_key(text, where=str(path))
+    return key
 
 
 def parse_key(text: bytes, *, where: str) -> ClusterKey:
@@ -156,8 +156,11 @@ def create_user(path: Path, cluster: ClusterKey, name: str, made: int) -> UserKe
 
 def load_any(path: Path) -> ClusterKey | UserKey:
     """Return the key stored at `path`, of the cluster or of a user; raises as `load`."""
-    found = _USER_FILE.search(_read(path).decode("ascii", errors="replace"))
-    return UserKey(name=found[1], made=int(found[2]), secret=found[3].encode()) if found else load(path)
+    text = _read(path)
+    found = _USER_FILE.search(text.decode("ascii", errors="replace"))
+    if found is None:
+        return parse_key(text, where=str(path))
+    return UserKey(name=found[1], made=int(found[2]), secret=found[3].encode())
 
 
 def fingerprint(key: UserKey) -> str:
@@ -189,7 +192,7 @@ def revoke(path: Path, name: str, until: int) -> None:
     BadFileError, StorageError
         The file cannot be read or replaced.
     """
-    derive_user_key(b"", name, until)
+    user_field(name, until)
     found = read_revoked(path)
     found[name] = max(until, found.get(name, 0))
     lines = "".join(f"{user} {seconds}\n" for user, seconds in sorted(found.items()))

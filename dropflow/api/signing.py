@@ -90,6 +90,21 @@ class UserKey(msgspec.Struct, frozen=True, kw_only=True):
         return f"UserKey(name={self.name!r}, made={self.made!r})"
 
 
+def user_field(name: str, seconds: int) -> str:
+    """Return the text that names a user, and the time at which a key was made.
+
+    Raises
+    ------
+    BadParameterError
+        The name or the time has another form.
+    """
+    field = f"{name}@{seconds}"
+    if not re.fullmatch(f"{_NAME}@{_SECONDS}", field, re.ASCII):
+        hint = "a small letter, then up to 31 small letters, digits, dots, hyphens and underscores"
+        raise BadParameterError(f"{name!r} cannot be the name of a user", hint=hint)
+    return field
+
+
 def derive_user_key(secret: bytes, name: str, made: int) -> UserKey:
     """Return the key of a user.
 
@@ -107,10 +122,7 @@ def derive_user_key(secret: bytes, name: str, made: int) -> UserKey:
     BadParameterError
         The name or the time has another form.
     """
-    if not re.fullmatch(f"{_NAME}@{_SECONDS}", f"{name}@{made}", re.ASCII):
-        hint = "a small letter, then up to 31 small letters, digits, dots, hyphens and underscores"
-        raise BadParameterError(f"{name!r} cannot be the name of a user", hint=hint)
-    text = f"{_USER_PURPOSE}:{name}@{made}"
+    text = f"{_USER_PURPOSE}:{user_field(name, made)}"
     return UserKey(name=name, made=made, secret=hmac.new(secret, text.encode(), hashlib.sha256).hexdigest().encode())
 
 

@@ -17,10 +17,9 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.errors import NotFoundError, UsageError
+from dropflow.errors import UsageError
 from dropflow.files import SessionLock
 from dropflow.formatting import printable
-from dropflow.ids import drop_file_name
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
@@ -30,7 +29,6 @@ _PAGE = 2000
 _WAIT = 5.0
 _ASKED_AGAIN = 3
 """How often nodes that do not answer are asked again at the end of a session."""
-_CHUNK = 1 << 20
 _START = "-:-1"
 """A cursor before all lines of any node: no node is called so."""
 
@@ -174,15 +172,11 @@ class _RunLog:
 
         return oid(self._graph, find_drop(self._graph, drop))
 
-    def chunks(self, drop: str) -> Iterator[bytes]:
-        """Yield the log of a drop."""
-        name = self.oid(drop)
-        path = self._run / "logs" / f"{drop_file_name(name)}.log"
-        if not path.exists():
-            raise NotFoundError(f"drop {name} has written no log", where=str(self._run))
-        with path.open("rb") as log:
-            while chunk := log.read(_CHUNK):
-                yield chunk
+    def chunks(self, drop: str) -> Iterable[bytes]:
+        """Return the log of a drop."""
+        from managers.node.session_log import log_download
+
+        return log_download(self._run / "logs", self.oid(drop), where=str(self._run)).chunks
 
 
 class _SessionLog:

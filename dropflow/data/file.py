@@ -25,7 +25,7 @@ from dropflow.data.storage_errors import (
     tree_of,
 )
 from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
-from dropflow.data.workspace import PART_FOLDER
+from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
 from dropflow.engine.parameters import Component, Parameter, Port, find, read
 from dropflow.errors import BadFileError, BadParameterError, StorageError
@@ -50,12 +50,28 @@ def temporary_path(slot: Slot, final: str) -> str:
     StorageError
         Nothing can be written there.
     """
-    workspace = slot.workspace
-    if not workspace.is_detached:
-        refuse_special(final)
-    if workspace.is_detached or workspace.is_inside(final):
-        return workspace.part_name(slot.drop, slot.attempt, slot.number)
-    return workspace.part_beside(final)
+    return part_for(slot.workspace, slot.workspace.part_name(slot.drop, slot.attempt, slot.number), final)
+
+
+def part_for(workspace: Workspace, part: str, final: str) -> str:
+    """Return a temporary path for a content: `part`, or one beside `final` if that is outside of the session directory.
+
+    Parameters
+    ----------
+    part : str
+        From `Workspace.part_name`.
+    final : str
+        Path of the content after its commit; empty if it is not known.
+
+    Raises
+    ------
+    BadFileError, StorageError
+        As `temporary_path`.
+    """
+    if not final or workspace.is_detached:
+        return part
+    refuse_special(final)
+    return part if workspace.is_inside(final) else workspace.part_beside(final)
 
 
 class FileWriter:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dropflow.formatting import plural
 from dropflow.preview.arrays import MAGIC
 from dropflow.preview.parquet import MAGIC as PARQUET
-from dropflow.preview.parquet import parquet_library
+from dropflow.preview.parquet import open_parquet, parquet_library
 from dropflow.preview.source import library, reading
 from dropflow.preview.text import as_text
 from dropflow.preview.worker import allow, restrict
@@ -25,8 +25,8 @@ from dropflow.preview.worker import allow, restrict
 MEMORY, SECONDS = 2 << 30, 20
 """Bytes of address space, and processor time."""
 _AT_ONCE = 1 << 20
-_ROWS, _BUFFER = 1 << 16, 1 << 16
-"""Rows of a table that are compared at once, and bytes of a column that are read at once."""
+_ROWS = 1 << 16
+"""Rows of a table that are compared at once."""
 _SHOWN, _LONGEST = 4, 80
 _FITS = b"SIMPLE  ="
 
@@ -117,17 +117,18 @@ def _tables(left: Path, right: Path) -> Iterator[str]:
     """Yield what differs between two Parquet tables: columns, types, numbers of rows, and values by row and column."""
     arrow = parquet_library()
     with reading("the Parquet files"):
-        ours, theirs = (
-            arrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) for path in (left, right)
-        )
+        ours, theirs = (open_parquet(arrow, path) for path in (left, right))
         one, two = ours.schema_arrow, theirs.schema_arrow
         found = [f"column {name} is on the left only" for name in one.names if name not in two.names]
         found += [f"column {name} is on the right only" for name in two.names if name not in one.names]
         heights = int(ours.metadata.num_rows), int(theirs.metadata.num_rows)
         if heights[0] != heights[1]:
             found.append(f"{plural(heights[0], 'row')} / {heights[1]:,}")
-        columns = {name: _ComparedColumn(arrow, one.field(name).type, two.field(name).type)
-                   for name in one.names if name in two.names}  # fmt: skip
+        columns = {
+            name: _ComparedColumn(arrow, one.field(name).type, two.field(name).type)
+            for name in one.names
+            if name in two.names
+        }
         pieces = (_pieces(arrow, file, [*columns]) for file in (ours, theirs))
         at = 0
         for a, b in zip(*pieces, strict=False):

@@ -74,7 +74,7 @@ def show_parquet(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     """
     arrow = parquet_library()
     with reading("the Parquet file"):
-        file = _opened(arrow, source)
+        file = open_parquet(arrow, SourceStream(source))
     return Shown(Nothing(), _shown(arrow, [({}, file)], query, base))
 
 
@@ -96,12 +96,13 @@ def show_parquet_directory(source: DirectorySource, query: PreviewQuery, base: P
         for name in names[:_FILES]:
             file = files.enter_context(source.opened(name))
             if file is not None:  # it is deleted meanwhile
-                parts.append((_values(name), _opened(arrow, file)))
+                parts.append((_values(name), open_parquet(arrow, SourceStream(file))))
         return _shown(arrow, parts, query, base)
 
 
-def _opened(arrow: Any, source: Source) -> Any:
-    return arrow.parquet.ParquetFile(SourceStream(source), buffer_size=_BUFFER, pre_buffer=False)
+def open_parquet(arrow: Any, file: Any) -> Any:
+    """Return the ``ParquetFile`` of a path or stream, which reads little at once."""
+    return arrow.parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False)
 
 
 def _values(name: str) -> Mapping[str, str | None]:

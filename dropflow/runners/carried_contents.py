@@ -28,8 +28,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.data.file import remove_part
-from dropflow.data.storage_errors import checksum_of, refuse_special
+from dropflow.data.file import part_for, remove_part
+from dropflow.data.storage_errors import checksum_of
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Task, members, not_begun
 from dropflow.engine.drop_log import DropLog
@@ -183,23 +183,6 @@ def _bytes_of(pieces: Iterable[Piece]) -> Iterator[bytes]:
 
 
 # The side of the session.
-
-
-def _fetched_part(workspace: Workspace, drop: int, attempt: int, number: int, final: str) -> str:
-    """Return a new temporary path on the file system of `final`, or in the session directory if that is empty.
-
-    Raises
-    ------
-    BadFileError
-        There is a FIFO, a socket or a device at `final`.
-    StorageError
-        Nothing can be written there.
-    """
-    if final:
-        refuse_special(final)
-    if not final or workspace.is_inside(final):
-        return workspace.part_name(drop, attempt, f"fetched-{number}")
-    return workspace.part_beside(final)
 
 
 @dataclass
@@ -432,7 +415,8 @@ class ContentRelay:
                 final = handle.final
                 if final and not final.startswith("/"):
                     final = f"{self._spec.directory}/{final}"
-                path = _fetched_part(self._workspace, result.drop, result.attempt, number, final)
+                part = self._workspace.part_name(result.drop, result.attempt, f"fetched-{number}")
+                path = part_for(self._workspace, part, final)
                 handles[drop] = msgspec.structs.replace(handle, location=path, final=final)
                 unpack(_received(contents[handle.location]), path, handle.checksum)
                 if self._spec.durable and handle.kind != "directory":

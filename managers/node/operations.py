@@ -56,7 +56,7 @@ from managers.node.copy_effects import CopyRecords, ReleasedContents, copied_res
 from managers.node.downloads import ContentPreviews, batch, content_download, file_download
 from managers.node.hosted_session import HostedSession, receipts_of
 from managers.node.over import DamagedSession, FinishedSession
-from managers.node.session_log import SessionLogs, name_in
+from managers.node.session_log import SessionLogs, log_download, name_in
 from managers.node.session_records import StateLogs
 from managers.node.view_states import stopped_part
 from managers.recovery.records import FEWEST_VOTERS, StoppedPart
@@ -201,10 +201,7 @@ class NodeOperations(SessionTimes):
         """Return the log of a drop."""
         found = self.find(session)
         name = oid(found.piece.graph, self._row(session, drop))
-        path = found.directory.logs / f"{drop_file_name(name)}.log"
-        if not path.exists():
-            raise NotFoundError(f"drop {name} has written no log", where=session)
-        return file_download(path, f"{drop_file_name(name)}.log", "text/plain; charset=utf-8")
+        return log_download(found.directory.logs, name, where=session)
 
     def session_log(self, session: str, query: LogQuery) -> LogPage:
         """Return a page of the log of the drops that ran on this node."""

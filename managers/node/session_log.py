@@ -9,16 +9,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
+from dropflow.api.contents import Download
 from dropflow.api.logs import OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.drop_log import LogIndex
 from dropflow.engine.events import Assembled, Event, Failed
 from dropflow.engine.session import Instrument
+from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
+from managers.node.downloads import file_download
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +37,23 @@ _SMALL = 256 << 10
 _HELD = 64 << 20
 _KEPT = 4
 _DATED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ([A-Z]+) (.*)", re.DOTALL)
+
+
+def log_download(folder: Path, drop: str, *, where: str) -> Download:
+    """Return the log of a drop, whose session or run is `where`.
+
+    Raises
+    ------
+    NotFoundError
+        It has written none.
+    StorageError
+        The file cannot be read.
+    """
+    name = f"{drop_file_name(drop)}.log"
+    path = folder / name
+    if not path.exists():
+        raise NotFoundError(f"drop {drop} has written no log", where=where)
+    return file_download(path, name, "text/plain; charset=utf-8")
 
 
 class SessionLogs:
