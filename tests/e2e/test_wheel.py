@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import venv
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
@@ -140,7 +141,7 @@ def test_pages_of_an_installed_wheel_have_their_assets(python: Path, up: Running
     assert len(seen) > len(pages) + 20
 
 
-# The image of managers as a cluster in podman, and the manifests that run it on Kubernetes.
+# The image of managers as a cluster in podman, and the chart that runs it on Kubernetes.
 
 
 @pytest.mark.exhaustive
@@ -196,33 +197,45 @@ def test_an_image_runs_a_cluster_without_root_or_writable_files() -> None:
 
 
 @pytest.mark.slow
-def test_the_manifests_of_kubernetes_are_right() -> None:
-    """Kustomize renders what Kubernetes' schemas permit; arguments and probes are those of the managers."""
-    if shutil.which("kubectl") is None:
-        pytest.skip("there is no kubectl")
-    rendered = subprocess.run(
-        ["kubectl", "kustomize", ROOT / "examples" / "kubernetes"], capture_output=True, text=True, check=True
-    )
+@pytest.mark.parametrize(("nodes", "more"), [(2, ()), (3, ("ingress.enabled=false", "storageClass=fast"))])
+def test_the_chart_of_kubernetes_is_right(nodes: int, more: tuple[str, ...]) -> None:
+    """Helm renders what Kubernetes' schemas permit; arguments and probes are those of the managers."""
+    helm = shutil.which("helm", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if helm is None:
+        pytest.skip("there is no helm: make exhaustive brings it")
+    chart = ROOT / "examples" / "kubernetes"
+    values = ["--set", ",".join((f"node.replicas={nodes}", *more))]
+    subprocess.run([helm, "lint", "--strict", chart, *values], check=True)
+    rendered = subprocess.run([helm, "template", "sky", chart, *values], capture_output=True, text=True, check=True)
     yaml = pytest.importorskip("yaml")
     documents = list(yaml.safe_load_all(rendered.stdout))
+    kinds = Counter(one["kind"] for one in documents)
     sets = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "StatefulSet"}
     services = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "Service"}
     whole = commands.make_context("dropflow", ["node"])
     for name, found in sets.items():
-        (container,) = found["template"]["spec"]["containers"]
+        role = name.removeprefix("sky-")
+        pod = found["template"]
+        (container,) = pod["spec"]["containers"]
         words = [word.replace("$(POD)", f"{name}-0") for word in container["args"]]
-        given = load_command(words[0]).make_context(words[0], words[1:], parent=whole).params
+        given = load_command(role).make_context(role, words[1:], parent=whole).params
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
 
-        assert (words[0], given["port"], given.get("links_port")) == (name, ports["http"], ports.get("links"))
+        assert (words[0], given["port"], given.get("links_port")) == (role, ports["http"], ports.get("links"))
         assert {each["name"]: each["port"] for each in services[name]["ports"]} == ports
-        assert given["advertise"] == (f"{name}-0.{name}" if name == "node" else name)
-        if name == "island":
-            assert len(",".join(given["nodes"]).split(",")) == sets["node"]["replicas"]
-        grace = found["template"]["spec"].get("terminationGracePeriodSeconds", 30)
+        assert given["advertise"] == (f"{name}-0.{name}" if role == "node" else name)
+        assert container["image"].endswith(f"/dropflow:{__version__}")
+        assert services[name]["selector"].items() <= pod["metadata"]["labels"].items()
+        if role == "island":
+            assert list(given["nodes"]) == [f"http://sky-node-{one}.sky-node:8000" for one in range(nodes)]
+        grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
         assert grace > given.get("drain_seconds", 0)
 
-    assert sorted(sets) == sorted(services) == ["island", "node", "translator"]
+    assert sorted(sets) == sorted(services) == ["sky-island", "sky-node", "sky-translator"]
+    assert sets["sky-node"]["replicas"] == nodes
+    assert (kinds["NetworkPolicy"], kinds["PodDisruptionBudget"], kinds["Ingress"]) == (
+        (1, 1, 0) if more else (2, 1, 1)
+    )
     validate = pytest.importorskip(
         "kubernetes_validate", reason="make exhaustive installs kubernetes-validate"
     ).validate
