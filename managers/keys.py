@@ -10,7 +10,8 @@ to the other hosts as you copy other secrets (ssh, a Kubernetes secret). dropflo
 which it starts node managers itself.
 
 The key of a user signs requests of people to managers (`dropflow.api.signing`), and nothing else. It is derived from
-the cluster key, so that all managers accept it at once. A file beside the cluster key has the revoked ones.
+the cluster key, so that all managers accept it at once. Files beside the cluster key have the revoked ones, and what
+users may run.
 """
 
 import hashlib
@@ -168,9 +169,24 @@ def fingerprint(key: UserKey) -> str:
     return hashlib.sha256(b"dropflow user key " + key.secret).hexdigest()[:16]
 
 
-def revoked_beside(path: Path) -> Path:
-    """Return the file with the revoked users of the cluster whose key is at `path`."""
-    return path.with_name(f"{path.name}.revoked")
+class UserFiles(msgspec.Struct, frozen=True):
+    """The files about the users of a cluster, which need not exist.
+
+    Attributes
+    ----------
+    revoked : Path
+        The revoked users (`dropflow.api.signing.read_revoked`).
+    limits : Path
+        What users may run at a time (`managers.routes.owners.read_user_limits`).
+    """
+
+    revoked: Path
+    limits: Path
+
+    @classmethod
+    def beside(cls, key: Path) -> "UserFiles":
+        """Return the files beside the cluster key in the file `key`."""
+        return cls(key.with_name(f"{key.name}.revoked"), key.with_name(f"{key.name}.limits"))
 
 
 def revoke(path: Path, name: str, until: int) -> None:
@@ -179,7 +195,7 @@ def revoke(path: Path, name: str, until: int) -> None:
     Parameters
     ----------
     path : Path
-        The file of revoked users (`revoked_beside`).
+        The file of revoked users (`UserFiles`).
     name : str
         Of the user.
     until : int

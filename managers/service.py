@@ -23,10 +23,12 @@ from dropflow.errors import DropflowError, UsageError
 from dropflow.web.places import Places, ServerAddress
 from dropflow.web.sign_in import login_routes
 from dropflow.web.tickets import request_ticket
+from managers.keys import UserFiles
 from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
+from managers.routes.owners import Owners
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 
@@ -48,9 +50,8 @@ class Service:
         None for a server that requires no credential.
     secret : bytes or None
         Secret half of the cluster key: requests that are signed with it need no token.
-    revoked : Path, optional
-        The file of revoked users, beside the cluster key; without it, keys of users are refused. Beside it may be the
-        limits of users, with the ending ``.limits``.
+    users : UserFiles, optional
+        The files about users; without them, keys of users are refused.
     advertise : str
         Name or address by which other hosts reach this one. By default it is `host`; for a server on all addresses it
         is the name of this host.
@@ -83,7 +84,7 @@ class Service:
         port: int = 0,
         token: str | None,
         secret: bytes | None = None,
-        revoked: Path | None = None,
+        users: UserFiles | None = None,
         advertise: str = "",
         origins: Iterable[str] = (),
         hosts: Iterable[str] = (),
@@ -100,7 +101,7 @@ class Service:
             host,
             token=token,
             secret=secret,
-            revoked=revoked,
+            users=users,
             origins=origins,
             hosts=(*hosts, self._advertise),
             public_url=public_url,
@@ -115,7 +116,14 @@ class Service:
             table = routes(self._streams, access)
         else:
             table = manager_routes(
-                routes, self._streams, access, stop=stop, limits=bounds, prober=prober, places=places
+                routes,
+                self._streams,
+                access,
+                stop=stop,
+                limits=bounds,
+                prober=prober,
+                places=places,
+                user_limits=None if users is None else users.limits,
             )
         self._server = RestServer(
             make_app(table, access, bounds),
@@ -165,21 +173,21 @@ def manager_routes(
     limits: Limits | None = None,
     prober: Prober | None = None,
     places: Places | None = None,
+    user_limits: Path | None = None,
 ) -> tuple[Route, ...]:
     """Return all routes of a manager; `places` are the servers that its pages may link to, besides those below it."""
     reachable = msgspec.structs.replace(
         places or Places(), role=lambda: manager.info().role, below=partial(_below, manager)
     )
-    hub = StateHub(manager)
-    user_limits = None if access.revoked is None else access.revoked.with_suffix(".limits")
+    hub, owners = StateHub(manager), Owners(manager, user_limits)
     return (
         *api_v1_routes(
-            manager, streams, limits=limits, probe=(prober or Prober("", None)).probe, hub=hub, user_limits=user_limits
+            manager, streams, limits=limits, probe=(prober or Prober("", None)).probe, hub=hub, owners=owners
         ),
         *daliuge_routes(manager, stop=stop, limits=limits, secret=access.secret),
         *metrics_routes(manager),
         *login_routes(access, reachable),
-        *page_routes(manager, hub, reachable),
+        *page_routes(manager, hub, reachable, use_of=owners.use),
     )
 
 
@@ -199,7 +207,7 @@ def make_access_rules(
     *,
     token: str | None,
     secret: bytes | None,
-    revoked: Path | None = None,
+    users: UserFiles | None = None,
     origins: Iterable[str] = (),
     hosts: Iterable[str] = (),
     public_url: str = "",
@@ -230,7 +238,7 @@ def make_access_rules(
     return AccessRules(
         token=token,
         secret=secret,
-        revoked=revoked,
+        revoked=None if users is None else users.revoked,
         hosts=frozenset(name.lower() for name in names if name not in _EVERYWHERE),
         origins=frozenset(origins),
     )

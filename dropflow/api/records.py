@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.clock import Clock
-from dropflow.formatting import format_quiet, format_remaining
+from dropflow.formatting import format_quiet, format_remaining, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME, USER_NAME
 from dropflow.sessions.options import SubmitOptions, chosen_of
@@ -190,6 +190,30 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_quiet:
             return format_quiet(self.quiet)
         return "" if self.is_over or self.remaining is None else f"about {format_remaining(self.remaining)} left"
+
+
+class UserUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user has in sessions that are not over, and may have at a time; None for any number.
+
+    They are users of the sessions, and those with limits of their own.
+    """
+
+    user: str
+    sessions: int
+    drops: int
+    most_sessions: int | None = None
+    most_drops: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The numbers as ``2 of 10 sessions, 1,200 drops``; empty without limits."""
+        if self.most_sessions is None and self.most_drops is None:
+            return ""
+        return f"{_of(self.sessions, self.most_sessions, 'session')}, {_of(self.drops, self.most_drops, 'drop')}"
+
+
+def _of(count: int, most: int | None, what: str) -> str:
+    return plural(count, what) if most is None else f"{count:,} of {plural(most, what)}"
 
 
 class PartEnd(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from dropflow.api.records import (
     ProbeResult,
     ResultInfo,
     SessionInfo,
+    UserUse,
     columns_of,
 )
 from dropflow.states import STOPPED_AT_WALLTIME
@@ -321,9 +322,10 @@ class ProbeResultList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):
-    """All sessions, the youngest first."""
+    """All sessions, the youngest first, and what users have and may have (`dropflow.api.records.UserUse`)."""
 
     sessions: tuple[SessionInfo, ...]
+    users: tuple[UserUse, ...] = ()
 
 
 class FailureQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -85,14 +85,14 @@ def create_key(output: CommandOutput, *, file: str | None) -> Exit:
 def show_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Show the fingerprint of a key, to compare the keys of two hosts, and the revoked users; never the key."""
     from dropflow.api.signing import UserKey, read_revoked
-    from managers.keys import fingerprint, load_any, revoked_beside
+    from managers.keys import UserFiles, fingerprint, load_any
 
     path = _path(file)
     key = load_any(path)
     if isinstance(key, UserKey):
         output.answer(KeyReply(key=str(path), fingerprint=fingerprint(key), made=False, user=key.name))
     else:
-        revoked = read_revoked(revoked_beside(path))
+        revoked = read_revoked(UserFiles.beside(path).revoked)
         output.answer(KeyReply(key=str(path), fingerprint=key.fingerprint, made=False, revoked=revoked))
     return Exit.FINISHED
 
@@ -110,12 +110,12 @@ def make_user_key(output: CommandOutput, *, file: str | None, save: str | None, 
     """
     from dropflow.api.signing import read_revoked
     from dropflow.clock import SystemClock
-    from managers.keys import create_user, fingerprint, load, revoked_beside
+    from managers.keys import UserFiles, create_user, fingerprint, load
 
     path = _path(file)
     cluster = load(path)
     # A key that is made in the second of the revocation of the former one would be revoked, too.
-    made = max(int(SystemClock().now()), read_revoked(revoked_beside(path)).get(name, 0) + 1)
+    made = max(int(SystemClock().now()), read_revoked(UserFiles.beside(path).revoked).get(name, 0) + 1)
     target = Path(save or f"{name}.key").absolute()
     key = create_user(target, cluster, name, made)
     output.answer(KeyReply(key=str(target), fingerprint=fingerprint(key), made=True, user=name))
@@ -132,11 +132,11 @@ def revoke_user(output: CommandOutput, *, file: str | None, name: str) -> Exit:
     The managers of this host refuse them from the next request on. Copy the file to the other hosts.
     """
     from dropflow.clock import SystemClock
-    from managers.keys import load, revoke, revoked_beside
+    from managers.keys import UserFiles, load, revoke
 
     path = _path(file)
     load(path)
-    revoked = revoked_beside(path)
+    revoked = UserFiles.beside(path).revoked
     revoke(revoked, name, int(SystemClock().now()))
     output.answer(RevokedReply(user=name, file=str(revoked)))
     return Exit.FINISHED

@@ -35,7 +35,7 @@ def rest_service(context: ServerContext, routes: Manager | Routes) -> Service:
         port=options.port,
         token=context.token,
         secret=context.key.secret,
-        revoked=context.revoked,
+        users=context.users,
         advertise=options.advertise,
         hosts=options.allow_host,
         origins=options.allow_origin,

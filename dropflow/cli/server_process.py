@@ -36,7 +36,7 @@ from dropflow.files import make_once, private_directory, private_opener
 from dropflow.formatting import printable
 from dropflow.version import __version__
 from dropflow.web.places import public_address
-from managers.keys import ClusterKey, create, load, revoked_beside
+from managers.keys import ClusterKey, UserFiles, create, load
 
 _log = logging.getLogger("dropflow.cli")
 
@@ -152,8 +152,8 @@ class ServerContext:
         Its directory, which no other process uses.
     key : ClusterKey
         Of the cluster.
-    revoked : Path or None
-        The file of revoked users; None if the key is in no directory, and keys of users are refused.
+    users : UserFiles or None
+        The files about users; None if the key is in no directory, and keys of users are refused.
     token : str or None
         The token that requests need; None if they need none.
     advertised_host : str
@@ -168,7 +168,7 @@ class ServerContext:
     name: str
     root: Path
     key: ClusterKey
-    revoked: Path | None
+    users: UserFiles | None
     token: str | None
     advertised_host: str
     options: ServeOptions
@@ -215,7 +215,7 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
             name=name,
             root=root,
             key=key,
-            revoked=_revoked(options.key),
+            users=_user_files(options.key),
             token=token,
             advertised_host=_advertised_host(options),
             options=options,
@@ -322,10 +322,10 @@ def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
     return load(path)
 
 
-def _revoked(file: str | None) -> Path | None:
-    """Return the file of revoked users; None if the cluster key came through a pipe, since it has no directory."""
+def _user_files(file: str | None) -> UserFiles | None:
+    """Return the files about users; None if the cluster key came through a pipe, since it has no directory."""
     path = Path(file) if file else default_key()
-    return None if path.is_relative_to("/proc") else revoked_beside(path.absolute())
+    return None if path.is_relative_to("/proc") else UserFiles.beside(path.absolute())
 
 
 def _check(options: ServeOptions) -> None:

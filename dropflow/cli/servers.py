@@ -254,7 +254,7 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
             options.host,
             token=context.token,
             secret=context.key.secret,
-            revoked=context.revoked,
+            users=context.users,
             hosts=(*options.allow_host, context.advertised_host),
             origins=options.allow_origin,
             public_url=options.public_url,

@@ -6,7 +6,8 @@ from time import localtime, strftime
 import click
 import msgspec
 
-from dropflow.api.records import SessionInfo
+from dropflow.api import operations
+from dropflow.api.records import SessionInfo, UserUse
 from dropflow.api.requests import DrainedSession, DrainRequest
 from dropflow.cli.candidates import drops, nodes
 from dropflow.cli.common_options import (
@@ -31,12 +32,17 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True
     url: str
     sessions: tuple[SessionInfo, ...]
+    users: tuple[UserUse, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """One line a session."""
-        if not self.sessions:
+        """One line a session, and one for each user with limits."""
+        if self.sessions:
+            yield from self._table()
+        else:
             yield f"no sessions at {self.url}"
-            return
+        yield from (f"user {one.user} runs {one.text}" for one in self.users if one.text)
+
+    def _table(self) -> Iterator[str]:
         has_users = any(info.user for info in self.sessions)
         rows = [
             (
@@ -60,9 +66,13 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
 @output_options
 @connection_options
 def sessions_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
-    """List the sessions of a manager, the youngest first."""
+    """List the sessions of a manager, the youngest first.
+
+    For users with limits, it tells what they run, and what they may run.
+    """
     with manager.connect() as client:
-        output.answer(SessionsReply(url=client.url, sessions=client.sessions()))
+        found = client.call(operations.SESSIONS)
+        output.answer(SessionsReply(url=client.url, sessions=found.sessions, users=found.users))
     return Exit.FINISHED
 
 

@@ -468,6 +468,8 @@ def _started(deployment: Deployment, error: DropflowError) -> SessionInfo:
         epoch=deployment.epoch,
         drops=deployment.drops,
         created=deployment.created,
+        joined_by=deployment.joined_by,
+        request_id=deployment.request_id,
         user=deployment.user,
         nodes=nodes,
         text=f"it was started, and could not be looked up since: {error.text}",

@@ -435,6 +435,8 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         counts=shown.counts_of(statistics, running),
         states=statistics.states,
         created=deployment.created,
+        joined_by=deployment.joined_by,
+        request_id=deployment.request_id,
         user=deployment.user,
         started=replayed.started,
         finished=ended,

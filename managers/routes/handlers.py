@@ -6,7 +6,6 @@ read a graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -18,9 +17,9 @@ from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots, openapi_document, page_with_lines
 from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.records import ProbeRequest, ProbeResult, SessionDetail, SessionInfo
-from dropflow.api.requests import Done, ProbeResultList, Readiness
+from dropflow.api.requests import Done, ProbeResultList, Readiness, SessionList
 from dropflow.clock import SystemClock
-from dropflow.errors import BadFileError, HttpError, NotFoundError, NotOwnerError
+from dropflow.errors import BadFileError, HttpError, NotFoundError
 from dropflow.graph.codec import Buffer, dump
 from dropflow.graph.notes import logical_of
 from dropflow.graph.physical import PhysicalGraph
@@ -29,7 +28,7 @@ from managers.archives import results_archive
 from managers.deployment import unpack
 from managers.routes.daliuge import content_response, download_response
 from managers.routes.graphs import pg_json, read_graph
-from managers.routes.quotas import Quotas
+from managers.routes.owners import Owners
 from managers.routes.streams import session_events, state_events
 from managers.state_hub import StateHub
 
@@ -50,7 +49,7 @@ def api_v1_routes(
     limits: Limits | None = None,
     probe: Probe | None = None,
     hub: StateHub | None = None,
-    user_limits: Path | None = None,
+    owners: Owners | None = None,
 ) -> list[Route]:
     """Return the routes of a manager's own API, and ``/openapi.json``, which describes them.
 
@@ -66,16 +65,16 @@ def api_v1_routes(
         Returns which other managers can be reached; 501 without one.
     hub : StateHub, optional
         Reads the states of drops; the pages of the same server share it.
-    user_limits : Path, optional
-        The file with the limits of users (`managers.routes.quotas.UserLimits`), which need not exist.
+    owners : Owners, optional
+        Whose the sessions are, and what users may run; without them, there are no limits.
     """
-    limits, quotas = limits or Limits(), Quotas(manager, user_limits)
-    handlers = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager), quotas=quotas)
+    limits, owners = limits or Limits(), owners or Owners(manager)
+    handlers = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager), owners=owners)
     special = handlers.by_operation()
     routes = [
         _route(
             operation,
-            _for_owner(manager, quotas, operation, special.get(operation.name) or _call_manager(manager, operation)),
+            _for_owner(owners, operation, special.get(operation.name) or _call_manager(manager, operation)),
             limits,
         )
         for operation in OPERATIONS
@@ -108,7 +107,7 @@ def _route(operation: Operation[object], handler: _Handler, limits: Limits) -> R
     )
 
 
-def _for_owner(manager: Manager, quotas: Quotas, operation: Operation[object], handler: _Handler) -> _Handler:
+def _for_owner(owners: Owners, operation: Operation[object], handler: _Handler) -> _Handler:
     """Return a handler that refuses users who are not the owner of the session, if the operation is for the owner.
 
     A session that is over, and is to run again, must be within the limits of its user.
@@ -118,18 +117,9 @@ def _for_owner(manager: Manager, quotas: Quotas, operation: Operation[object], h
 
     def handle(request: Request) -> object:
         if request.user:
-            name = _name(request, "session")
-            detail = manager.session(name)
-            owner = detail.user
-            if owner != request.user:
-                whose = f"of user {owner}" if owner else "of the administrator"
-                raise NotOwnerError(
-                    f"session {name!r} is {whose}, and user {request.user} cannot change it",
-                    where=manager.info().name,
-                    hint="ask them, or use the cluster key or the token of the manager",
-                )
-            if operation in (operations.RESUME, operations.RETRY) and detail.is_over:
-                with quotas.admitted(owner, detail.drops):
+            detail = owners.owned(_name(request, "session"), request.user)
+            if operation in (operations.RESUME, operations.RETRY) and detail is not None and detail.is_over:
+                with owners.admitted(request.user, detail.session, detail.drops):
                     return handler(request)
         return handler(request)
 
@@ -158,10 +148,10 @@ class _SpecialHandlers:
     """Handlers of the operations that do more than to call a method."""
 
     def __init__(
-        self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe, hub: StateHub, *, quotas: Quotas
+        self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe, hub: StateHub, *, owners: Owners
     ) -> None:
         self._manager = manager
-        self._quotas = quotas
+        self._owners = owners
         self._streams = streams
         self._limits = limits
         self._probe = probe
@@ -172,6 +162,7 @@ class _SpecialHandlers:
         return {
             operations.READY.name: lambda _: Readiness(),
             operations.PROBE.name: lambda request: ProbeResultList(reaches=self._probe(request.body)),
+            operations.SESSIONS.name: self._sessions,
             operations.SUBMIT.name: self._submit,
             operations.PREPARE.name: self._prepare,
             operations.START.name: self._start,
@@ -187,11 +178,15 @@ class _SpecialHandlers:
             operations.MANAGER_LOG_TEXT.name: lambda request: _log_text(request, self._manager.manager_log, "node"),
         }
 
+    def _sessions(self, _: Request) -> SessionList:
+        sessions = self._manager.sessions()
+        return SessionList(sessions=sessions, users=self._owners.use(sessions))
+
     def _submit(self, request: Request) -> SessionInfo:
         graph = read_graph(request.body, most=self._limits.drops, depth=self._limits.depth)
         # Others than users are trusted: a manager above submits for them.
         query = msgspec.structs.replace(request.query, user=request.user) if request.user else request.query
-        with self._quotas.admitted(query.user, graph.drops):
+        with self._owners.admitted(query.user, query.session, graph.drops):
             return self._manager.submit(graph, query)
 
     def _prepare(self, request: Request) -> Done:
@@ -200,7 +195,8 @@ class _SpecialHandlers:
             raise BadFileError(f"the deployment is of session {deployment.session!r}, not {session!r}")
         if deployment.drops > self._limits.drops:
             raise HttpError(413, f"the graph has {deployment.drops} drops; this server takes {self._limits.drops}")
-        self._manager.prepare(deployment, seconds=request.query.seconds)
+        with self._owners.starting(deployment.user, session, deployment.drops):
+            self._manager.prepare(deployment, seconds=request.query.seconds)
         return Done()
 
     def _start(self, request: Request) -> Done:

@@ -63,7 +63,9 @@ from managers.web.views import (
     ManagerView,
     NodeQuery,
     SessionQuery,
+    SessionsView,
     SessionView,
+    UseOf,
     causes_view,
     drop_view,
     line_plot,
@@ -174,7 +176,9 @@ _BRIEF = "X-Brief"
 _OWN = Path(__file__).with_name("static")
 
 
-def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -> list[Route]:
+def page_routes(
+    manager: Manager, hub: StateHub, places: Places | None = None, *, use_of: UseOf = lambda _: ()
+) -> list[Route]:
     """Return the routes of all pages of a manager, and of their static files.
 
     Parameters
@@ -185,10 +189,12 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
         Reads the states of drops; that of ``/api/v1`` of the same server.
     places : Places, optional
         The other servers of the cluster.
+    use_of : callable
+        Returns what the users of sessions have and may have.
     """
     templates = manager_templates(places)
     return [
-        *_lists(manager, templates),
+        *_lists(manager, templates, use_of),
         *graph_routes(manager, templates, hub),
         *log_routes(manager, templates),
         *result_routes(manager, templates),
@@ -201,7 +207,7 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
     ]
 
 
-def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
+def _lists(manager: Manager, templates: PageTemplates, use_of: UseOf) -> list[Route]:
     def overview(call: Request) -> Response:
         view = overview_view(manager)
         return page_response(templates.render("overview", manager=view.manager, twin="/overview.json", view=view), call)
@@ -215,8 +221,11 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
         shown = {"view": view, "plots": plots_of(view.history, view.node.load)}
         return page_response(templates.render("node", manager=view.manager, twin=twin, **shown), call)
 
+    def found_sessions(call: Request) -> SessionsView:
+        return sessions_view(manager, call.query, use_of)
+
     def sessions(call: Request) -> Response:
-        view = sessions_view(manager, call.query)
+        view = found_sessions(call)
         return view_page(templates, call, "sessions", view, "/sessions", first=SessionQuery(), statuses=STATUSES)
 
     return [
@@ -226,7 +235,7 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
         _page("/nodes/{node}", node, "One node, and its load during the last hour."),
         _page("/nodes.json", lambda call: nodes_view(manager, call.query), "Nodes as JSON.", NodeQuery),
         _page("/sessions", sessions, "All sessions.", SessionQuery),
-        _page("/sessions.json", lambda call: sessions_view(manager, call.query), "Sessions as JSON.", SessionQuery),
+        _page("/sessions.json", found_sessions, "Sessions as JSON.", SessionQuery),
     ]
 
 

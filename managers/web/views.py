@@ -30,6 +30,7 @@ from dropflow.api.records import (
     SessionDetail,
     SessionInfo,
     SessionMoment,
+    UserUse,
 )
 from dropflow.api.requests import (
     DEFAULT_STATISTICS,
@@ -199,6 +200,11 @@ class SessionsView(ManagerView, frozen=True, kw_only=True):
     sessions: tuple[SessionInfo, ...]
     total: int
     query: SessionQuery
+    users: tuple[UserUse, ...] = ()
+
+
+UseOf = Callable[[Sequence[SessionInfo]], tuple[UserUse, ...]]
+"""Returns what the users of sessions have and may have (`managers.routes.owners.Owners.use`)."""
 
 
 class SessionView(ManagerView, frozen=True, kw_only=True):
@@ -418,12 +424,12 @@ def node_view(manager: Manager, name: str) -> NodeView:
     return NodeView(manager=manager.info(), node=node, history=history, warnings=tuple(optional.warnings))
 
 
-def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:
+def sessions_view(manager: Manager, query: SessionQuery, use_of: UseOf = lambda _: ()) -> SessionsView:
     """Return the sessions that match `query`, the youngest first."""
-    text = query.text.casefold()
+    text, sessions = query.text.casefold(), manager.sessions()
     found = [
         session
-        for session in manager.sessions()
+        for session in sessions
         if query.status.upper() in ("", session.status)
         and (text in session.session.casefold() or text in session.graph.casefold())
     ]
@@ -432,6 +438,7 @@ def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:
         sessions=_in_order(found, query.sort, _SESSION_ORDERS)[query.offset : query.offset + query.limit],
         total=len(found),
         query=query,
+        users=use_of(sessions),
     )
 
 

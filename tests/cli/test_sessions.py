@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dropflow.api.logs import LogLine, LogPage
-from dropflow.api.records import DropQuery
+from dropflow.api.records import DropQuery, UserUse
 from dropflow.api.requests import DrainRequest
 from dropflow.cli.session_replies import SessionChange
 from dropflow.cli.sessions import SessionsReply
@@ -42,6 +42,18 @@ def test_sessions_show_their_users(ask: Command, manager: FakeManager) -> None:
 
     assert [line.split()[-2] for line in ask("sessions").text.splitlines()] == ["user", "alice", "-", "-", "-", "-"]
     assert "  of user alice, on " in ask("watch", "hers", "--once").text
+
+
+def test_sessions_show_what_users_with_limits_run() -> None:
+    """Each of them has a line with the numbers; users without limits have none, and all are in the JSON output."""
+    both = UserUse(user="alice", sessions=1, drops=1200, most_sessions=10, most_drops=2_000_000)
+    one = UserUse(user="bob", sessions=0, drops=0, most_sessions=1)
+    reply = SessionsReply(url="u", sessions=(), users=(both, one, UserUse(user="carol", sessions=3, drops=9)))
+
+    assert [*reply.lines()][1:] == [
+        "user alice runs 1 of 10 sessions, 1,200 of 2,000,000 drops",
+        "user bob runs 0 of 1 session, 0 drops",
+    ]
 
 
 def test_only_a_session_without_open_drops_is_settled_to_100_percent() -> None:

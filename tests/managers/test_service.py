@@ -21,14 +21,15 @@ from dropflow.api.error_body import is_loopback
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, StreamSlots
-from dropflow.api.operations import OPERATIONS, RELEASE
-from dropflow.api.records import SessionInfo, SubmitQuery
+from dropflow.api.operations import OPERATIONS, RELEASE, SESSIONS
+from dropflow.api.records import SessionInfo, SubmitQuery, UserUse
 from dropflow.api.requests import RetryRequest
 from dropflow.api.signing import UserKey, derive_user_key, read_revoked
 from dropflow.errors import (
     BadFileError,
     ConflictError,
     DropflowError,
+    GoneError,
     HttpError,
     NotFoundError,
     NotOwnerError,
@@ -40,7 +41,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import fan
 from dropflow.web.tickets import request_ticket
 from managers.composite.manager import Composite
-from managers.keys import ClusterKey, create, create_user, fingerprint, load, load_any, revoke, revoked_beside
+from managers.deployment import Deployment
+from managers.keys import ClusterKey, UserFiles, create, create_user, fingerprint, load, load_any, revoke
 from managers.node.manager import NodeManager
 from managers.service import Service, make_access_rules, manager_routes, url_of
 from tests.fake_manager import FakeManager, manager_with_sessions
@@ -116,7 +118,7 @@ def test_signed_requests_are_admitted(service: Service) -> None:
 
 def test_the_key_of_a_user_does_what_people_do(manager: FakeManager, tmp_path: Path) -> None:
     """Of all routes that may change something, it is enough for the sessions, and not for nodes and managers."""
-    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
     transport = HttpTransport(served.url, token=None, secret=_user("alice"), timeout=60)
     routes = manager_routes(manager, StreamSlots(1), AccessRules(token=TOKEN))
@@ -149,7 +151,7 @@ def test_the_key_of_a_user_does_what_people_do(manager: FakeManager, tmp_path: P
 
 def test_a_session_is_of_the_user_whose_key_submitted_it(manager: FakeManager, tmp_path: Path) -> None:
     """No user can submit for another, and only managers and the administrator tell whose a session is to be."""
-    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
     try:
         for key, asked, owner in (
@@ -167,7 +169,7 @@ def test_a_session_is_of_the_user_whose_key_submitted_it(manager: FakeManager, t
 def test_only_its_user_and_the_administrator_change_a_session(manager: FakeManager, tmp_path: Path) -> None:
     """Another user gets an error that names the owner, for each operation that changes it, and can look at it."""
     manager.add(fan(2), "hers", user="alice")
-    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
     transport = HttpTransport(served.url, token=None, secret=_user("bob"), timeout=60)
     changes = [operation for operation in OPERATIONS if operation.users == "owner"]
@@ -195,7 +197,7 @@ def test_only_its_user_and_the_administrator_change_a_session(manager: FakeManag
 def test_users_have_limits(manager: FakeManager, tmp_path: Path) -> None:
     """Running sessions and their drops count, also of one that runs again; limits that change count at once."""
     file = tmp_path / "cluster.key.limits"
-    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "cluster.key.revoked")
+    served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
     drops = fan(2).drops
     with (
@@ -209,6 +211,13 @@ def test_users_have_limits(manager: FakeManager, tmp_path: Path) -> None:
         with pytest.raises(QuotaError, match="user alice has 1 running session, and may have 1") as refused:
             alice.submit(fan(2))
         assert "cancel one" in refused.value.hint
+        assert bob.call(SESSIONS).users == (
+            UserUse(user="alice", sessions=1, drops=drops, most_sessions=1),
+            UserUse(user="bob", sessions=0, drops=0, most_sessions=2, most_drops=5),
+        )
+        page = fetch(served, "/sessions", Authorization=f"Bearer {TOKEN}")[1].decode()
+        assert f"<bdi>alice</bdi>: 1 of 1 session, {drops} drops" in page
+        assert "<bdi>bob</bdi>: 0 of 2 sessions, 0 of 5 drops" in page
         administrator.submit(fan(2))
         with pytest.raises(QuotaError, match="user bob has 0 drops in running sessions and may have 5, and this"):
             bob.submit(fan(20))
@@ -228,7 +237,7 @@ def test_users_have_limits(manager: FakeManager, tmp_path: Path) -> None:
 def test_no_user_submits_while_the_limits_cannot_be_read(text: str, manager: FakeManager, tmp_path: Path) -> None:
     """A mistake in the file does not lift the limits; the administrator submits all the same."""
     (tmp_path / "cluster.key.limits").write_text(text)
-    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "cluster.key.revoked")
+    served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
     with (
         closing(served),
@@ -252,7 +261,7 @@ def test_two_requests_do_not_both_get_the_last_place(manager: FakeManager, tmp_p
         return submit(graph, options)
 
     manager.submit = slow  # type: ignore[method-assign]
-    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "cluster.key.revoked")
+    served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
     with closing(served), Client(served.url, secret=_user("alice")) as alice, ThreadPoolExecutor(1) as pool:
         first = pool.submit(alice.submit, fan(2))
@@ -270,23 +279,8 @@ def _user(name: str) -> UserKey:
 @pytest.mark.slow
 def test_a_node_knows_the_user_of_a_session_from_the_island_only(tmp_path: Path) -> None:
     """The user travels with the deployment, which users cannot send; the node keeps it over a restart."""
-    revoked, root = tmp_path / "none", tmp_path / "n1"
-
-    def served(manager: Manager) -> Service:
-        return Service(manager, token=TOKEN, secret=SECRET, revoked=revoked)
-
     with ExitStack() as stack:
-        node = stack.enter_context(closing(NodeManager("n1", root=root, runner="threads", workers=1, in_place=False)))
-        below = stack.enter_context(closing(served(node)))
-        node.set_url(below.url)
-        below.start()
-        island = stack.enter_context(
-            closing(Composite("i1", "island", children=[below.url], connect=lambda url: Client(url, secret=SECRET)))
-        )
-        above = stack.enter_context(closing(served(island)))
-        island.set_url(above.url)
-        island.open()
-        above.start()
+        _, below, above = _node_and_island(stack, tmp_path)
         alice = stack.enter_context(Client(above.url, secret=_user("alice")))
         bob = stack.enter_context(Client(below.url, secret=_user("bob")))
         alice.submit(fan(2), SubmitQuery(session="hers"))
@@ -299,9 +293,66 @@ def test_a_node_knows_the_user_of_a_session_from_the_island_only(tmp_path: Path)
         with pytest.raises(HttpError, match="the key of user bob is not enough for PUT"):
             bob.prepare(_Deployment(), seconds=1.0)
 
-    with closing(NodeManager("n1", root=root, runner="threads", workers=1, in_place=False)) as again:
-        assert again.session("hers").user == "alice"
-        assert again.session("hers").status == "FINISHED"
+    with ExitStack() as stack:
+        node, _, above = _node_and_island(stack, tmp_path)
+        alice = stack.enter_context(Client(above.url, secret=_user("alice")))
+        assert node.session("hers").status == "FINISHED"
+        assert {found.session("hers").user for found in (node, alice)} == {"alice"}
+        with Client(above.url, secret=_user("bob")) as other, pytest.raises(NotOwnerError, match="is of user alice"):
+            other.delete("hers")
+        alice.delete("hers")
+
+
+@pytest.mark.slow
+def test_only_its_user_cancels_a_session_that_is_being_deployed(tmp_path: Path) -> None:
+    """The island, which does not list it yet, and the node know its user; then nothing of it is left."""
+    with ExitStack() as stack:
+        node, below, above = _node_and_island(stack, tmp_path)
+        begun, go_on = threading.Event(), threading.Event()
+        prepare = node.prepare
+
+        def slow(deployment: Deployment, *, seconds: float) -> None:
+            begun.set()
+            assert go_on.wait(60)
+            prepare(deployment, seconds=seconds)
+
+        node.prepare = slow  # type: ignore[method-assign]
+        stack.callback(go_on.set)
+        alice = stack.enter_context(Client(above.url, secret=_user("alice")))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        submitted = pool.submit(alice.submit, fan(2), SubmitQuery(session="hers"))
+        assert begun.wait(60)
+        for url in (above.url, below.url):
+            with Client(url, secret=_user("bob")) as bob, pytest.raises(NotOwnerError, match="is of user alice"):
+                bob.cancel("hers", "", 1.0)
+        with Client(above.url, secret=_user("alice")) as other:
+            assert other.cancel("hers", "", 1.0).status == "CANCELLED"
+        go_on.set()
+        with pytest.raises(GoneError, match="cancelled while it was deployed"):
+            submitted.result(60)
+        assert node.sessions() == ()
+
+
+def _node_and_island(stack: ExitStack, tmp_path: Path) -> tuple[NodeManager, Service, Service]:
+    """Return a node, its server, and that of an island above it."""
+
+    def served(manager: Manager) -> Service:
+        users = UserFiles.beside(tmp_path / "cluster.key")
+        return stack.enter_context(closing(Service(manager, token=TOKEN, secret=SECRET, users=users)))
+
+    root = tmp_path / "n1"
+    node = stack.enter_context(closing(NodeManager("n1", root=root, runner="threads", workers=1, in_place=False)))
+    below = served(node)
+    node.set_url(below.url)
+    below.start()
+    island = stack.enter_context(
+        closing(Composite("i1", "island", children=[below.url], connect=lambda url: Client(url, secret=SECRET)))
+    )
+    above = served(island)
+    island.set_url(above.url)
+    island.open()
+    above.start()
+    return node, below, above
 
 
 class _Deployment:
@@ -315,7 +366,7 @@ class _Deployment:
 
 def test_a_browser_that_a_user_signs_in_reads_only(manager: FakeManager, tmp_path: Path) -> None:
     """Its ticket gives no page key, with which forms change something."""
-    served = Service(manager, token=TOKEN, secret=SECRET, revoked=tmp_path / "none")
+    served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
     try:
         ticket = request_ticket(served.url, secret=_user("alice"))
@@ -520,7 +571,7 @@ def test_the_key_of_a_user_is_stored_and_loaded(keys_path: Path) -> None:
 def test_revoking_keeps_what_was_revoked(keys_path: Path) -> None:
     """Each user has one line, with the latest time; an unreadable file is not replaced."""
     create(keys_path)
-    path = revoked_beside(keys_path)
+    path = UserFiles.beside(keys_path).revoked
     for name, until in (("alice", 5), ("bob", 7), ("alice", 3)):
         revoke(path, name, until)
     assert read_revoked(path) == {"alice": 5, "bob": 7}

@@ -21,5 +21,14 @@
 % else:
 <div class="empty"><p>No session yet.</p><p><a class="button primary" href="/submit">Submit a graph</a></p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
 % end
+% if any(one.text for one in view.users):
+<ul class="small muted" aria-label="What users with limits run">
+% for one in view.users:
+% if one.text:
+<li><bdi>{{one.user}}</bdi>: {{one.text}}</li>
+% end
+% end
+</ul>
+% end
 </div>
 </section>

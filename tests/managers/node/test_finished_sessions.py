@@ -170,7 +170,7 @@ def test_a_session_that_was_running_is_failed(stack: ExitStack, tmp_path: Path) 
     """Settled drops stay settled, the others are CANCELLED, and the reason names the node and those drops."""
     node = _node(stack, tmp_path / "first")
     foreign = replace(_graph("def f(x):\n    import time\n    time.sleep(1)"), places=("elsewhere",))
-    node.submit(foreign, SubmitQuery(session="s"))
+    node.submit(foreign, SubmitQuery(session="s", user="alice", request_id="7"))
     until(node, "s", lambda detail: detail.settled == 2)
     _copy(tmp_path / "first", tmp_path / "second")
     again = _node(stack, tmp_path / "second")
@@ -178,6 +178,7 @@ def test_a_session_that_was_running_is_failed(stack: ExitStack, tmp_path: Path) 
     (failure,) = again.failures("s").failures
 
     assert detail.status == "FAILED"
+    assert (detail.user, detail.request_id) == ("alice", "7")
     assert detail.states == {"COMPLETED": 2, "CANCELLED": 2}
     assert "node a ended while the session ran" in detail.text
     assert "'elsewhere'" in detail.notes[0]  # the note of the deployment
