@@ -292,6 +292,9 @@ hosts_options = with_options(
     click.option(
         "--install", is_flag=True, help="Install this dropflow on the hosts, with uv or pip, unless it is there."
     ),
+    click.option(
+        "--tunnel", is_flag=True, help="Connect all managers through ssh and this host, for hosts that let nothing in."
+    ),
 )
 """Adds the options for a file of hosts."""
 

@@ -34,9 +34,11 @@ from managers.places.ssh import (
     NodeOrder,
     SshHost,
     check_hosts,
+    forwards,
     hosts_of,
     node_command,
     node_input,
+    with_tunnel,
 )
 
 _END_SECONDS = 90.0
@@ -58,11 +60,15 @@ class HostsReply(msgspec.Struct, frozen=True, kw_only=True):
         yield "nothing was started"
 
 
-def usable_hosts(output: CommandOutput, path: str, *, skip_unreachable: bool, install: bool) -> tuple[SshHost, ...]:
+def usable_hosts(
+    output: CommandOutput, path: str, *, skip_unreachable: bool, install: bool, tunnel: Sequence[int] = ()
+) -> tuple[SshHost, ...]:
     """Return the hosts in a file, after all have been checked; empty if the answer is a table of their problems.
 
     Parameters
     ----------
+    tunnel : sequence of int
+        Ports of managers of this host, which ssh shall forward like those of the hosts; empty for no tunnel.
     skip_unreachable : bool
         Whether hosts without a connection are left out, with a note. All others must be without problems.
     install : bool
@@ -73,7 +79,7 @@ def usable_hosts(output: CommandOutput, path: str, *, skip_unreachable: bool, in
     if install:
         output.note("installing dropflow where it is missing")
         hosts, problems = install_on(hosts)
-    hosts, found = check_hosts(hosts)
+    hosts, found = check_hosts(with_tunnel(hosts, tunnel) if tunnel else hosts, tunnel)
     problems += found
     skipped = {problem.host: problem for problem in problems if problem.is_unreachable and skip_unreachable}
     usable = tuple(host for host in hosts if host.name not in skipped)
@@ -93,11 +99,12 @@ def start_node(
     root: str,
     options: Sequence[str],
     changed: Callable[[ChildProcess], None],
+    tunnel: Sequence[str] = (),
 ) -> ChildProcess:
-    """Start the node manager of a host. Its process is the ``ssh`` to it."""
+    """Start the node manager of a host. Its process is the ``ssh`` to it, with the options of a tunnel."""
     more = ("--group", root, "--output", "json", *options)
     first = node_input(host, key=key, root=root, options=more)
-    launch = partial(processes.launch, "node", host.name, lambda _: node_command(host), changed, first=first)
+    launch = partial(processes.launch, "node", host.name, lambda _: node_command(host, tunnel), changed, first=first)
     return processes.call(launch)
 
 
@@ -141,8 +148,12 @@ def run_hosts(directory: str) -> Exit:
         processes = ChildProcesses(stop_seconds=_STOP_SECONDS, cancel=stop.fileno())
         try:
             root = safe_name(job.path.name)
-            start = partial(start_node, processes, key=job.key, root=root, options=(), changed=changed)
-            nodes.extend(map(start, job.request.hosts))
+            hosts = job.request.hosts
+            for host in hosts:
+                tunnel = forwards(host, hosts, job.request.tunnel)
+                nodes.append(
+                    start_node(processes, host, key=job.key, root=root, options=(), changed=changed, tunnel=tunnel)
+                )
             while not stop.wait(BEAT_SECONDS):
                 beat(nodes)
         finally:

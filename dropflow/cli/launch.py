@@ -148,7 +148,14 @@ for _name in _SYSTEMS:
 @setting_options
 @options_of(SubmitOptions)
 def ssh_command(
-    output: CommandOutput, *, hosts: str, skip_unreachable: bool, install: bool, directory: str, **given: Any
+    output: CommandOutput,
+    *,
+    hosts: str,
+    skip_unreachable: bool,
+    install: bool,
+    tunnel: bool,
+    directory: str,
+    **given: Any,
 ) -> Exit:
     """Run GRAPH on hosts over ssh; without GRAPH, start a cluster.
 
@@ -163,10 +170,14 @@ def ssh_command(
     """
     from dropflow.cli.hosts import usable_hosts
     from managers.places.batch import Facility
+    from managers.places.ssh import free_ports
 
-    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install)
+    here = free_ports(1) if tunnel else ()
+    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install, tunnel=here)
     site = Facility(directory=directory) if directory else Facility()
-    return _launch("ssh", output, nodes=len(found), site=site, hosts=found, **given) if found else Exit.BAD_INPUT
+    if not found:
+        return Exit.BAD_INPUT
+    return _launch("ssh", output, nodes=len(found), site=site, hosts=found, tunnel=here, **given)
 
 
 _PARTS = {
@@ -226,6 +237,7 @@ def _launch(
     dry_run: bool = False,
     login: str | None = None,
     hosts: tuple["SshHost", ...] = (),
+    tunnel: tuple[int, ...] = (),
 ) -> Exit:
     from dropflow.cli.graph_files import read_for_nodes
     from dropflow.cli.jobs import run_order
@@ -257,6 +269,7 @@ def _launch(
         options=options.options,
         hosts=hosts,
         address=local_address(hosts[0]) if hosts else "",
+        tunnel=tunnel,
     )
     order = JobOrder(request=request, site=site, arguments=arguments, detach=detach, dry_run=dry_run)
     if login is not None:

@@ -133,7 +133,10 @@ def _start_again(request: JobRequest, status: Exit) -> Exit:
 
 
 def _server_options(job: JobDirectory) -> list[str]:
-    address = ["--host", "0.0.0.0", "--port", "0", "--advertise", job.request.address]  # noqa: S104 - with a key
+    if job.request.tunnel:
+        address = ["--port", "0", "--links-port", f"{job.request.tunnel[0]}"]
+    else:
+        address = ["--host", "0.0.0.0", "--port", "0", "--advertise", job.request.address]  # noqa: S104 - with a key
     return [*address, "--key", str(job.key), "--group", safe_name(job.path.name)]
 
 

@@ -25,7 +25,7 @@ from dropflow.runners.capacity import host_gpus
 from dropflow.web.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
-from managers.places.ssh import BEAT_SECONDS, SshHost, local_address
+from managers.places.ssh import BEAT_SECONDS, SshHost, forwards, local_address
 
 _START_SECONDS = 60.0
 _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
@@ -46,6 +46,8 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str
     public_url: str = ""
     hosts: tuple[SshHost, ...] = ()
+    tunnel: tuple[int, ...] = ()
+    """The ports of the links of island and master, if ssh forwards the ports of all managers."""
 
 
 class UpReady(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +147,9 @@ class _Cluster:
         reach: tuple[str, ...] = ()
         if options.hosts:
             self._remote = [self._start_on(host, (*timing, "--log-level", options.log_level)) for host in options.hosts]
+        if options.hosts and not options.tunnel:
             reach = ("--host", "0.0.0.0", "--advertise", local_address(options.hosts[0]))  # noqa: S104 - with a key
+        links = [("--links-port", f"{port}") for port in options.tunnel or (0, 0)]
         started = self._remote or [
             self._start(
                 "node",
@@ -160,8 +164,10 @@ class _Cluster:
         ]
         nodes = tuple(self._url(process) for process in started)
         pairs = [word for url in nodes for word in ("--nodes", url)]
-        island = self._url(self._start("island", "island", self._port(2, _ISLAND), (*pairs, *timing, *reach)))
-        below = ("--islands", island, *timing, *reach)
+        island = self._url(
+            self._start("island", "island", self._port(2, _ISLAND), (*pairs, *timing, *reach, *links[0]))
+        )
+        below = ("--islands", island, *timing, *reach, *links[1])
         master = self._url(self._start("master", "master", self._port(1, _MASTER), below))
         port = self._port(0, _TRANSLATOR)
         translator = self._url(self._start("translator", "translator", port, ("--to", master)))
@@ -185,7 +191,10 @@ class _Cluster:
     def _start_on(self, host: SshHost, options: Sequence[str]) -> ChildProcess:
         key = Path(self._options.key or default_key())
         changed = self._changed
-        process = start_node(self._child_processes, host, key=key, root="up", options=options, changed=changed)
+        tunnel = forwards(host, self._options.hosts, self._options.tunnel)
+        process = start_node(
+            self._child_processes, host, key=key, root="up", options=options, changed=changed, tunnel=tunnel
+        )
         self._processes.append(process)
         return process
 

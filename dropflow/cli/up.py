@@ -204,7 +204,7 @@ def discover_options(*, finds: str, daliuge: bool = True) -> Decorator:
 @lost_option("A node that does not answer for this long is lost.")
 @log_level_option("The least severe records in the log files of the managers.")
 def up_command(
-    output: CommandOutput, hosts: str | None, *, skip_unreachable: bool, install: bool, **options: Any
+    output: CommandOutput, hosts: str | None, *, skip_unreachable: bool, install: bool, tunnel: bool, **options: Any
 ) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
@@ -221,12 +221,14 @@ def up_command(
         return run(UpOptions(**options))
     from dropflow.cli.hosts import usable_hosts
     from dropflow.errors import UsageError
+    from managers.places.ssh import free_ports
 
     lost = [f"--{name.replace('_', '-')}" for name in given_on_command_line(("nodes", "workers", "memory", "no_auth"))]
     if lost:
         raise UsageError(f"{lost[0]} is of nodes on this host", hint="leave it out; the file of hosts has such keys")
-    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install)
-    return run(UpOptions(**options, hosts=found)) if found else Exit.BAD_INPUT
+    here = free_ports(2) if tunnel else ()
+    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install, tunnel=here)
+    return run(UpOptions(**options, hosts=found, tunnel=here)) if found else Exit.BAD_INPUT
 
 
 # ``dropflow down``: the end of a cluster on this host, and of its nodes on other hosts.

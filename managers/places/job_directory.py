@@ -61,6 +61,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
         The hosts of a job over ssh; a batch system chooses its own.
     address : str
         Address of the host of the island; its name by default.
+    tunnel : tuple of int
+        The port of the links of the island, if ssh forwards the ports of all managers.
     """
 
     system: str
@@ -74,6 +76,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     options: SubmitOptions = SubmitOptions()
     hosts: tuple[SshHost, ...] = ()
     address: str = ""
+    tunnel: tuple[int, ...] = ()
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):

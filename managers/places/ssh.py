@@ -4,9 +4,13 @@
 never asks: a host that needs a password is a problem of that host. A node manager gets its `NodeOrder`, which has the
 cluster key, as the first line of its standard input. Further lines tell that its connection still works; it ends when
 standard input ends, once its sessions are with other nodes, and at once after the line for the end.
+
+Hosts that let nothing in but ssh get a tunnel: all managers listen on loopback, each on ports of its own, and the
+``ssh`` of each host forwards them all, so that such a port leads to the same manager on every host (`forwards`).
 """
 
 import inspect
+import random
 import shlex
 import shutil
 import socket
@@ -14,7 +18,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +28,7 @@ from typing import IO
 import msgspec
 
 from dropflow.clock import SystemClock
-from dropflow.errors import BadFileError, MissingDependencyError
+from dropflow.errors import BadFileError, MissingDependencyError, UsageError
 from dropflow.formatting import format_size
 from dropflow.version import __version__
 
@@ -52,6 +56,9 @@ _FEWEST_BYTES = 1 << 30
 _MAX_SKEW = 2.0
 """Seconds by which clocks may differ, as for ``dropflow doctor``."""
 _OLDEST = (3, 11)
+_LOOPBACK = "127.0.0.1"
+_TUNNEL_PORTS = range(20_000, 32_768)
+"""Ports that no connection of Linux takes by itself."""
 SSH_FAILED = 255
 """The exit status of ssh when it has no connection; others are those of the command."""
 
@@ -152,8 +159,60 @@ def hosts_of(path: str) -> tuple[SshHost, ...]:
     return found
 
 
-def check_hosts(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProblem]]:
-    """Look at all hosts at once; return them with their addresses, and all problems.
+def free_ports(count: int, *, without: Collection[int] = ()) -> tuple[int, ...]:
+    """Return ports on which nothing listens on this host, and that probably are free on others, too."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(_TUNNEL_PORTS, len(_TUNNEL_PORTS)):
+        if len(found) == count:
+            break
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((_LOOPBACK, port))
+            found += [port] if port not in without else []
+    return tuple(found)
+
+
+def with_tunnel(hosts: Sequence[SshHost], here: Sequence[int]) -> list[SshHost]:
+    """Return hosts whose managers have other ports than all others, on loopback; `here` are those of this host.
+
+    Raises
+    ------
+    UsageError
+        The manager of a host stays when its connection is cut: it would be alone.
+    """
+    for host in hosts:
+        if host.stays:
+            hint = "leave out 'stays' in the file of hosts, or --tunnel"
+            raise UsageError("a manager that is reached through its ssh ends with it", where=host.name, hint=hint)
+    ports = iter(free_ports(2 * len(hosts), without=here))
+    return [
+        msgspec.structs.replace(host, address=_LOOPBACK, port=next(ports), links_port=next(ports)) for host in hosts
+    ]
+
+
+def forwards(host: SshHost, hosts: Sequence[SshHost], here: Sequence[int]) -> tuple[str, ...]:
+    """Return the options of the ``ssh`` to a host by which it is part of a tunnel; none if there is no tunnel.
+
+    It has a connection of its own: those that users share would keep the ports. Jump hosts have other options.
+
+    Parameters
+    ----------
+    hosts : sequence of SshHost
+        All that the tunnel connects.
+    here : sequence of int
+        Ports of managers of this host, which are forwarded, too; empty without a tunnel.
+    """
+    if not here:
+        return ()
+    others = [port for other in hosts if other.name != host.name for port in (other.port, other.links_port)]
+    given = [("-L", port) for port in (host.port, host.links_port)] + [("-R", port) for port in (*here, *others)]
+    pairs = [(option, f"{_LOOPBACK}:{port}:{_LOOPBACK}:{port}") for option, port in given]
+    # The first value of an option counts.
+    own = ("-S", "none", "-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes")
+    return (*own, *(word for pair in pairs for word in pair))
+
+
+def check_hosts(hosts: Sequence[SshHost], here: Sequence[int] = ()) -> tuple[list[SshHost], list[HostProblem]]:
+    """Look at all hosts at once; return them with their addresses, and all problems. `here` is that of `forwards`.
 
     Raises
     ------
@@ -164,13 +223,13 @@ def check_hosts(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProbl
         raise MissingDependencyError("this host has no command ssh", hint="install the client of OpenSSH")
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         addressed = list(pool.map(_with_address, hosts))
-        found = list(pool.map(_check, addressed))
+        found = list(pool.map(lambda host: _check(host, forwards(host, addressed, here)), addressed))
     return addressed, [problem for problems in found for problem in problems]
 
 
-def node_command(host: SshHost) -> list[str]:
-    """Return the command that runs the node manager of a host; see `node_input`."""
-    return ssh_command(host, "-m dropflow launch host")
+def node_command(host: SshHost, tunnel: Sequence[str] = ()) -> list[str]:
+    """Return the command that runs the node manager of a host; see `node_input` and `forwards`."""
+    return ssh_command(host, "-m dropflow launch host", tunnel)
 
 
 def node_input(host: SshHost, *, key: Path, root: str, options: Sequence[str]) -> bytes:
@@ -185,8 +244,9 @@ def node_input(host: SshHost, *, key: Path, root: str, options: Sequence[str]) -
     options : sequence of str
         Further options of ``dropflow node``.
     """
+    listen = _LOOPBACK if host.address == _LOOPBACK else "0.0.0.0"  # noqa: S104 - with a key
     own = [
-        *("--name", host.name, "--host", "0.0.0.0", "--advertise", host.address),  # noqa: S104 - with a key
+        *("--name", host.name, "--host", listen, "--advertise", host.address),
         *("--port", f"{host.port}", "--links-port", f"{host.links_port}", "--drain-seconds", f"{_DRAIN_SECONDS}"),
         *(("--workers", f"{host.workers}") if host.workers else ()),
         *(("--memory", host.memory) if host.memory else ()),
@@ -211,12 +271,12 @@ def local_address(host: SshHost) -> str:
         return socket.gethostname()
 
 
-def ssh_command(host: SshHost, arguments: str) -> list[str]:
+def ssh_command(host: SshHost, arguments: str, options: Sequence[str] = ()) -> list[str]:
     """Return the command that runs Python on a host, with `arguments`, which are words for a shell."""
     path = host.python or sys.executable
     words = f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)
     script = f'p={words}; [ -d "$p" ] && p="$p/bin/python"; exec "$p" {arguments}'
-    return ["ssh", *SSH_OPTIONS, "--", host.ssh or host.name, f"exec sh -c {shlex.quote(script)}"]
+    return ["ssh", *options, *SSH_OPTIONS, "--", host.ssh or host.name, f"exec sh -c {shlex.quote(script)}"]
 
 
 def _with_address(host: SshHost) -> SshHost:
@@ -284,10 +344,10 @@ def _look(directory: str, *ports: int) -> None:
     sys.stdin.readline()
 
 
-def _check(host: SshHost) -> list[HostProblem]:
+def _check(host: SshHost, tunnel: Sequence[str]) -> list[HostProblem]:
     """Return what is wrong with a host."""
     program = f"{inspect.getsource(_look)}\n_look({host.directory!r}, {host.port}, {host.links_port})"
-    command = ssh_command(host, "-c 'exec(eval(input()))'")
+    command = ssh_command(host, "-c 'exec(eval(input()))'", tunnel)
     pipes: Mapping[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     clock = SystemClock()
     # A file, because a shared connection that ssh leaves in the background keeps its standard error open.
@@ -323,6 +383,9 @@ def _failure(host: SshHost, status: int, errors: IO[bytes], *, is_late: bool) ->
     errors.seek(0)
     printed = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
     last = printed[-1] if printed else f"ssh ended with status {status}"
+    if "forwarding failed" in last:
+        hint = "let its sshd forward ports (AllowTcpForwarding); if the port is taken, start again: it takes others"
+        return HostProblem(host=host.name, text=last, hint=hint)
     if is_late or status == SSH_FAILED:
         text = f"it does not answer within {_CHECK_SECONDS:g} s" if is_late else last
         hint = f"try 'ssh -o BatchMode=yes {host.ssh or host.name} true'; --skip-unreachable leaves it out"

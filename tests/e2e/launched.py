@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.e2e.network import Network
 from tests.processes import end_working_in, ended_with_this_process, environment, words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,18 +52,18 @@ PartitionName=urgent Nodes=n[1-2] MaxTime=60 State=UP PriorityTier=2 PreemptMode
 """
 _SSH_SERVER = """
 Port {port}
-ListenAddress 127.0.0.1
+ListenAddress {address}
 HostKey {home}/host-key
 AuthorizedKeysFile {home}/user-key.pub
-PidFile {home}/sshd.pid
+PidFile {home}/sshd-{address}.pid
 StrictModes no
 UsePAM no
 PasswordAuthentication no
 SetEnv XDG_STATE_HOME={home}/remote-state SHLVL=2{more}
 """
 _SSH_CLIENT = """
-Host alpha beta silent cluster
-  HostName 127.0.0.1
+Host {names}
+  HostName {address}
   Port {port}
   IdentityFile {home}/user-key
   UserKnownHostsFile /dev/null
@@ -87,6 +88,8 @@ class Launched:
     def __init__(self, directory: Path, system: str, **more: str) -> None:
         self.home = directory
         self.system = system
+        self.before: Sequence[str] = ()
+        """The words in front of a command that run it on another host."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
         self.environment = environment(directory) | {"PATH": path, "DROPFLOW_TOKEN": "a-token-of-the-user"} | more
         shutil.copytree(ROOT / "examples", directory / "examples")
@@ -94,7 +97,7 @@ class Launched:
     def shell(self, command: str, *, status: int = 0) -> str:
         """Run a command, and return what it printed; without a traceback, and with this exit status."""
         done = subprocess.run(
-            ["/bin/bash", "-c", command],
+            [*self.before, "/bin/bash", "-c", command],
             env=self.environment,
             cwd=self.home,
             capture_output=True,
@@ -120,7 +123,7 @@ class Launched:
         """Start a ``dropflow launch``, or another command, that waits for its job."""
         command = command or (sys.executable, "-m", "dropflow", "launch", self.system, *map(str, arguments))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, env=self.environment, cwd=self.home, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
+        return subprocess.Popen([*self.before, *command], env=self.environment, cwd=self.home, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
 
     def processes(self) -> list[psutil.Process]:
         """Return the processes of dropflow that work in this directory, or have it in their environment."""
@@ -191,8 +194,11 @@ def running_slurm(tmp_path: Path) -> Iterator[Launched]:
 
 
 @contextmanager
-def running_ssh(launched: Launched, **more: str) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run a server of SSH with its own keys, and a configuration in which it is several hosts with more variables."""
+def running_ssh(launched: Launched, network: Network | None = None, **more: str) -> Iterator[list[psutil.Popen]]:
+    """Run a server of SSH with its own keys, and a configuration in which it is several hosts with more variables.
+
+    With a network, its host 0 is that of the user, and each of the others has a server, which is all that it lets in.
+    """
     tmp_path = launched.home
     server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     if server is None or shutil.which("ssh") is None:
@@ -203,20 +209,36 @@ def running_ssh(launched: Launched, **more: str) -> "Iterator[subprocess.Popen[b
     variables = "".join(f" {name}={value}" for name, value in more.items())
     for name in ("host-key", "user-key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
-    (tmp_path / "sshd_config").write_text(_SSH_SERVER.format(home=tmp_path, port=port, more=variables))
-    (tmp_path / "ssh_config").write_text(_SSH_CLIENT.format(home=tmp_path, port=port))
+    hosts: dict[str, tuple[str, Sequence[str]]] = {"alpha beta silent cluster": ("127.0.0.1", ())}
+    if network is not None:
+        names = ["alpha", "beta", *(f"h{number}" for number in range(3, network.hosts))]
+        hosts = {name: (network.address(at), network.before(at)) for at, name in enumerate(names, 1)}
+        launched.before = network.before(0)
+        for at in range(network.hosts):
+            network.let_in_only(at, port)
+    configuration = ""
+    for names, (address, _) in hosts.items():
+        text = _SSH_SERVER.format(home=tmp_path, address=address, port=port, more=variables)
+        (tmp_path / f"sshd_config-{address}").write_text(text)
+        configuration += _SSH_CLIENT.format(names=names, home=tmp_path, address=address, port=port)
+    (tmp_path / "ssh_config").write_text(configuration)
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "ssh"  # ssh finds the configuration of the user by the password file only
     program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {tmp_path}/ssh_config "$@"\n')
     program.chmod(0o755)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    log = tmp_path / "sshd.log"
-    command = [server, "-D", "-f", tmp_path / "sshd_config", "-E", log]
-    with ended_with_this_process(tmp_path), subprocess.Popen(command) as running:
+    with ended_with_this_process(tmp_path):
         launched.environment["PATH"] = f"{tmp_path}/bin:{launched.environment['PATH']}"
+        running = []
         try:
-            launched.until("ssh alpha echo works", "works")
+            for address, before in hosts.values():
+                command = [server, "-D", "-f", tmp_path / f"sshd_config-{address}", "-E", tmp_path / "sshd.log"]
+                running.append(psutil.Popen([*before, *command]))
+            for names in hosts:
+                launched.until(f"ssh {names.split()[0]} echo works", "works")
             yield running
         finally:
-            running.terminate()
+            for one in running:
+                one.terminate()
+            psutil.wait_procs(running, timeout=60)

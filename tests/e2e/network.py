@@ -48,7 +48,7 @@ class Network:
 
     def __init__(self, hosts: int) -> None:
         self._prefix = f"df{os.getpid()}"
-        self._hosts = hosts
+        self.hosts = hosts
 
     def __enter__(self) -> Self:
         try:
@@ -63,7 +63,7 @@ class Network:
 
     def close(self) -> None:
         """Remove all of it."""
-        for name in (self._switch, *(self._name(host) for host in range(self._hosts))):
+        for name in (self._switch, *(self._name(host) for host in range(self.hosts))):
             subprocess.run(["ip", "netns", "del", name], env=_environment(), capture_output=True, check=False)
 
     def address(self, host: int) -> str:
@@ -113,6 +113,12 @@ class Network:
         rule = ("INPUT", "-p", "tcp", "-s", self.address(source), "--dport", str(port), "-j", "DROP")
         self._ip("netns", "exec", self._name(host), "iptables", "-A", *rule)
 
+    def let_in_only(self, host: int, port: int) -> None:
+        """Make a host drop what other hosts send, except to this port, and answers from that port of others."""
+        for rule in (("lo",), ("eth0", "-p", "tcp", "--dport", f"{port}"), ("eth0", "-p", "tcp", "--sport", f"{port}")):
+            self._ip("netns", "exec", self._name(host), "iptables", "-A", "INPUT", "-i", *rule, "-j", "ACCEPT")
+        self._ip("netns", "exec", self._name(host), "iptables", "-A", "INPUT", "-j", "DROP")
+
     def cut(self, host: int, source: int) -> None:
         """Make a host drop all packets from another host from now on: a one-way cut, until `heal`."""
         self._ip("netns", "exec", self._name(host), "iptables", "-A", "INPUT", "-s", self.address(source), "-j", "DROP")
@@ -137,7 +143,7 @@ class Network:
         self._ip("netns", "add", self._switch)
         self._ip("-n", self._switch, "link", "add", "switch", "type", "bridge")
         self._ip("-n", self._switch, "link", "set", "switch", "up")
-        for host in range(self._hosts):
+        for host in range(self.hosts):
             name = self._name(host)
             self._ip("netns", "add", name)
             cable = ("eth0", "netns", name, "type", "veth", "peer", "name", f"port{host}", "netns", self._switch)

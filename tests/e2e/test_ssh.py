@@ -14,7 +14,8 @@ import pytest
 
 from dropflow.graph.codec import save
 from tests.e2e.launched import ROOT, Launched, running_ssh
-from tests.processes import required_packages
+from tests.e2e.network import Network, missing
+from tests.processes import required_packages, working_in
 from tests.recovery_graphs import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -165,3 +166,43 @@ def test_losses_and_ends_of_hosts_over_ssh(ssh: Launched) -> None:
     assert len(json.loads((ssh.home / "up.json").read_text())["nodes"]) == 2
     assert "ended http://" in ssh.shell("dropflow down")
     assert ssh.nothing_is_left()
+
+
+_WHY_NOT = missing("ip", "iptables")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.netns
+@pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "never")
+def test_hosts_that_let_nothing_in_but_ssh_have_a_tunnel(tmp_path: Path) -> None:
+    """Sessions run on hosts that reach each other through the tunnel only; one goes on without a cut host."""
+    marks = tmp_path / "marks"
+    save(files(marks, 0.5), tmp_path / "g.dfg")
+    (tmp_path / "hosts.toml").write_text(f'directory = "{tmp_path}/nodes"\nworkers = 1\n[hosts.alpha]\n[hosts.beta]\n')
+    (tmp_path / "stays.toml").write_text("stays = true\n[hosts.alpha]\n")
+    ssh = Launched(tmp_path, "ssh")
+    del ssh.environment["DROPFLOW_TOKEN"]
+    up = "dropflow up --hosts hosts.toml --port 0"
+    with Network(3) as network, running_ssh(ssh, network):
+        closed = ssh.shell(up, status=2)
+        alone = ssh.shell("dropflow up --tunnel --hosts stays.toml", status=2)
+        launched = ssh.shell("dropflow launch ssh examples/estimate-pi.graph --tunnel --hosts hosts.toml -o results")
+        left = ssh.nothing_is_left()
+        ssh.shell(f"{up} --tunnel >up.json 2>up.txt &")
+        ssh.until("cat up.json", '"ready":true')
+        looked = ssh.shell("dropflow doctor")
+        with ssh.started(command=("dropflow", "submit", "g.dfg", "--wait", "--output", "json")) as waiting:
+            ssh.until(f"cat {marks}", "FIRST")
+            (cut,) = [one for one in working_in(tmp_path) if one.name() == "ssh" and "alpha" in one.cmdline()]
+            cut.kill()
+            answer, notes = waiting.communicate(timeout=200)
+        printed = (tmp_path / "up.txt").read_text()
+        ssh.shell("dropflow down")
+
+        assert ssh.nothing_is_left()
+    assert "cannot connect to 10.99.0.2:" in closed
+    assert "alpha: a manager that is reached through its ssh ends with it" in alone
+    assert ("FINISHED" in launched, (tmp_path / "results" / "files" / "pi.txt").exists(), left) == (True, True, True)
+    assert "links between nodes: 2 of 2 connections succeeded" in looked
+    assert (waiting.returncode, json.loads(answer)["status"]) == (0, "FINISHED"), notes
+    assert "alpha has ended with status" in printed
