@@ -43,6 +43,7 @@ from dropflow.api.signing import digest
 from dropflow.clock import Clock
 from dropflow.errors import ClockSkewError, DropflowError, HttpError, InternalError, RangeError
 from dropflow.graph.nesting import nesting
+from dropflow.ids import SESSION_NAME_HINT
 
 # Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its
 # clients.
@@ -520,6 +521,9 @@ def _query(route: Route) -> Any:
     try:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:
+        if str(error).endswith("`$.session`"):
+            text = f"{given['session']!r} cannot be the name of a session"
+            raise HttpError(400, text, hint=SESSION_NAME_HINT) from error
         raise HttpError(400, f"the query cannot be used: {error}") from error
 
 

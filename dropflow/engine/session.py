@@ -257,6 +257,9 @@ class Watch:
     on_idle : callable or None
         Called once, in the session's thread, when nothing runs and what is left cannot end by the walltime, or the
         walltime has passed. The session goes on, because other nodes may settle drops. Without it, it pauses and stops.
+    on_settled : callable or None
+        Called once, in the session's thread, when the session is paused and all drops of this node are settled, so that
+        nothing happens here until other nodes go on.
     check_invariants : bool
         Walk the whole state after each batch; slow.
     """
@@ -264,6 +267,7 @@ class Watch:
     instruments: Sequence[Instrument] = ()
     on_statistics: Callable[[Statistics], None] | None = None
     on_idle: Callable[[], None] | None = None
+    on_settled: Callable[[], None] | None = None
     check_invariants: bool = False
 
 
@@ -308,6 +312,7 @@ class Session:
         "_journal",
         "_left_over",
         "_on_idle",
+        "_on_settled",
         "_outgoing",
         "_owner_lock",
         "_ready",
@@ -365,6 +370,7 @@ class Session:
         """The states with which it continues another session; None if it does not."""
         self._on_idle, self.is_idle = watch.on_idle, False
         """The last one is whether `on_idle` was called."""
+        self._on_settled = watch.on_settled
         self._check_invariants = watch.check_invariants
         self.inbox: Inbox[SessionInput] = Inbox() if resources.inbox is None else resources.inbox
         """Queue of what comes in."""
@@ -545,6 +551,7 @@ class Session:
             self._left_over += frozen.items
         self._process([begin, Pause()] if frozen is not None and frozen.is_paused else [begin])
         self._ready.submit()
+        self._tell_settled()
 
     def step(self, timeout: float | None = 0.0) -> None:
         """Process everything that came in since the last step, and submit the attempts that are ready.
@@ -572,11 +579,18 @@ class Session:
             self._inputs.has_continued = False
             self.runner.submit(())  # a runner in this thread starts what it kept
         self._ready.submit()
+        self._tell_settled()
         if self._on_idle is not None and not self.is_idle and not self.is_over:
             is_late = bool(self._inputs.postponed) or self._clock.now() >= self._work.until
             if is_late and not self._inputs.in_flight and not self._ready:
                 self.is_idle = True
                 self._on_idle()
+
+    def _tell_settled(self) -> None:
+        is_paused = self.core.status is SessionState.PAUSED
+        if self._on_settled is not None and is_paused and not self.core.drops.unsettled:
+            on_settled, self._on_settled = self._on_settled, None
+            on_settled()
 
     def deadline(self) -> float:
         """Return when `step` is to be called though nothing came in, in monotonic seconds; inf for never."""

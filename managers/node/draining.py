@@ -194,7 +194,7 @@ class Draining:
             if not self._members.has_request(record, progress.drain):
                 progress.drain = self._members.request(record, now, drain=(self._node,))
             return
-        is_finished = number in (member.part_finished, member.told_view)
+        is_finished = number in (member.part_finished, member.part_settled, member.told_view)
         stage = "end" if is_finished or now >= self._attempts_until else "begin"
         if not progress.is_reading and (number, stage) not in progress.has_read:
             progress.is_reading = True

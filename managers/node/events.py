@@ -259,6 +259,10 @@ class PartFinished(OfView, frozen=True):
     end: bytes = b""
 
 
+class PartSettled(OfView, frozen=True):
+    """A session is paused, and all of its drops on this node, which is being drained, are settled."""
+
+
 class NotPlanned(OfSession, frozen=True):
     """A `PlanNextView` has failed."""
 
@@ -419,7 +423,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
-ViewEvent = Frozen | Continued | PartFinished | Planned | NotPlanned | CopyEvent
+ViewEvent = Frozen | Continued | PartFinished | PartSettled | Planned | NotPlanned | CopyEvent
 PeerEvent = (
     PeersRead | PeerChanged | PeersProbed | LinkRefused | PeerRestarted | PeerStopped | PeerSent | ContentUnavailable
 )

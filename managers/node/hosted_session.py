@@ -45,6 +45,7 @@ from managers.node.events import (
     Frozen,
     Over,
     PartFinished,
+    PartSettled,
     SessionEvent,
     ViewEvent,
 )
@@ -246,7 +247,7 @@ class HostedSession:
         before: Session | None,
         view: View,
     ) -> Session:
-        drains = piece.node in view.draining
+        drains, settled = piece.node in view.draining, PartSettled(self.name, self.epoch, exchange.view)
         return self._resources.make_session(
             piece.graph,
             self._repository,
@@ -262,6 +263,7 @@ class HostedSession:
                 ),
                 on_statistics=self._progress.count,
                 on_idle=partial(self._report_part, exchange.view, is_idle=True) if self.deployment.until else None,
+                on_settled=partial(self._report, settled) if drains else None,
                 check_invariants=self.deployment.check,
             ),
             continuation=continuation,
@@ -467,7 +469,7 @@ class HostedSession:
             status=SessionState.FAILED,
             drops=int(self.piece.is_own.sum()),
             states={},
-            seconds=self._clock.now() - self._progress.latest.started,
+            seconds=self._progress.latest.seconds(self._clock.monotonic()),
             failures=(),
             directory=str(self.directory.path),
             notes=(note,),
@@ -552,10 +554,10 @@ class HostedSession:
         return len(taken_results(self.directory.path)) if self.deployment.reuse else 0
 
     def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
+        now = self._clock.monotonic()
         now_at = Attempts() if progress.is_over else self.session.attempts()
         attempts = Attempts() if progress.is_over else shown.attempts_of(statistics, running, now_at)
-        now = progress.finished or self._clock.now()
-        status, quiet = self._state_of(progress), progress.quiet(self._clock.monotonic())
+        status, quiet = self._state_of(progress), progress.quiet(now)
         has_rate = status is not SessionState.PAUSED and quiet <= progress.usual_quiet
         return {
             "session": self.name,
@@ -566,7 +568,7 @@ class HostedSession:
             "created": self.deployment.created,
             "started": progress.started,
             "finished": progress.finished,
-            "seconds": max(0.0, now - progress.started) if progress.started else 0.0,
+            "seconds": progress.seconds(now),
             "nodes": (self.piece.node,),
             "text": progress.text or self._cancelled or self._waiting,
             "whole": self.whole,

@@ -108,6 +108,10 @@ class Progress(msgspec.Struct, frozen=True):
         DEPLOYING until it is started.
     started, finished : float
         Seconds since the epoch; 0 while it is not.
+    began : float
+        When it was started, in monotonic seconds: the time of day may be set while it runs.
+    took : float
+        How many seconds it ran; 0 before its end.
     statistics : Statistics or None
         The latest; None before the first.
     rate : float
@@ -126,6 +130,8 @@ class Progress(msgspec.Struct, frozen=True):
     state: SessionState = SessionState.DEPLOYING
     started: float = 0.0
     finished: float = 0.0
+    began: float = 0.0
+    took: float = 0.0
     statistics: Statistics | None = None
     rate: float = 0.0
     typical: float = 0.0
@@ -141,6 +147,12 @@ class Progress(msgspec.Struct, frozen=True):
     def quiet(self, now: float) -> float:
         """Return for how many seconds no drop has settled, at `now` in monotonic seconds; 0 unless the session runs."""
         return max(0.0, now - self.changed) if self.changed and not self.is_over else 0.0
+
+    def seconds(self, now: float) -> float:
+        """Return for how many seconds the session has run, at `now` in monotonic seconds, or did run."""
+        if self.is_over or not self.started:
+            return self.took
+        return now - self.began
 
     @property
     def remaining(self) -> float | None:
@@ -177,6 +189,7 @@ class ProgressLog:
         self._change(
             state=SessionState.RUNNING,
             started=self._clock.now(),
+            began=now,
             changed=now,
             usual_quiet=self._rate.usual_quiet,
         )
@@ -195,10 +208,9 @@ class ProgressLog:
 
     def end(self, state: SessionState, text: str) -> None:
         """Note the result of the session."""
-        now, statistics = self._clock.now(), self.latest.statistics
-        seconds = now - self.latest.started if self.latest.started else 0.0
+        seconds, statistics = self.latest.seconds(self._clock.monotonic()), self.latest.statistics
         rate = statistics.settled / seconds if statistics is not None and seconds > 0 else 0.0
-        self._change(state=state, finished=now, text=text, rate=rate)
+        self._change(state=state, finished=self._clock.now(), took=seconds, text=text, rate=rate)
 
     def touch(self) -> None:
         """Note that something else has changed that users see. While no thread is at work in the session."""

@@ -302,6 +302,8 @@ class ViewMember:
         Whether its reports show that it has no witness that answers, and that one would vote.
     part_finished : int
         View in which its part is finished, -1 for none; it may wait for copies.
+    part_settled : int
+        View in which the session is paused and all drops here are settled, if the node is being drained; -1 for none.
     own_end : bytes
         How its part ended here, as in `managers.messages.PartDone`.
     told_view : int
@@ -330,6 +332,7 @@ class ViewMember:
     gives_up_at: float = inf
     lacks_witness: bool = False
     part_finished: int = -1
+    part_settled: int = -1
     own_end: bytes = b""
     told_view: int = -1
     reminds_at: float = inf

@@ -33,6 +33,7 @@ from managers.node.events import (
     NotPlanned,
     OffersRefused,
     PartFinished,
+    PartSettled,
     PeerSent,
     Planned,
     PlanNextView,
@@ -259,6 +260,8 @@ class ViewChanges:
                 self._on_part_finished(record, event, now)
             case _ if member is None:
                 pass
+            case PartSettled():
+                member.part_settled = event.view
             case Frozen():
                 self._on_frozen(member, event, now)
             case Continued():

@@ -27,7 +27,7 @@ from dropflow.errors import LinkError, ProtocolError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
 from dropflow.sessions.shown import attempts_of, logical_nodes, running_by_node
-from dropflow.states import DropState
+from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, relay, row, triples
 from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import NodeReceipts, PeerReceipts
@@ -38,7 +38,7 @@ from managers.node.exchange import NodeExchange
 from managers.node.fetch_pool import PendingFetch, Receipts
 from managers.node.manager import NodeManager
 from managers.node.operations import busy_with
-from managers.node.progress import SettlingRate
+from managers.node.progress import ProgressLog, SettlingRate
 from managers.node.resources import LoadHistory, ProcessorUse
 from managers.node.session_records import StateLog, StateLogs, page
 from managers.routes.streams import state_events
@@ -511,3 +511,29 @@ def test_it_is_sampled_at_first_and_after_a_pause(host: SimpleNamespace, seconds
     host.user, host.idle = 60.0, 60.0
 
     assert use.percent() == 12.5
+
+
+class _ClockThatIsSet(VirtualClock):
+    """A clock whose time of day somebody sets."""
+
+    def set(self, seconds: float) -> None:
+        """Move the time of day only."""
+        self._now += seconds
+
+
+@pytest.mark.parametrize("jump", [-86400.0, 3600.0])
+def test_a_session_takes_the_time_that_passes_though_the_clock_is_set(jump: float) -> None:
+    """Before its start it has taken none; while it runs and after its end, the time of day does not matter."""
+    clock = _ClockThatIsSet()
+    log = ProgressLog(clock, lambda _: None)
+    clock.advance(5.0)
+    waiting = log.latest.seconds(clock.monotonic())
+    log.start()
+    clock.advance(10.0)
+    clock.set(jump)
+    clock.advance(10.0)
+    running = log.latest.seconds(clock.monotonic())
+    log.end(SessionState.FINISHED, "")
+    clock.advance(10.0)
+
+    assert (waiting, running, log.latest.seconds(clock.monotonic())) == (0.0, 20.0, 20.0)

@@ -23,7 +23,15 @@ from dropflow.api.content_disposition import attachment, file_name
 from dropflow.api.error_body import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.api.http_server import ConnectionLimits
 from dropflow.api.openapi import Limits, StreamSlots, openapi_document
-from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, apply_change, change_between
+from dropflow.api.records import (
+    DropQuery,
+    FailureInfo,
+    LogicalNodeInfo,
+    SessionDetail,
+    SubmitQuery,
+    apply_change,
+    change_between,
+)
 from dropflow.api.requests import WatchQuery
 from dropflow.api.rest_server import RestServer
 from dropflow.errors import HttpError, LinkError
@@ -188,6 +196,18 @@ def test_errors_have_statuses(server: RestServer, method: str, target: str, body
 
     assert (reply.status, reply.json["ok"]) == (status, False)
     assert reply.json["error"]["text"]
+
+
+def test_a_name_that_no_session_can_have_is_refused_in_words(server: RestServer) -> None:
+    """The answer says which name it is, and which names there may be; no pattern."""
+    with (
+        Client(server.url) as client,
+        pytest.raises(HttpError, match="'a/b' cannot be the name of a session") as refused,
+    ):
+        client.submit(fan(2), SubmitQuery(session="a/b"))
+
+    assert refused.value.status == 400
+    assert "without slashes" in refused.value.hint
 
 
 @given(st.text(min_size=1, max_size=100))

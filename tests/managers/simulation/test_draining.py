@@ -81,6 +81,30 @@ def test_a_node_that_drains_leaves_without_a_loss(node: str, size: int, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [1, *nightly(1000)])
+@pytest.mark.parametrize("node", ["n1-1", "n1-2"])
+def test_a_node_with_a_paused_session_leaves_at_once(node: str, size: int, tmp_path: Path) -> None:
+    """It does not wait until others go on with what it has made; they do when the session continues."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, workload=_content(size))
+    _started(cluster, rows(60, 3), 12.0)
+    assert isinstance(cluster.call("pause", session="s"), Answered)
+    cluster.simulation.wait(20.0)
+    _drain(cluster, node, 1000.0)
+    assert _is_drained(cluster, node, 50.0)
+    cluster.nodes[node].process.crash()
+    cluster.simulation.wait(20.0)
+    paused = cluster.call("session", session="s")
+    assert isinstance(paused, Answered)
+    assert paused.value.status == "PAUSED"
+    assert isinstance(cluster.call("unpause", session="s"), Answered)
+    ended = _finished(cluster)
+
+    assert (ended.status, ended.states, ended.recomputed) == ("FINISHED", {"COMPLETED": 240}, 0)
+    assert set(_commits(cluster).values()) == {1}
+    assert set(cluster.recorder.starts.values()) == {1}
+
+
+@pytest.mark.slow
 def test_attempts_that_do_not_end_in_time_run_again(tmp_path: Path) -> None:
     """What has completed stays, and the session finishes."""
     cluster = SimulatedCluster(5, tmp_path, islands=1, workload=Workload(seconds=20.0, slowness={"n1-2": 100.0}))
