@@ -68,6 +68,7 @@ def _version(release: Path) -> str:
     return re.search(r'__version__ = "(.+)"', (release / "dropflow" / "version.py").read_text())[1]  # type: ignore[index]
 
 
+@pytest.mark.timeout(1500)  # processes are started ten times in turn, of two versions
 def test_a_cluster_is_upgraded_while_sessions_run(
     tmp_path: Path, last_release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

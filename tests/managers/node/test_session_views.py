@@ -514,7 +514,7 @@ def test_it_is_sampled_at_first_and_after_a_pause(host: SimpleNamespace, seconds
 
 
 class _ClockThatIsSet(VirtualClock):
-    """A clock whose time of day somebody sets."""
+    """A clock whose time of day can be set."""
 
     def set(self, seconds: float) -> None:
         """Move the time of day only."""
