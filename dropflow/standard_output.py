@@ -16,6 +16,7 @@ _moving = threading.Lock()
 def reserve() -> None:
     """Move `sys.stdout` to a descriptor of its own, and redirect descriptor 1 to standard error.
 
+    What the encoding of the terminal does not have is written as escapes.
     Compiled libraries print to descriptor 1, whatever `sys.stdout` is: METIS does so when it cannot bisect a graph.
     Call this once, before the process has threads, in a command whose output programs read.
     """
@@ -27,7 +28,7 @@ def reserve() -> None:
     sys.stdout.flush()
     answer = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
-    sys.stdout = open(answer, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115, PTH123
+    sys.stdout = open(answer, "w", encoding=sys.stdout.encoding, errors="backslashreplace")  # noqa: SIM115, PTH123
 
 
 @contextmanager

@@ -237,6 +237,12 @@ os.write(1, b"from a library")
 os.system("echo from a program")
 sys.stdout.write("the answer")
 """
+_FOREIGN = """
+import sys
+from dropflow.standard_output import reserve
+reserve()
+sys.stdout.write("caf\u00e9 \u65e5")
+"""
 _PARTITIONED = """
 import sys
 from pathlib import Path
@@ -267,6 +273,14 @@ def test_only_the_output_of_the_command_is_on_standard_output() -> None:
 
     assert done.stdout == "the answer"
     assert sorted(done.stderr.replace("library", "library\n").split("\n")) == ["", "from a library", "from a program"]
+
+
+def test_what_the_encoding_of_the_terminal_lacks_is_written_as_escapes() -> None:
+    """A name that cannot be shown does not end a command."""
+    command = [sys.executable, "-c", _FOREIGN]
+    done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+
+    assert done.stdout == b"caf\xe9 \\u65e5"
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def _node_runner(context: click.Context, parameter: click.Parameter, value: str)
 )
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 10_000),
     help="Worker processes; one per core by default. On Dask, the most attempts of a session at a time.",
 )
 @memory_option(

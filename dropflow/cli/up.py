@@ -185,7 +185,9 @@ def discover_options(*, finds: str, daliuge: bool = True) -> Decorator:
 @click.option("--new-token", is_flag=True, help="Make a new token, so that the old one is of no use any more.")
 @click.option("--root", metavar="DIR", help="Directory to work in; one in the user's state by default.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Worker processes of each node; by default the nodes share the cores."
+    "--workers",
+    type=click.IntRange(1, 10_000),
+    help="Worker processes of each node; by default the nodes share the cores.",
 )
 @memory_option(
     "Memory that all nodes may use together, such as '8 GiB'; each gets an equal share. By default what the machine, "

@@ -159,6 +159,8 @@ _log = logging.getLogger(__name__)
 _SENT = 1 << 20
 _WAKES = 4096
 """Bytes of wake-ups that are read together. To read up to 1 MiB costs 20 us more, however few there are."""
+_STARTS = 8
+"""Workers that are started in one turn: commands wait meanwhile."""
 _PAUSE_SECONDS = 0.2
 """How often memory is looked at while attempts wait for it. The end of an attempt wakes the pool at once."""
 _CLOSE_SECONDS = 1.0
@@ -343,7 +345,9 @@ class WorkerPool:
     def _start_missing(self, now: float) -> None:
         if not self._workers and self._dispatcher.has_waiting:
             self._backoff.shorten_pause(now)
-        while self._may_start and self._backoff.not_before <= now:
+        for _ in range(_STARTS):
+            if not self._may_start or self._backoff.not_before > now:
+                return
             try:
                 worker = WorkerProcess(next(self._worker_numbers))
             except OSError as error:

@@ -102,7 +102,7 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
         ),
     ] = "processes"
     workers: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
+        Annotated[int, Meta(ge=1, le=10_000)] | None,
         Meta(
             description="Number of threads or processes; one per core by default. Of a cluster that runs: attempts at "
             "a time.",

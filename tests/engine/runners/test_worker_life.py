@@ -421,6 +421,16 @@ def _stop(*pids: int) -> None:
             threading.Event().wait(0.001)
 
 
+def test_a_command_does_not_wait_until_many_workers_are_started(tmp_path: Path) -> None:
+    """A cancel, and the first attempts, come before the start of thousands of processes."""
+    pool = WorkerPool(500, logs=tmp_path)
+    pool.start()
+    started = seen(pool, lambda pool: len(pool._workers))
+    pool.close()
+
+    assert started <= 24
+
+
 def test_a_stopped_worker_gets_no_attempts(pool: WorkerPool, tmp_path: Path) -> None:
     """A worker that was stopped while it was idle gets no attempts: others run them."""
     work = Functions(pool, tmp_path / "s", fine="pass")
