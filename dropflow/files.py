@@ -13,7 +13,7 @@ from socket import gethostname
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from dropflow.errors import ConflictError, StorageError
+from dropflow.errors import ConflictError, NotFoundError, StorageError
 
 
 def force_to_disk(path: str) -> None:
@@ -160,6 +160,23 @@ def shares_blocks(new: int, old: int) -> bool:
 
 LOCK = "lock"
 """Name of the file in the session directory."""
+
+
+def refuse_other_directory(directory: Path) -> None:
+    """Raise if there is no session in a directory.
+
+    Raises
+    ------
+    NotFoundError
+        There is none.
+    """
+    if not (directory / "graph.dfg").exists():
+        raise NotFoundError(
+            "there is no run in this directory" if directory.is_dir() else "there is no such directory",
+            where=str(directory),
+            hint="give the directory of a run: the argument of --keep, or one below dropflow-runs",
+        )
+
 
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 

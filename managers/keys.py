@@ -93,10 +93,9 @@ def load(path: Path) -> ClusterKey:
 
     Raises
     ------
-    StorageError
-        The file cannot be read.
     BadFileError
-        It is not a cluster key, its halves do not match, or users other than its owner can read it.
+        The file cannot be read, is not a cluster key, has halves that do not match, or others than its owner can
+        read it.
     """
     key = load_any(path)
     if isinstance(key, UserKey):
@@ -225,7 +224,7 @@ def _read(path: Path) -> bytes:
             return file.read(4096)
     except OSError as error:
         hint = "make one with 'dropflow keys create', or copy that of the cluster here"
-        raise StorageError(f"the cluster key cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+        raise BadFileError(f"the cluster key cannot be read: {error.strerror}", where=str(path), hint=hint) from error
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:

@@ -253,7 +253,9 @@ def _read_params(file: str) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
+    except OSError as error:
+        raise BadFileError(f"the parameters cannot be read: {error.strerror}", where=file) from error
+    except (UnicodeDecodeError, RecursionError) as error:
         raise BadFileError(f"the parameters cannot be read: {error}", where=file) from error
     except ValueError as error:
         hint = "write TOML such as n = 4, or JSON with the suffix .json"

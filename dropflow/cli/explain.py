@@ -200,12 +200,14 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.explain import explain, explain_repeat
     from dropflow.engine.journal import replay
     from dropflow.engine.statistics import cause_reports
+    from dropflow.files import refuse_other_directory
     from dropflow.graph.codec import load
     from dropflow.graph.completeness import completeness_lines, missing_share
     from dropflow.graph.text_ids import find_drop, oid
     from dropflow.reuse.log import reuse_lines
     from dropflow.sessions.shown import failure_info
 
+    refuse_other_directory(directory)
     graph = load(directory / "graph.dfg")
     replayed = replay(graph, directory / "journal.dfj")
     row = find_drop(graph, drop)

@@ -23,9 +23,9 @@ from dropflow.engine.api import ReuseSpec
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
-from dropflow.errors import ConflictError, DropflowError, NotFoundError, StorageError, UsageError
+from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
 from dropflow.failure import refuse_errors, refuse_no_drops
-from dropflow.files import LOCK, SessionLock
+from dropflow.files import LOCK, SessionLock, refuse_other_directory
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software, repository_of
@@ -486,7 +486,8 @@ def resume(
     from dropflow.sessions.again import Again  # noqa: PLC0415 - a run that begins needs neither
     from dropflow.sessions.stopped import StoppedRun  # noqa: PLC0415
 
-    path = _existing(directory)
+    refuse_other_directory(directory)
+    path = directory.absolute()
     with SessionLock(path):
         stopped = StoppedRun.read(path, ignore_damage=ignore_damage)
         stranded = stopped.stranded()
@@ -560,7 +561,8 @@ def retry(
     from dropflow.sessions.again import choose  # noqa: PLC0415 - as in `resume`
     from dropflow.sessions.stopped import StoppedRun  # noqa: PLC0415
 
-    path = _existing(directory)
+    refuse_other_directory(directory)
+    path = directory.absolute()
     with SessionLock(path):
         stopped = StoppedRun.read(path)
         if start and not stopped.has_begun:
@@ -580,13 +582,6 @@ def retry(
             hint="'dropflow resume' continues a run that was killed or cancelled",
         )
         return _continue(stopped, again, options, hooks)
-
-
-def _existing(directory: Path) -> Path:
-    """Return the absolute path of a directory."""
-    if not directory.is_dir():
-        raise NotFoundError("there is no such directory", where=str(directory))
-    return directory.absolute()
 
 
 def _continue(stopped: "StoppedRun", again: "Again", options: RunOptions, hooks: RunHooks) -> SessionResult:

@@ -26,7 +26,7 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import KnownStates
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import ConflictError, UsageError
-from dropflow.files import SessionLock
+from dropflow.files import SessionLock, refuse_other_directory
 from dropflow.formatting import format_size, plural
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
@@ -219,6 +219,7 @@ def replay_of_run(directory: Path, drop: str) -> Replay:
     BadFileError
         The graph or the journal is damaged.
     """
+    refuse_other_directory(directory)
     with SessionLock(directory):
         run = StoppedRun.read(directory)
         states = run.settled

@@ -24,7 +24,8 @@ from dropflow.engine.events import KnownStates
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
 from dropflow.engine.recovery import must_run_again, recomputed_drops
 from dropflow.engine.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
-from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, WorkerStartError
+from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
+from dropflow.files import refuse_other_directory
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load
 from dropflow.graph.completeness import incomplete_results
@@ -178,14 +179,9 @@ class StoppedRun(StoppedSession):
         BadFileError
             The graph or the journal is damaged, or they do not belong together.
         """
-        saved, journal = directory / "graph.dfg", directory / "journal.dfj"
-        if not saved.exists():
-            raise NotFoundError(
-                "there is no session in this directory",
-                where=str(directory),
-                hint="give the directory of a run: the argument of --keep, or one below dropflow-runs",
-            )
-        graph = load(saved)
+        refuse_other_directory(directory)
+        journal = directory / "journal.dfj"
+        graph = load(directory / "graph.dfg")
         if is_blank(journal):
             nothing = ReplayedSession(Core(graph), JournalHeader(directory.name, digest(graph), 0.0))
             return cls(directory, whole_slice(graph), nothing, graph)

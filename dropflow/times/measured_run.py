@@ -8,6 +8,7 @@ import msgspec
 import numpy.typing as npt
 
 from dropflow.errors import NotFoundError
+from dropflow.files import refuse_other_directory
 from dropflow.graph import codec
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.octets import TIMES_FILE, TimesSection, read_receipts, read_times
@@ -89,9 +90,7 @@ def read_records(directory: Path) -> npt.NDArray[Any]:
     NotFoundError
         There is no run in this directory.
     """
-    if not (directory / "graph.dfg").exists():
-        hint = "give the directory that 'dropflow run --keep' has made"
-        raise NotFoundError("there is no run in this directory", where=str(directory), hint=hint)
+    refuse_other_directory(directory)
     return read_times(directory / TIMES_FILE)
 
 

@@ -67,7 +67,7 @@ def test_the_other_session_may_be_on_another_manager(
     assert ask("diff", "failed", "failed", "--other-to", service.url).status == 0
     monkeypatch.delenv("DROPFLOW_URL")
     answer = ask("diff", f"{_EXAMPLES}/none", "failed", "--other-to", service.url)
-    assert "there is no run in this directory" in answer.err
+    assert "there is no such directory" in answer.err
 
 
 def test_unknown_sessions_are_refused(ask: Command) -> None:

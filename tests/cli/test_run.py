@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -93,6 +93,26 @@ def test_a_second_run_replaces_the_first_only_if_asked(dropflow: Command, exampl
     assert "--overwrite" in refused.err
     assert done.status == 0
     assert [path.name for path in (tmp_path / "here" / "files").iterdir()] == ["hello.txt"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("explain", ".", "x"), ("log", "."), ("times", "."), ("replay", ".", "x"), ("resume", "."), ("retry", ".")],
+)
+@pytest.mark.parametrize("name", ["there", "none"])
+def test_a_directory_without_a_run_is_named_by_all_commands_alike(
+    dropflow: Command, tmp_path: Path, words: Sequence[str], name: str
+) -> None:
+    """It gets no lock file, and the status is that of bad input."""
+    (tmp_path / "there").mkdir()
+    answer = dropflow(*(f"{tmp_path}/{name}" if one == "." else one for one in words))
+
+    assert answer.status == 2
+    assert answer.err.startswith("error DF107")
+    assert (
+        "there is no run in" in answer.err or "there is no such directory" in answer.err or "has no run" in answer.err
+    )
+    assert not [*(tmp_path / "there").iterdir()]
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ def test_a_session_has_a_report(ask: Command, tmp_path: Path) -> None:
 
 def test_bad_runs_and_files_are_refused(command: Command, tmp_path: Path) -> None:
     """A directory without a run, one where nothing has run, another form, and a place that cannot be written."""
-    assert "there is no run in this directory" in command("times", f"{tmp_path}/none", "--format", "html").err
+    assert "there is no such directory" in command("times", f"{tmp_path}/none", "--format", "html").err
     assert "end it with .svg, .html" in command("times", f"{tmp_path}/none", "-o", "x.pdf").err
     command("run", _EXAMPLES / "hello.graph", "--keep", tmp_path / "run", "--runner", "inline")
     assert "no such directory" in command("times", tmp_path / "run", "-o", f"{tmp_path}/no/x.html").err
