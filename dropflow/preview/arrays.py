@@ -65,6 +65,8 @@ def show_zarr(source: DirectorySource, query: PreviewQuery, base: Preview) -> Sh
     with reading("the zarr array"):
         array = _opened(source, folders[part])
         shape, chunks = array.shape, array.shards or array.chunks
+        if 0 in chunks:
+            raise BadFileError("the zarr array has chunks of length 0")
         size = math.prod(chunks) * array.dtype.itemsize
         if size > _CHUNK_LIMIT:
             raise BadFileError(f"its chunks have {size:,} bytes each; at most {_CHUNK_LIMIT:,} are read")

@@ -39,7 +39,6 @@ from dropflow.errors import (
     BadFileError,
     DropflowError,
     GoneError,
-    InternalError,
     PreviewError,
     RangeError,
     StorageError,
@@ -510,7 +509,9 @@ class ContentPreviews:
                     request, descriptors = msgspec.structs.replace(request, name=name), [stream.fileno()]
             found = stack.enter_context(self._process(session)).ask(request, descriptors)
         if found.bug:
-            raise InternalError(f"a content cannot be shown: {found.bug.strip().splitlines()[-1]}\n{found.bug}")
+            _log.error("a content cannot be shown:\n%s", found.bug)
+            reason = found.bug.strip().splitlines()[-1]
+            raise BadFileError(f"cannot be shown: {reason}", where=handle.location, hint="download it")
         if found.trouble:
             raise BadFileError(found.trouble, where=found.where, hint=found.hint)
         return found

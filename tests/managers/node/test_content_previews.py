@@ -71,6 +71,29 @@ def test_a_process_shows_contents_as_this_one_would(previews: ContentPreviews, t
     assert len(_processes(previews)) == 1, "a process stays for the next request"
 
 
+def test_a_content_that_its_reader_fails_at_is_bad(
+    previews: ContentPreviews, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a library raises about a content is no internal error, and the traceback stays in the log."""
+    answer = PreviewAnswer(bug="Traceback (most recent call last):\n  File x\nKeyError: 7\n")
+    monkeypatch.setattr("managers.node.downloads._Process.ask", lambda *_: answer)
+    with pytest.raises(BadFileError, match=r"cannot be shown: KeyError: 7 \(download it\)"):
+        previews.preview("s", _TEXT, FIRST_LOOK)
+
+    assert "Traceback" in caplog.text
+
+
+def test_an_array_with_empty_chunks_is_bad(previews: ContentPreviews, tmp_path: Path) -> None:
+    """It is shown as the directory that it is, and the reason is said."""
+    zarr(tmp_path, _IMAGE, (2, 2), version=3, codec="")
+    metadata = tmp_path / "zarr.json"
+    metadata.write_text(metadata.read_text().replace("[2, 2]", "[0, 2]"))
+    shown = previews.preview("s", Handle(kind="directory", location=str(tmp_path)), FIRST_LOOK)
+
+    assert shown.format == "Directory"
+    assert shown.trouble == "the zarr array has chunks of length 0"
+
+
 def test_contents_that_are_not_here_are_refused(previews: ContentPreviews, tmp_path: Path) -> None:
     """A content elsewhere, one that is missing, one of another size, and one that is a FIFO have errors."""
     changed, fifo = tmp_path / "a", tmp_path / "b"
