@@ -360,6 +360,14 @@ def test_an_application_without_class_sleeps_with_a_warning() -> None:
     assert template(Drawing().app("a", category="BashShellApp", dropclass="")).component.endswith("BashShellApp")
 
 
+@pytest.mark.parametrize(("function", "component"), [("is_large", "Branch"), ("", "BranchApp")])
+def test_a_branch_without_a_class_calls_its_function(function: str, component: str) -> None:
+    """The class of old branches, which have none, would ignore it."""
+    drawing = Drawing().app("a", category="Branch", dropclass=None, func_name=function)
+
+    assert template(drawing).component == f"dlg.apps.branch.{component}"
+
+
 def test_every_field_becomes_one_argument() -> None:
     """Values fall back on defaults; ports in and out of one name become one argument for both directions."""
     made = template(

@@ -90,6 +90,8 @@ def _component(node: LogicalNode, findings: Findings) -> str:
     named = node.value("dropclass")
     if named is not None:
         return str(named).strip()
+    if node.category == "Branch" and node.value("func_name"):
+        return "dlg.apps.branch.Branch"  # the class of DALiuGE without a name, below, has no function
     if node.category in _COMPONENTS:
         return _COMPONENTS[node.category]
     if node.kind is NodeKind.DATA:
