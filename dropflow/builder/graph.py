@@ -290,6 +290,8 @@ class Graph(GraphNodes):
         """
         with self.drawing.undone_on_error():
             node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
+            if plain(width) != 0:
+                node.set("always_list", True, "Boolean", kind="ConstructParameter")
             app, _ = self._component_node(COLLECT, "Collect", inside=node.inside, owner=node, role=Role.INPUT)
             app.set("num_of_inputs", plain(width), "Integer", kind="ApplicationArgument")
             app.set("input_error_threshold", plain(tolerate), "Float")

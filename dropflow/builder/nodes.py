@@ -324,11 +324,10 @@ class GraphNodes:
         source, target = self.drawing.path(data.node), self.drawing.path(node)
         left = [one for one in source if one not in target and one.category not in TRANSPARENT]
         left = [one for one in left if not (data.loop_aware and one.category == "Loop")]
-        several = [one for one in left if one.category != "Gather"]
+        # A gather of all copies has one list, and is not collected again.
+        several = [one for one in left if one.category != "Gather" or "always_list" in one.fields]
         if left and not several:
-            # A gather of all copies has one list, and is not collected again: the number of copies may be a parameter.
-            is_one = all(one.fields["num_of_inputs"].value == 0 for one in left)
-            return data.annotation if is_one else ANY
+            return data.annotation
         return list_of(data.annotation) if several or node.role is Role.OUTPUT else data.annotation
 
     def call_embedded(

@@ -335,7 +335,8 @@ def _rows(graph: PhysicalGraph, data: Data) -> tuple[list[int], bool]:
             copies = [
                 axis for axis in template.axes if axis.kind not in _SINGLE and (axis.kind, axis.size) != ("gather", 1)
             ]
-            return [int(row) for row in (graph.template == number).nonzero()[0]], bool(copies)
+            is_list = any("always_list" in one.fields for one in data.graph.drawing.path(data.node))
+            return [int(row) for row in (graph.template == number).nonzero()[0]], is_list or bool(copies)
     raise UsageError(f"{data.name!r} is not in the graph that ran", hint="run the graph again after it was changed")
 
 

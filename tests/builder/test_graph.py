@@ -129,6 +129,21 @@ def test_a_scatter_gives_pieces(run: Run) -> None:
     assert run(graph).value(sums) == [0 + 1 + 2, 3 + 4]
 
 
+@pytest.mark.parametrize(("count", "sums"), [(5, [2, 10, 8]), (2, [2]), (1, [0])])
+def test_a_gather_with_a_width_gives_a_list_also_of_one_chunk(run: Run, count: int, sums: list[int]) -> None:
+    """What a program gets does not depend on how many data there are."""
+    with Graph("chunks") as graph:
+        with graph.each(numbers(count), copies=count) as number:
+            twice = double(number)
+        with graph.gather(twice, width=2) as chunk:
+            found = total(chunk).set(persist=True)
+        everything = total(found)
+    done = run(graph)
+
+    assert done.value(found) == sums
+    assert done.value(everything) == sum(sums)
+
+
 def test_a_gather_takes_so_many_at_a_time(run: Run) -> None:
     """The last copy gets the rest."""
     with Graph("chunks") as graph:

@@ -34,7 +34,6 @@ from dropflow.errors import (
     NotFoundError,
     NotOwnerError,
     QuotaError,
-    StorageError,
     UsageError,
 )
 from dropflow.graph.physical import PhysicalGraph
@@ -545,7 +544,7 @@ def test_files_that_are_not_keys_are_refused(keys_path: Path, content: bytes, pr
 
 def test_a_missing_key_has_a_hint(keys_path: Path) -> None:
     """The hint names the command that makes a key."""
-    with pytest.raises(StorageError, match="cannot be read") as caught:
+    with pytest.raises(BadFileError, match="cannot be read") as caught:
         load(keys_path)
 
     assert "dropflow keys create" in caught.value.hint

@@ -29,6 +29,7 @@ from translator.unroll.levels import (
     Mkn,
     find_applications,
     group_keys,
+    is_on,
     mkn_levels,
     multiplicity,
 )
@@ -313,7 +314,8 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
         return mkn_levels(node, chunks(node, context, sources, layout.options, findings) if takes else 1, findings)
     if node.category in COLLECTING:
         if node.category == "Gather":
-            return (_level(node, GATHER, chunks(node, context, sources, layout.options, findings)),)
+            level = _level(node, GATHER, chunks(node, context, sources, layout.options, findings))
+            return (msgspec.structs.replace(level, is_list=is_on(node.value("always_list", default=False))),)
         keys = group_keys(node, context, sources, findings)
         return tuple(
             Level(node.id, node.name, GROUPBY, key.size, place, key.id, (node.name, node.id, *key.group_keys))

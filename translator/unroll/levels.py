@@ -50,6 +50,8 @@ class Level(msgspec.Struct, frozen=True):
         Keys of group-bys for this level: name and id of its construct, then those of the level it repeats.
     zip_with : tuple of str
         Names or ids of scatters whose copies are linked to those of this one, number by number.
+    is_list : bool
+        Whether what follows a gather gets a list of its copies also if there is one (field `always_list`).
     """
 
     construct: str
@@ -60,6 +62,7 @@ class Level(msgspec.Struct, frozen=True):
     repeats: LevelId | None = None
     group_keys: tuple[str, ...] = ()
     zip_with: tuple[str, ...] = ()
+    is_list: bool = False
 
     def is_zipped(self, other: "Level") -> bool:
         """Whether one of two levels names the other in `zip_with`."""

@@ -100,14 +100,14 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a target may have several edges. This depends on the kinds of levels, and not on their sizes.
 
         So a scatter of one copy is collected, too, and whatever enters a gather. But a gather of all its inputs has one
-        instance.
+        instance, and gives a value: so does any with one copy, as in DALiuGE, unless it is always a list.
         """
         is_gathered = self.chunk is not None and not self.chunk_of_source
         return is_gathered or any(
             counter.source
             and not counter.target
             and not counter.level.is_transparent
-            and not (counter.level.kind == GATHER and counter.level.size == 1)
+            and not (counter.level.kind == GATHER and counter.level.size == 1 and not counter.level.is_list)
             for counter in self.counters
         )
 
