@@ -7,6 +7,7 @@ here.
 import contextlib
 import errno
 import fcntl
+import http.client
 import logging
 import os
 import select
@@ -23,6 +24,7 @@ from pathlib import Path
 from time import gmtime, strftime
 from types import FrameType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -231,8 +233,23 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
             public = browser_url(public_address(options.public_url, url), token)
             people = "" if options.watch_parent is not None or options.group else f"open in a browser: {public}\n"
             announce(ReadyLine(role=role, url=url, token=token), people=people)
-        stop.wait()
+        _wait_for_end(context, url)
     return Exit.FINISHED
+
+
+def _wait_for_end(context: ServerContext, url: str) -> None:
+    """Wait until the process should end; meanwhile tell systemd that its server answers, if it watches that."""
+    of_this = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    seconds = int(os.environ.get("WATCHDOG_USEC", "0")) / 3e6 if of_this else 0.0
+    host = "127.0.0.1" if context.options.host in EVERYWHERE else context.options.host
+    port = urlsplit(url).port
+    while not context.stop.wait(seconds or None):
+        connection = http.client.HTTPConnection(host, port, timeout=seconds)
+        with suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
+            connection.request("GET", "/ready")
+            if connection.getresponse().status == http.client.OK:
+                _tell_systemd(b"WATCHDOG=1")
+    _tell_systemd(b"STOPPING=1")
 
 
 def links_bind(context: ServerContext, port: int) -> str:
@@ -263,10 +280,14 @@ def announce(ready: msgspec.Struct, *, people: str) -> None:
             if error.errno != errno.ENOSPC:
                 raise
             # The output is a file on a full disk. The results on that disk can still be served.
+    _tell_systemd(b"READY=1")
+
+
+def _tell_systemd(message: bytes) -> None:
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-            systemd.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
+            systemd.sendto(message, f"\0{address[1:]}" if address.startswith("@") else address)
 
 
 def browser_url(url: str, token: str | None) -> str:

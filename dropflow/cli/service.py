@@ -159,6 +159,7 @@ def unit_text(role: str, arguments: Sequence[str], *, account: str, drain: Any =
         f"RestartPreventExitStatus={Exit.BAD_INPUT.value}",
         "KillMode=mixed",
         "TimeoutStartSec=120",
+        "WatchdogSec=120",
         f"TimeoutStopSec={stop}",
         *(_NODE if role == "node" else ()),
         *_BASIC,

@@ -213,7 +213,7 @@ class ContentRelay:
         self.name = engine.name
         self._events: EngineEvents | None = None
         self._spec: ExecutorSpec | None = None
-        self.is_needed = False
+        self.is_needed = self._has_looked = False
         # One content after another is sent, so that each is sent once.
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="content-out")
         self._receiver = ThreadPoolExecutor(_RECEIVERS, thread_name_prefix="content-in")
@@ -228,17 +228,40 @@ class ContentRelay:
         """Start the engine, and find out whether its workers can use the session directory."""
         self._events, self._spec = events, spec
         store = store if self._store is None else self._store.url
-        inner = EngineEvents(self._answered, self._lost, events.workers, events.broken)
+        inner = EngineEvents(self._answered, self._lost, self._on_workers, events.broken)
         views = self._engine.start(spec, factory, inner, store=store)
-        self.is_needed = any(view.is_detached for view in views)
-        if self.is_needed:
-            if self._store is not None:
-                self._store.probe()
-            way = store or f"{self.name}, in memory"
-            _log.warning(
-                "workers of %s cannot use the session directory %s: contents go by %s", self.name, spec.directory, way
-            )
+        self._look_at(views)
+        if self.is_needed and self._store is not None:
+            self._store.probe()
         return views
+
+    def _look_at(self, views: Sequence[WorkerView]) -> None:
+        """Find out from the first workers whether they can use the session directory."""
+        if self._has_looked or not views or self._spec is None:
+            return
+        self._has_looked, self.is_needed = True, any(view.is_detached for view in views)
+        if self.is_needed:
+            way = f"{self.name}, in memory" if self._store is None else self._store.url
+            _log.warning(
+                "workers of %s cannot use the session directory %s: contents go by %s",
+                self.name,
+                self._spec.directory,
+                way,
+            )
+
+    def _on_workers(self, views: Sequence[WorkerView]) -> None:
+        """Pass workers on; before the first contents go to them, the store is tried."""
+        was_needed = self.is_needed
+        self._look_at(views)
+        if self.is_needed and not was_needed and self._store is not None:
+            self._sender.submit(self._try_store, self._store)
+        self._report().workers(views)
+
+    def _try_store(self, store: ContentStore) -> None:
+        try:
+            store.probe()
+        except DropflowError as error:
+            self._report().broken(f"{error.where}: {error.text}")
 
     def put(self, data: bytes) -> object:
         """Make bytes an object of the engine, or a blob.
@@ -276,6 +299,10 @@ class ContentRelay:
         """Forget a batch, and stop what runs of it."""
         self._end(number)
         self._engine.discard(number)
+
+    def want(self, seconds: float) -> None:
+        """Tell how much work waits."""
+        self._engine.want(seconds)
 
     def ping(self) -> None:
         """Tell all workers that the session is alive."""

@@ -11,7 +11,9 @@ twice. Its scheduler reports the loss before it repeats anything: then the batch
 
 import asyncio
 import contextlib
+import itertools
 import logging
+import math
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
@@ -61,6 +63,9 @@ _WORKER_SECONDS = 60.0
 _CLOSE_SECONDS = 8.0
 _CAPACITY_SECONDS = 2.0
 """How often its capacity is asked for: as often as a client of Dask does that, which counts workers as they come."""
+_TASK_SECONDS = 0.5
+"""How long a task of a kind that has not run is expected to take, by Dask's default."""
+_MOST_WAITING = 1_000
 _VERSION = "dropflow.version.__version__"
 
 
@@ -123,6 +128,10 @@ def _run(name: str, data: bytes, pieces: Sequence[Piece]) -> bytes:
     return _host(worker, name).run(data, pieces)
 
 
+def _do_nothing(_: int) -> None:
+    """Stand for attempts that wait."""
+
+
 def _abort(name: str, attempts: Sequence[AttemptKey], grace: float, dask_worker: Worker) -> None:
     _host(dask_worker, name).abort([(drop, attempt) for drop, attempt in attempts], grace)
 
@@ -168,6 +177,8 @@ class DaskEngine:
         self._closing = False
         self._is_shared = True
         self._session: SessionPlugin | None = None
+        self._make_session: Callable[..., SessionPlugin]
+        self._first = asyncio.Lock()
         # Of the thread of the client's loop.
         self._futures: dict[int, Any] = {}
         self._number_of: dict[str, int] = {}
@@ -177,6 +188,9 @@ class DaskEngine:
         self._slots: dict[str, int] = {}
         self._unusable: set[str] = set()
         self._tasks: set[Any] = set()
+        self._waiting: list[Any] = []
+        """Tasks that stand for attempts that wait; see `want`."""
+        self._numbers = itertools.count()
 
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Connect to the scheduler, or start a cluster, and check its workers."""
@@ -218,29 +232,41 @@ class DaskEngine:
             ) from error
 
     async def _prepare(self, spec: ExecutorSpec, factory: str, store: str) -> Sequence[WorkerView]:
-        """Check the workers, and give each a host."""
-        client = self._client
-        try:
-            await client.wait_for_workers(1, timeout=_WORKER_SECONDS)
-        except TimeoutError as error:
-            text = f"the Dask cluster has no workers, and none came in {_WORKER_SECONDS:g} s"
-            raise WorkerStartError(text, where=self._address, hint="start one: dask worker ADDRESS") from error
-        views = await _views_of(client, self._directory, ())
-        refuse_other_versions(self.name, views)
-        self._is_shared = share_directory(views)
-        self._session = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared, store=store)
-        client.subscribe_topic("all", self._on_event)
-        self._views = await _begun(client, self._session, views)
+        """Check the workers, and give each a host; an adaptive cluster may have none before work waits for them."""
+
+        def session(*, is_shared: bool) -> SessionPlugin:
+            return SessionPlugin(self._plugin, encode(spec), factory, is_shared=is_shared, store=store)
+
+        self._make_session = session
+        self._client.subscribe_topic("all", self._on_event)
+        if self._cluster is not None:
+            await self._client.wait_for_workers(1, timeout=_WORKER_SECONDS)
         return await self._workers()
 
     async def _workers(self) -> Sequence[WorkerView]:
-        """Return the workers that can be used now."""
+        """Return the workers that can be used now.
+
+        Raises
+        ------
+        DropflowError
+            The first workers cannot take part.
+        """
         slots: Mapping[str, int] = await self._client.nthreads()
+        async with self._first:
+            if self._session is None:
+                if not slots:
+                    return []
+                views = await _views_of(self._client, self._directory, ())
+                if not views:
+                    return []
+                refuse_other_versions(self.name, views)
+                self._is_shared = share_directory(views)
+                self._session = self._make_session(is_shared=self._is_shared)
+                self._views = await _begun(self._client, self._session, views)
         come = slots.keys() - self._views.keys() - self._unusable
         self._unusable |= come
         await asyncio.gather(*map(self._add, come))
-        if come:  # it took a while
-            slots = await self._client.nthreads()
+        slots = await self._client.nthreads()  # it may have taken a while
         for address in self._views.keys() - slots.keys():
             del self._views[address]
         self._slots |= slots
@@ -275,23 +301,31 @@ class DaskEngine:
         action = message.get("action") if isinstance(message, Mapping) else None
         if self._closing or action not in ("add-worker", "remove-worker"):
             return
-        worker = str(message["worker"])
         if action == "remove-worker":
-            self._views.pop(worker, None)
-            keys = (*message["processing-tasks"], *message["lost-computed-tasks"])
-            numbers = sorted(self._number_of[key] for key in keys if key in self._number_of)
-            # A worker has a task more than it runs. Which one waits there is no fault of its attempt.
-            begun = self._slots.pop(worker, len(numbers))
-            for number in numbers[:begun]:
-                self._lose(number, f"the Dask worker {worker} has left the cluster")
-            for number in numbers[begun:]:
-                if number in self._batches:
-                    self._take_back(number, self._batches[number][0])
-            for number, (batch, only) in tuple(self._batches.items()):
-                if only and self._views.keys().isdisjoint(only):
-                    self._take_back(number, batch)
-        with contextlib.suppress(Exception):  # it left again, or so did the scheduler: `ping` notices that
-            self._report().workers(await self._workers())
+            self._on_removed(str(message["worker"]), (*message["processing-tasks"], *message["lost-computed-tasks"]))
+        try:
+            found = await self._workers()
+        except DropflowError as error:
+            self._report().broken(error.text)
+        except Exception:  # noqa: BLE001 - it left again, or so did the scheduler: `ping` notices that
+            return
+        else:
+            self._report().workers(found)
+
+    def _on_removed(self, worker: str, keys: Sequence[str]) -> None:
+        """Have the batches of a worker that has left run again; `keys` are its tasks."""
+        self._views.pop(worker, None)
+        numbers = sorted(self._number_of[key] for key in keys if key in self._number_of)
+        # A worker has a task more than it runs. Which one waits there is no fault of its attempt.
+        begun = self._slots.pop(worker, len(numbers))
+        for number in numbers[:begun]:
+            self._lose(number, f"the Dask worker {worker} has left the cluster")
+        for number in numbers[begun:]:
+            if number in self._batches:
+                self._take_back(number, self._batches[number][0])
+        for number, (batch, only) in tuple(self._batches.items()):
+            if only and self._views.keys().isdisjoint(only):
+                self._take_back(number, batch)
 
     def put(self, data: bytes) -> object:
         """Return a future for bytes that are in the memory of a worker."""
@@ -383,6 +417,23 @@ class DaskEngine:
 
         self._post(cancel)
 
+    def want(self, seconds: float) -> None:
+        """Have so many seconds of tasks wait in Dask, which an adaptive cluster takes for the need of more workers."""
+        if self._cluster is None:
+            self._post(lambda: self._wait_with(seconds))
+
+    async def _wait_with(self, seconds: float) -> None:
+        count = min(math.ceil(seconds / _TASK_SECONDS), _MOST_WAITING)
+        for future in self._waiting[count:]:
+            future.release()
+        del self._waiting[count:]
+        if more := count - len(self._waiting):
+            # No worker has this resource: they wait until they are released, and never run.
+            keys = [f"dropflow waits-{self._plugin[9:]}-{next(self._numbers)}" for _ in range(more)]
+            self._waiting += self._client.map(
+                _do_nothing, range(more), key=keys, pure=False, resources={"dropflow-waits": 1}
+            )
+
     def ping(self) -> None:
         """Tell all workers that the session is alive, and check the connection."""
         if not self._is_cut_off():
@@ -397,10 +448,11 @@ class DaskEngine:
 
     async def _run_all(self, function: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
         """Call a function in the event loop of all workers that have a host."""
-        workers = list(self._views) if self._unusable else None
+        if not self._views:
+            return {}
         try:
             found: Mapping[str, Any] = await self._client.run(
-                function, self._plugin, *arguments, workers=workers, on_error="return"
+                function, self._plugin, *arguments, workers=list(self._views), on_error="return"
             )
         except Exception:  # noqa: BLE001 - the scheduler is away: `ping` notices that
             return {}
@@ -525,9 +577,13 @@ async def _views_of(client: Any, directory: str, workers: Collection[str]) -> di
         )
     # Where another version could not look: this function of Python is there in any case.
     strange = [address for address, view in found.items() if isinstance(view, Exception)]
+    there = await client.nthreads() if strange else {}
+    strange = [address for address in strange if address in there]
     versions = await client.run(locate, _VERSION, workers=strange, on_error="return") if strange else {}
     views = {}
     for address, view in found.items():
+        if isinstance(view, Exception) and address not in there:
+            continue  # it has left meanwhile
         if isinstance(view, OSError):
             raise WorkerStartError(
                 f"the Dask worker {address} does not answer: {summary_of(view)}", hint="see its log, or stop it"

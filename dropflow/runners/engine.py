@@ -98,6 +98,10 @@ class EngineEvents(msgspec.Struct, frozen=True):
     """The engine cannot be reached any more, and why."""
 
 
+ENOUGH_SECONDS = 5.0
+"""How much work is worth a worker: what Dask takes for that by default."""
+
+
 class Engine(Protocol):
     """Runs batches. All methods but `start`, `put` and `close` return immediately; they are called by one thread."""
 
@@ -150,6 +154,10 @@ class Engine(Protocol):
 
     def discard(self, number: int) -> None:
         """Forget a batch, and stop what runs of it. It is not answered."""
+        ...
+
+    def want(self, seconds: float) -> None:
+        """Tell how many seconds of work wait for workers, at most `ENOUGH_SECONDS` of an attempt; it may get more."""
         ...
 
     def ping(self) -> None:

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
+from math import inf
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,7 +38,7 @@ from dropflow.failure import Failure, summary_of
 from dropflow.graph.physical import IntColumn
 from dropflow.runners.backlog import ExpectedSeconds
 from dropflow.runners.dispatcher import RunnerQueue
-from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
+from dropflow.runners.engine import ENOUGH_SECONDS, AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 
@@ -263,6 +265,10 @@ _MOST_IN_BATCH = 512
 _BATCH_SECONDS = 0.05
 """How long the attempts of a batch are expected to take together."""
 
+_MOST_LOOKED_AT = 100
+_UNKNOWN_SECONDS = 0.5
+"""For how long an attempt counts whose like has not run: as long as a task does for Dask."""
+
 NextBatch = tuple[list[Task], PlaceQueue, int, bool]
 """Attempts, their queue, the slots that they take, and whether others should not wait for them."""
 
@@ -324,6 +330,17 @@ class WaitingAttempts:
         for queue in self._queues:
             queue.broken = failure
             queue.fail_pending(failure)
+
+    def seconds(self) -> float:
+        """Return how long the attempts that wait take together, each `ENOUGH_SECONDS` at most."""
+        found = 0.0
+        for queue in self._queues:
+            ahead = [*islice(queue.suspects, _MOST_LOOKED_AT), *islice(queue.pending, _MOST_LOOKED_AT)]
+            expected = [max(self._expected.of(one.template) for one in members(task)) for task in ahead]
+            counted = sum(_UNKNOWN_SECONDS if one == inf else min(one, ENOUGH_SECONDS) for one in expected)
+            waiting = len(queue.suspects) + len(queue.pending)
+            found += counted * waiting / max(len(ahead), 1)
+        return found
 
     def send_alone(self, drops: set[int]) -> None:
         """Have the next attempts of these drops in batches of their own."""
@@ -388,8 +405,10 @@ _WINDOW = 8192
 _SLOW_SECONDS = 0.25
 """How long a batch may take before what has not begun of it is recalled; and how often that is repeated."""
 _PING_SECONDS = 5.0
-_NO_WORKERS_SECONDS = 120.0
-"""How long attempts wait for an engine that has no workers."""
+_WANT_SECONDS = 1.0
+"""How often the engine is told at most how much work waits."""
+_NO_WORKERS_SECONDS = 600.0
+"""How long attempts wait for an engine that has no workers: an adaptive one may get them from a batch system."""
 _ANSWER_SECONDS = 5.0
 _CLOSE_SECONDS = 10.0
 
@@ -446,6 +465,7 @@ class ExternalRunner:
         self._without_workers_since = 0.0
         self._pinged = -math.inf
         self._recalled = 0.0
+        self._wanted, self._told = 0.0, -inf
         self._broken: Failure | None = None
         self._running: Mapping[int, int] = {}
 
@@ -538,6 +558,7 @@ class ExternalRunner:
         if self._broken is None and not self._ending:
             self._keep(now)
             self._assign(now)
+            self._tell_want(now)
         self._running = dict.fromkeys(self._sent.running[: max(self._slots, 1)], 0)
 
     def _end(self) -> None:
@@ -547,6 +568,8 @@ class ExternalRunner:
     def _timeout(self) -> float:
         now = self._clock.monotonic()
         due = [self._pinged + _PING_SECONDS]
+        if self._wanted or self._waiting:
+            due.append(self._told + _WANT_SECONDS)
         for _, sent in self._sent.numbered():
             due += sent.aborted.values()
             if len(sent.tasks) > 1 or (sent.tasks and not sent.is_long):
@@ -571,9 +594,9 @@ class ExternalRunner:
             if sent.aborted and min(sent.aborted.values()) <= now:
                 self._engine.discard(number)
                 self._on_lost(number, f"its {self._engine.name} worker did not stop it")
-        if self._slots:
+        if self._slots or not self._waiting:
             self._without_workers_since = now
-        elif now >= self._without_workers_since + _NO_WORKERS_SECONDS and self._waiting:
+        elif now >= self._without_workers_since + _NO_WORKERS_SECONDS:
             self._on_broken(f"it has had no workers for {_NO_WORKERS_SECONDS:g} s")
 
     # Attempts to the engine.
@@ -597,6 +620,14 @@ class ExternalRunner:
             self._engine.submit(
                 Batch(number, tuple(tasks)), node.name or node.key, self._of_place.get(queue.number, ())
             )
+
+    def _tell_want(self, now: float) -> None:
+        """Tell the engine how much work waits, if that has changed."""
+        if now >= self._told + _WANT_SECONDS:
+            self._told, wanted = now, self._waiting.seconds()
+            if wanted != self._wanted:
+                self._wanted = wanted
+                self._engine.want(wanted)
 
     def _loads(self, batches: Iterable[SentBatch]) -> Mapping[int, float]:
         """Return how many batches the workers of each place have, for each of their slots."""

@@ -100,6 +100,9 @@ class HostActor:
         """Take back what has not begun."""
         return self._begun().recall(numbers)
 
+    def want(self, seconds: float) -> None:
+        """Do nothing: actors that have no processor yet wait in Ray, for each node that was there."""
+
     def ping(self) -> None:
         """Note that the session is alive."""
         self._begun().ping()
@@ -400,6 +403,9 @@ class RayEngine:
         if actor is not None:
             with contextlib.suppress(Exception):  # it has ended
                 ray.kill(actor.handle)
+
+    def want(self, seconds: float) -> None:
+        """Do nothing: actors that have no processor yet wait in Ray, for each node that was there."""
 
     def ping(self) -> None:
         """Tell all actors that the session is alive, and check the connection."""

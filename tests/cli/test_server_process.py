@@ -506,7 +506,10 @@ def test_a_unit_of_a_user_is_written_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_service_tells_systemd_when_it_answers(tmp_path: Path) -> None:
-    """The command of a unit sends READY=1 when it is ready; lines of its log have levels, and none has its token."""
+    """READY=1 when it is ready, WATCHDOG=1 as long as its server answers, and STOPPING=1.
+
+    Lines of its log have levels, and none has its token.
+    """
     text = unit_text("node", ("--port", "0", "--links-port", "0"), account="")
     (start,) = [line.partition("=")[2] for line in text.splitlines() if line.startswith("ExecStart=")]
     journal = tmp_path / "journal"
@@ -514,16 +517,20 @@ def test_a_service_tells_systemd_when_it_answers(tmp_path: Path) -> None:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(60)
         found = os.fstat(errors.fileno())
-        more = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
+        more = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "900000"}
+        more |= {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
         with subprocess.Popen(
             shlex.split(start), env=environment(tmp_path) | more, stdout=subprocess.DEVNULL, stderr=errors, cwd=tmp_path
         ) as node:
-            told = systemd.recv(100)
+            told = [systemd.recv(100) for _ in range(3)]
             node.send_signal(signal.SIGTERM)
+            while told[-1] != b"STOPPING=1":
+                told.append(systemd.recv(100))
     lines = journal.read_text().splitlines()
     (token,) = [path.read_text() for path in tmp_path.glob("state/dropflow/node-*/token")]
 
-    assert (told, node.returncode) == (b"READY=1", 0)
+    assert (told[0], {*told[1:-1]}, node.returncode) == (b"READY=1", {b"WATCHDOG=1"}, 0)
+    assert "WatchdogSec=120\n" in text
     assert shlex.split(start)[0] == sys.executable
     assert lines
     assert [line for line in lines if not line.startswith(("<6>", "<4>")) or token in line] == []

@@ -74,6 +74,42 @@ class DaskCluster:
         return started
 
 
+_ADAPTIVE = """
+from distributed import LocalCluster
+options = {"threads_per_worker": 1, "memory_limit": "1GB", "dashboard_address": None, "worker_dashboard_address": None}
+with LocalCluster(n_workers=0, **options) as cluster:
+    cluster.adapt(minimum=0, maximum=4)
+    print(cluster.scheduler_address, flush=True)
+    input()
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_an_adaptive_cluster_grows_and_shrinks_with_the_work(tmp_path: Path) -> None:
+    """From no workers to several and back, as work waits; a node has its capacity, and sessions go on."""
+    shape = {"width": 4, "length": 3}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    adaptive = subprocess.Popen([sys.executable, "-c", _ADAPTIVE], cwd=tmp_path, env=environment(tmp_path), **pipes)  # type: ignore[call-overload]
+    with ExitStack() as stack:
+        stack.enter_context(ended_with_this_process(tmp_path))
+        stack.enter_context(adaptive)
+        stack.callback(kill, adaptive)
+        cluster = stack.enter_context(Cluster(tmp_path, times=PATIENT))
+        address = adaptive.stdout.readline().decode().strip()
+        client = cluster.client(cluster.node("dask", "--runner", f"dask={address}", "--workers", 8))
+        sizes = [load(client).workers]
+        for session in ("one", "two"):
+            submit(client, pipeline(seconds=3.0, **shape), session)
+            assert until(lambda: load(client).workers > 1, 200)
+            found = finished(client, session, 200.0)
+            assert until(lambda: load(client).workers == 0, 200)
+            assert (found.status, found.failures) == ("FINISHED", ())
+            assert content(client, session) == expected_end(tmp_path / f"alone-{session}", **shape)
+
+    assert sizes == [0]
+
+
 def kill(started: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     """Kill a process, if it has not ended, and return its former children."""
     if started.poll() is not None:

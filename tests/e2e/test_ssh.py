@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dropflow.clock import SystemClock
 from dropflow.graph.codec import save
 from tests.e2e.launched import ROOT, Launched, running_ssh
 from tests.e2e.network import Network, missing
@@ -206,3 +207,28 @@ def test_hosts_that_let_nothing_in_but_ssh_have_a_tunnel(tmp_path: Path) -> None
     assert "links between nodes: 2 of 2 connections succeeded" in looked
     assert (waiting.returncode, json.loads(answer)["status"]) == (0, "FINISHED"), notes
     assert "alpha has ended with status" in printed
+
+
+@pytest.mark.exhaustive
+@pytest.mark.netns
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "never")
+def test_64_hosts_start_together(tmp_path: Path) -> None:
+    """All of them are nodes of one cluster, which is there within a minute if nothing else runs here; all end again."""
+    names = ["alpha", "beta", *(f"h{number}" for number in range(3, 65))]
+    tables = "".join(f"[hosts.{name}]\n" for name in names)
+    (tmp_path / "hosts.toml").write_text(f'directory = "{tmp_path}/nodes"\nworkers = 1\n{tables}')
+    ssh = Launched(tmp_path, "ssh")
+    del ssh.environment["DROPFLOW_TOKEN"]
+    with Network(65) as network, running_ssh(ssh, network):
+        for host in range(65):
+            network.heal(host)
+        began = SystemClock().monotonic()
+        ssh.shell("dropflow up --hosts hosts.toml --port 0 >up.json 2>up.txt &")
+        ssh.until("cat up.json", '"ready":true')
+        print(f"{SystemClock().monotonic() - began:.0f} s")  # noqa: T201
+        nodes = json.loads(ssh.shell("dropflow nodes --output json"))["nodes"]
+        ssh.shell("dropflow down")
+
+        assert ssh.nothing_is_left()
+    assert [(node["name"], node["state"]) for node in nodes] == [(name, "alive") for name in sorted(names)]

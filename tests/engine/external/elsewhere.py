@@ -228,6 +228,9 @@ class Elsewhere:
         for host in tuple(self.hosts.values()):
             host.discard(number)
 
+    def want(self, seconds: float) -> None:
+        """Have no more workers."""
+
     def ping(self) -> None:
         """Ping all workers."""
         for host in tuple(self.hosts.values()):

@@ -64,6 +64,10 @@ class PlayedEngine:
         """Note."""
         self.calls.append(("discard", number))
 
+    def want(self, seconds: float) -> None:
+        """Note."""
+        self.calls.append(("want", seconds))
+
     def ping(self) -> None:
         """Do nothing."""
 
@@ -143,6 +147,26 @@ def test_attempts_of_unknown_length_go_one_for_each_slot_and_short_ones_in_batch
     for number in tuple(played.engine.batches):
         played.engine.answer(number)
     assert until(lambda: len(played.results) == 100)
+
+
+def test_the_engine_is_told_how_much_work_waits(played: Played) -> None:
+    """Of unknown attempts half a second each, of long ones five; nothing once none waits, or all are held."""
+    played.engine.workers = []
+    played.engine.events.workers([])  # type: ignore[union-attr]
+
+    def is_told(seconds: float) -> bool:
+        return until(lambda: [what for call, what in played.engine.calls if call == "want"][-1:] == [seconds])
+
+    played.runner.submit(same_template(range(40)))
+    assert is_told(20.0)
+    played.runner.hold(is_held=True)
+    assert is_told(0.0)
+    played.runner.hold(is_held=False)
+    played.engine.workers = [WorkerView("w0", 1, ("here",))]
+    played.engine.events.workers(played.engine.workers)  # type: ignore[union-attr]
+    assert until(lambda: bool(played.engine.batches))
+    played.engine.answer(1, seconds=60.0)
+    assert is_told(38 * 5.0)
 
 
 def test_a_batch_of_one_that_is_lost_is_a_fault_and_one_of_several_is_innocent(played: Played) -> None:
