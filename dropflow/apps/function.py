@@ -565,6 +565,22 @@ class PyFuncApp(App):
             return found
         return import_object(self.function_name, where)
 
+    def load_from(self, file: Path) -> bool:
+        """Write the source to a file, and make the function from it: debuggers have lines and breakpoints of files.
+
+        Returns False, and writes nothing, if the node has no source, or its function is called in another environment.
+
+        Raises
+        ------
+        BadParameterError, Exception
+            See `function`.
+        """
+        if self._code is None or not self.around.are_plain:
+            return False
+        file.write_text(self._source, encoding="utf-8")
+        self._code = compile_source(self._source, self.template.name, str(file))
+        return self.function is not None
+
     @cached_property
     def signature(self) -> Signature:
         """Parameters of the function. Those of one that this process cannot import are not known."""

@@ -30,15 +30,15 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _PICKLE_START = b"\x80"
 
 
-def compile_source(source: str, where: str) -> types.CodeType:
-    """Compile `source` without running it.
+def compile_source(source: str, where: str, file: str = "") -> types.CodeType:
+    """Compile `source`, which may be in a file, without running it.
 
     Raises
     ------
     BadParameterError
         It is not Python; the error gives the line and the reason.
     """
-    filename = f"<func_code of {where}>"
+    filename = file or f"<func_code of {where}>"
     try:
         return compile(source, filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as problem:

@@ -84,7 +84,9 @@ class ReplayReply(msgspec.Struct, frozen=True, kw_only=True):
     "-o", "target", metavar="DIR", help="An empty or new directory for it; by default below dropflow-replays."
 )
 @click.option("--pdb", "way", flag_value="pdb", help="Stop in Python's debugger where it raises.")
-@click.option("--debugpy", "way", flag_value="debugpy", help="Wait for an editor at port 5678 of this machine.")
+@click.option(
+    "--debugpy", "way", flag_value="debugpy", help="Wait for an editor at port 5678 of this machine, or at a free one."
+)
 @click.option(
     "--shell", "way", flag_value="shell", help="Open a shell in place of its command, which is in command.sh."
 )
@@ -297,16 +299,39 @@ _PORT = 5678
 
 
 def _editor(app: "App", context: "AttemptContext") -> None:
-    """Run the application when an editor is attached."""
+    """Run the application when an editor is attached, and stop where its function begins."""
+    # Otherwise the debugger warns that the modules of Python itself have no lines, and the log of the drop has that.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         import debugpy  # noqa: T100 - as above
     except ImportError as error:
         raise MissingDependencyError("debugpy is not installed", hint=install_hint("debug")) from error
-    debugpy.listen(("127.0.0.1", _PORT))  # noqa: T100
-    print(f"waiting for a debugger at 127.0.0.1:{_PORT}", file=sys.__stderr__, flush=True)
+    from dropflow.apps.function import PyFuncApp
+
+    source = context.directory / "func_code.py"
+    if isinstance(app, PyFuncApp) and app.load_from(source):
+        print(f"set breakpoints in {source}, which is the source of {app.template.name}", file=sys.__stderr__)
+    _, port = debugpy.listen(("127.0.0.1", _free_port()))  # noqa: T100
+    print(f"waiting for a debugger at 127.0.0.1:{port}", file=sys.__stderr__, flush=True)
     debugpy.wait_for_client()  # noqa: T100
-    debugpy.breakpoint()  # noqa: T100
+    import pydevd
+
+    # debugpy.breakpoint() stops in this function, or nowhere if the editor shows only the user's code.
+    pydevd.settrace(suspend=True, trace_only_current_thread=True, patch_multiprocessing=False)
     app.run(context)
+
+
+def _free_port() -> int:
+    """Return the port for editors, or 0 if another process has it: then the system chooses one."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", _PORT))
+        except OSError:
+            return 0
+    return _PORT
 
 
 class _Shell:

@@ -1,14 +1,19 @@
 """``dropflow replay``: an attempt again on this machine, outside of its run, with the inputs that it had."""
 
+import importlib.util
+import json
 import os
 import pty
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
+import dropflow
 from dropflow import Graph, app
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
@@ -162,6 +167,94 @@ def test_a_debugger_stops_where_it_raises(failed: Path) -> None:
 
     assert b"ZeroDivisionError: division by zero" in out
     assert b"('lowest', 0, 50000)" in out
+    assert process.returncode == 1
+
+
+class Editor:
+    """An editor that is attached to a debugger, by the Debug Adapter Protocol."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._stream = self._connection.makefile("rwb")
+        self._sent = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+        self._connection.close()
+
+    def send(self, command: str, **arguments: Any) -> int:
+        """Send a request, and return its number."""
+        self._sent += 1
+        request = {"seq": self._sent, "type": "request", "command": command, "arguments": arguments}
+        body = json.dumps(request).encode()
+        self._stream.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        self._stream.flush()
+        return self._sent
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """Send a request, and return what its answer has."""
+        return self._received("request_seq", self.send(command, **arguments))
+
+    def wait_for(self, event: str) -> Any:
+        """Return what an event has that has not happened yet."""
+        return self._received("event", event)
+
+    def _received(self, key: str, value: object) -> Any:
+        while True:
+            size = int(self._stream.readline().split(b":")[1])
+            self._stream.readline()
+            message = json.loads(self._stream.read(size))
+            if message.get(key) == value:
+                assert message.get("success", True), message
+                return message.get("body")
+
+    def stopped(self) -> tuple[str, int, dict[str, str]]:
+        """Return where it has stopped, and the local variables there, and continue."""
+        thread = self.wait_for("stopped")["threadId"]
+        frame = self.ask("stackTrace", threadId=thread)["stackFrames"][0]
+        scope = self.ask("scopes", frameId=frame["id"])["scopes"][0]
+        found = self.ask("variables", variablesReference=scope["variablesReference"])["variables"]
+        self.send("continue", threadId=thread)
+        return frame["source"]["path"], frame["line"], {one["name"]: one["value"] for one in found}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("debugpy"), reason="debugpy is absent: it is the extra 'debug'")
+def test_an_editor_stops_where_it_has_breakpoints(failed: Path) -> None:
+    """With `--debugpy`, in the source as the run had it, and first where the function begins, with its inputs."""
+    source = failed.parent / "again" / "files" / "func_code.py"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        program = f"from dropflow.cli import main, replay; replay._PORT = {taken.getsockname()[1]}; main.main()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, "replay", failed, "inverse", "-o", "again", "--debugpy"],
+            cwd=failed.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        told = process.stderr.readline(), process.stderr.readline()
+    with Editor(int(told[1].rpartition(":")[2])) as editor:
+        editor.ask("initialize", adapterID="test", pathFormat="path")
+        # As for a package that is installed: what is not the user's code is not shown.
+        editor.send(
+            "attach", justMyCode=True, rules=[{"path": f"{Path(dropflow.__file__).parent}/**", "include": False}]
+        )
+        editor.wait_for("initialized")
+        editor.ask("setBreakpoints", source={"path": str(source)}, breakpoints=[{"line": 4}])
+        editor.send("configurationDone")
+        stops = editor.stopped(), editor.stopped()
+        editor.wait_for("terminated")
+    out, _ = process.communicate(timeout=120)
+
+    assert str(source) in told[0]
+    assert [(path, line) for path, line, _ in stops] == [(str(source), 1), (str(source), 4)]
+    assert stops[0][2]["data"].startswith("b'\\x00\\x01")
+    assert stops[1][2]["lowest"] == "0"
+    assert "ZeroDivisionError: division by zero" in out
     assert process.returncode == 1
 
 
