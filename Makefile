@@ -49,8 +49,8 @@ test: $(VENV)/.installed  ## all tests but the exhaustive ones; installs a brows
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not exhaustive" --hypothesis-profile=test --reruns 1
 
 exhaustive: coverage  ## tests that take minutes of processor time, all examples of all properties, and 10,000 simulated clusters: for the night
-	$(BIN)/python -m pip install -q kubernetes-validate  # 100 MB of schemas, for one test
-	$(BIN)/python tests/bring_helm.py  # for the same test
+	$(BIN)/python -m pip install -q kubernetes-validate runcrate  # over 100 MB, for two tests
+	$(BIN)/python tests/bring_helm.py  # for the first one
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m exhaustive
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not (browser or netns or exhaustive)"
 	$(BIN)/python -m tests.managers.simulation.loss_sweep --seeds 10000

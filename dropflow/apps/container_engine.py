@@ -154,8 +154,8 @@ def read_record(directory: Path) -> ContainerRecord:
 
 def pull_images(
     images: Iterable[str], directory: Path, *, engine: str = "", report: Callable[[str], object] = lambda _: None
-) -> None:
-    """Have all images on this host, and note in `directory` which they are.
+) -> dict[str, str]:
+    """Have all images on this host, note in `directory` which they are, and return these digests, ids or files.
 
     Parameters
     ----------
@@ -195,6 +195,7 @@ def pull_images(
             of_host=True,
         )
     _write_record(directory, ContainerRecord(used.command, {**known.images, **found}))
+    return found
 
 
 def note_images(images: Iterable[str], directory: Path, *, engine: str = "") -> None:

@@ -86,12 +86,18 @@ def prepare_containers(
     *,
     engine: str = "",
     report: Callable[[str], object] = lambda _: None,
-) -> None:
-    """Have the images that applications run in on this host; see `dropflow.apps.container_engine.pull_images`."""
-    if images := images_of(templates):
-        from dropflow.apps.container_engine import pull_images  # noqa: PLC0415 - most graphs have no containers
+) -> list[str]:
+    """Have the images that applications run in on this host; see `dropflow.apps.container_engine.pull_images`.
 
-        pull_images(images, directory, engine=engine, report=report)
+    Returns a note about each image with its digest. Those of nodes on which a tag means different images differ.
+    """
+    images = images_of(templates)
+    if not images:
+        return []
+    from dropflow.apps.container_engine import pull_images  # noqa: PLC0415 - most graphs have no containers
+
+    found = pull_images(images, directory, engine=engine, report=report)
+    return [f"image {name} is {found[name]}" for name in images]
 
 
 def note_containers(templates: Iterable[Template], directory: Path, *, engine: str = "") -> None:

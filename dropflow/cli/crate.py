@@ -114,7 +114,8 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
     status = "CompletedActionStatus" if is_finished else "FailedActionStatus"
     properties = {
         "name": f"session {detail.session}",
-        "description": f"{detail.status}: {words}",
+        # The notes have the digests of containers, and what else was unusual.
+        "description": "; ".join((f"{detail.status}: {words}", *detail.notes)),
         "actionStatus": f"http://schema.org/{status}",
         "startTime": _time(detail.started),
         "endTime": _time(detail.started + detail.seconds),

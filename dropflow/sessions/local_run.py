@@ -157,8 +157,9 @@ def execute(
     """
     time = hooks.clock
     choice = parse_runner(options.runner)
+    images: list[str] = []
     if not choice.is_engine:
-        prepare_containers(graph.templates, directory, engine=options.containers, report=hooks.on_preparing)
+        images = prepare_containers(graph.templates, directory, engine=options.containers, report=hooks.on_preparing)
     shared_memory = SHARED_MEMORY if choice.shares_memory else None
     repository = LocalRepository(
         directory, directory.name, time, graph, durable=options.durable, shared_memory=shared_memory
@@ -190,7 +191,7 @@ def execute(
             watch=Watch(on_statistics=hooks.on_statistics, check_invariants=options.check),
         )
         capacity = capacity_notes(graph, choice, options.workers)
-        session.notes += [*placement_notes(graph, choice), *capacity, *notes]
+        session.notes += [*placement_notes(graph, choice), *capacity, *images, *notes]
         if hooks.on_session is not None:
             hooks.on_session(session)
         result = session.run()
@@ -259,8 +260,10 @@ def foresee(
     with TemporaryDirectory(prefix="dropflow-") as folder:
         repository = LocalRepository(folder, "forecast", SystemClock(), graph, shared_memory=None)
         try:
-            prepare = prepare_containers if is_here else note_containers
-            prepare(graph.templates, Path(folder), engine=options.containers)
+            if is_here:
+                prepare_containers(graph.templates, Path(folder), engine=options.containers)
+            else:
+                note_containers(graph.templates, Path(folder), engine=options.containers)
             plan = plan_reuse(graph, store, repository, ReuseChoices(trust_times=options.trust_times), is_checked=False)
             take_by_contents(plan, store)
             return forecast(plan, store, prices)

@@ -176,8 +176,9 @@ class HostedSession:
         self._cancelled = ""
         self._own_failure: Failure | None = None
         refuse_errors(_unusable(piece), name=piece.graph.name)
+        images: list[str] = []
         if resources.shared_memory is not None:  # applications run here
-            prepare_containers(
+            images = prepare_containers(
                 [piece.graph.templates[row] for row in np.unique(piece.graph.template[piece.is_own]).tolist()],
                 directory.path,
                 report=lambda line: _log.info("session %s: %s", self.name, line, extra={"session": self.name}),
@@ -214,7 +215,7 @@ class HostedSession:
             self.session = self._make_session(piece, self.exchange, continuation, None, self.view)
             undo.pop_all()
         self.ranks = _JobRanks(self, str(self._repository.workspace.files))
-        self.session.notes += problems
+        self.session.notes += [*images, *problems]
         self._recomputed = deployment.recomputed_before(piece.node) + recomputed_drops(piece.graph, self.session.known)
 
     def _make_exchange(self, piece: Slice, view: int, contents: ContentExchange | None) -> NodeExchange:

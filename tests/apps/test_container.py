@@ -232,6 +232,7 @@ def test_images_are_pulled_once_before_a_session_begins_and_stay_the_same(podman
     assert len(pulled) == 1
     assert any("Writing manifest" in line for line in progress)
     assert pinned.startswith(f"127.0.0.1:{registry.server_port}/sky@sha256:")
+    assert f"image {image} is {pinned}" in first.notes
 
     subprocess.run([*podman.split(), "untag", image, image], capture_output=True, check=True)
     (home / "on").touch()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from dropflow import Graph, InputPath, OutputPath, app
 from managers.service import Service
@@ -123,6 +124,22 @@ def test_a_run_is_described_for_archives(command: Command, examples: Path, tmp_p
     for one in results:
         assert hashlib.sha256((run / one.id).read_bytes()).hexdigest() == one["sha256"]
     assert {one.type for one in action["object"]} >= {"PropertyValue"}
+
+
+@pytest.mark.exhaustive
+def test_runcrate_reports_the_run_of_a_crate(command: Command, examples: Path, tmp_path: Path) -> None:
+    """A program of the authors of the profile finds the run, its graph, its parameters and its results."""
+    runcrate = pytest.importorskip("runcrate.cli", reason="runcrate is absent: make exhaustive installs it")
+    run = tmp_path / "run"
+    command("run", examples / "estimate-pi.graph", "--keep", run, "--runner", "inline")
+    assert command("explain", run, "--crate", run, "--license", "https://spdx.org/licenses/CC0-1.0").status == 0
+    done = CliRunner().invoke(runcrate.cli, ["report", str(run)])
+
+    assert done.exit_code == 0, done.output
+    assert "action: #run" in done.output
+    assert "instrument: graph.dfg" in done.output
+    assert "20000" in done.output.partition("inputs:")[2]
+    assert "files/pi.txt" in done.output.partition("outputs:")[2]
 
 
 def test_results_that_are_not_there_are_not_described(command: Command, examples: Path, tmp_path: Path) -> None:
