@@ -38,6 +38,7 @@ from dropflow.apps.container_engine import (
 )
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFiller, status_text
 from dropflow.apps.surroundings import RUN_IN, VARIABLES
+from dropflow.data.storage_errors import failed_program_hint
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError
@@ -133,7 +134,9 @@ class ContainerApp(BashShellApp):
             raise (OutOfMemoryError if lack else AppError)(
                 f"the command in a container of {self.container.image} ended with {lack or status_text(status)}: "
                 f"{self.command[:200]}",
-                hint="set the field 'memory' of the node to what it needs" if lack else "see the drop's log",
+                hint="set the field 'memory' of the node to what it needs"
+                if lack
+                else failed_program_hint(context.directory),
             )
         place.collect()
 

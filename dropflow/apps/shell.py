@@ -39,6 +39,7 @@ from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.parameters import describe_missing, encoding_of, is_event
 from dropflow.apps.shell_quote import Replacement, places, program_of, substitute
 from dropflow.apps.surroundings import MODULES, VARIABLES, VIRTUAL, Surroundings
+from dropflow.data.storage_errors import failed_program_hint
 from dropflow.engine.host_memory import count_kills
 from dropflow.engine.parameters import Component, Parameter, Unusable, expand, find, fold, is_empty
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
@@ -410,7 +411,8 @@ class BashShellApp(App):
             )
         if status:
             raise AppError(
-                f"the command ended with {status_text(status)}: {self.command[:200]}", hint="see the drop's log"
+                f"the command ended with {status_text(status)}: {self.command[:200]}",
+                hint=failed_program_hint(context.directory),
             )
         if self.writes_output and not is_piped:
             for output in context.outputs[1:]:

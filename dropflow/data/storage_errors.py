@@ -140,6 +140,8 @@ _HINTS = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_ALMOST_FULL = 1_000_000
+"""Bytes. A program that fails to write a block may leave less than the block."""
 
 
 def storage_error(doing: str, path: str | Path, error: OSError) -> StorageError:
@@ -152,6 +154,16 @@ def storage_error(doing: str, path: str | Path, error: OSError) -> StorageError:
     if error.errno in _FULL:
         hint = f"{_free(path)} left on that file system: make room, or choose another place"
     return StorageError(f"cannot {doing} {path}: {reason}", hint=hint)
+
+
+def failed_program_hint(directory: Path) -> str:
+    """Return where to look after a program ended with an error; if the disk of its outputs is full, that it is."""
+    try:
+        is_full = shutil.disk_usage(directory).free < _ALMOST_FULL
+    except OSError:
+        is_full = False
+    log = "see the drop's log"
+    return f"{log}; {_free(directory)} left on the file system of {directory}: make room there" if is_full else log
 
 
 @contextmanager

@@ -166,6 +166,20 @@ def test_a_failed_container_has_its_status_and_output(podman: str, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("podman")
+@pytest.mark.parametrize("component", [CONTAINER, BASH])
+def test_a_disk_that_is_full_is_named(small_disk: Path, component: str) -> None:
+    """The error has the directory and what is left there; no part of the output stays."""
+    command = _field("command", "head -c 9000000 /dev/zero > {out}")
+    got = try_app(component, small_disk, outputs=("out",), fields=[_field("image", IMAGE), command])
+
+    assert got.failure.code == "DF105"
+    assert "0.0 MB left on the file system of" in got.failure.hint
+    assert str(small_disk) in got.failure.hint
+    assert [one for one in small_disk.rglob("*") if one.is_file() and one.stat().st_size > 1 << 20] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("podman")
 def test_an_image_that_cannot_be_had_is_named(tmp_path: Path) -> None:
     """Nothing runs, and the error has the whole name of the image."""
     got = _run(tmp_path, "true", image="localhost/absent", docker_tag="2.1")
