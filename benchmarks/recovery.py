@@ -52,8 +52,8 @@ from recovery_work import Log, Record, Shape, repeats, values
 
 from dropflow.clock import SystemClock
 from dropflow.engine.content_table import kept_drops
+from dropflow.engine.continuation import must_run_again
 from dropflow.engine.journal import Journal
-from dropflow.engine.recovery import must_run_again
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for

@@ -1,4 +1,4 @@
-"""How long attempts may take to stop: the bounds that the stages of a cancel add up to.
+"""How attempts are stopped: the interruption of Python code, and the bounds that the stages of a cancel add up to.
 
 ====================  ================================================================================
 after the request     what happens
@@ -9,6 +9,10 @@ grace                 programs that still run get SIGKILL, with their process gr
 `stopped_after`       attempts that have not ended by then are abandoned: the kernel does not end their process
 ====================  ================================================================================
 """
+
+import ctypes
+import signal
+import sys
 
 GRACE_SECONDS = 5.0
 """How long an attempt may take to clean up, unless the request has another period."""
@@ -26,3 +30,29 @@ def kill_after(grace: float) -> float:
 def stopped_after(grace: float) -> float:
     """Return after how many seconds no attempt is waited for any more: the bound of a cancel."""
     return kill_after(grace) + KILL_SECONDS
+
+
+# Interrupting Python code in another thread of this process.
+
+WAKE_SIGNAL = signal.SIGURG
+"""Ends a system call in which the main thread of a worker process waits, so that it sees a pending exception.
+
+By default it is ignored, so it does no harm to an application that restores the default.
+"""
+
+_IMPORT_SYSTEM = "<frozen importlib"
+
+
+def raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise `error` in the Python code of another thread at its next step."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def is_importing(thread: int) -> bool:
+    """Return whether a thread imports a module. Compiled modules cannot be imported again after half an import."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, and the only way to see another thread
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
+            return True
+        frame = frame.f_back
+    return False

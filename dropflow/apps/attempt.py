@@ -26,13 +26,12 @@ from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Output, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.interrupt_thread import is_importing, raise_in
 from dropflow.errors import AppError, Interrupted
 from dropflow.graph.completeness import GONE, missing_by_port
 from dropflow.graph.templates import ORDER_PORT, Argument, needs_of
 from dropflow.runners.capacity import thread_variables
 from dropflow.states import DropState
-from dropflow.stopping import GRACE_SECONDS
+from dropflow.stopping import GRACE_SECONDS, is_importing, raise_in
 
 # One output of an attempt.
 

@@ -41,7 +41,6 @@ from dropflow.engine.api import (
     postponed,
 )
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.interrupt_thread import WAKE_SIGNAL, raise_in
 from dropflow.engine.parameters import time_limit, timed_out
 from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted, OutOfMemoryError
 from dropflow.failure import Failure, sendable, trace_of
@@ -49,7 +48,7 @@ from dropflow.formatting import format_size
 from dropflow.graph.templates import Kind
 from dropflow.runners.capacity import judge_memory
 from dropflow.runners.descendants import end_descendants
-from dropflow.stopping import GRACE_SECONDS
+from dropflow.stopping import GRACE_SECONDS, WAKE_SIGNAL, raise_in
 
 if TYPE_CHECKING:
     from dropflow.reuse.attempt import AttemptReuse

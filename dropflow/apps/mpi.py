@@ -38,7 +38,7 @@ from typing import ClassVar
 from dropflow.apps.api import Context
 from dropflow.apps.ranks import CHANGED, HEARD, JOBS, NODES, Job, JobNodes, claimed
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
-from dropflow.data.shm_directory import claim, release
+from dropflow.data.workspace import claim_shared_memory, release_shared_memory
 from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, MissingDependencyError
 from dropflow.graph.templates import RANKS_FIELD, Kind, Template, ranks_per_node
@@ -427,11 +427,11 @@ def _by_agent(agent: Path) -> dict[str, str]:
 def _memory(folder: str) -> Iterator[str]:
     """Make a directory in shared memory for the job in `folder`; the next session removes it if this process dies."""
     with contextlib.ExitStack() as made:
-        path = claim(Path(folder).name)
+        path = claim_shared_memory(Path(folder).name)
         if path is None:
             yield made.enter_context(tempfile.TemporaryDirectory(prefix="dropflow-mpi-"))
         else:
-            made.callback(release, path)
+            made.callback(release_shared_memory, path)
             yield str(path)
 
 

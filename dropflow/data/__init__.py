@@ -7,7 +7,8 @@ May import `dropflow.engine` and what is below it.
                   writes
 `registry`        The store of each class name in a graph
 `repository`      Owner of the committed contents of one session's data drops, on this machine
-`workspace`       The directory of a session, with uncommitted and committed contents
+`workspace`       The directory of a session, with uncommitted and committed contents, and that in shared memory; their
+                  removal
 `file`            File drops: content in a file with a chosen name
 `file_names`      Paths of file drops: the rules for `filepath` and `dirname`
 `file_owners`     What the drops of a session have written to files: no drop overwrites another, and none finds what it
@@ -23,7 +24,6 @@ May import `dropflow.engine` and what is below it.
 `read`            Reading the contents of handles (`dropflow.engine.api.Handle`)
 `remote`          Access to contents at URLs, by fsspec
 `survival`        Which contents of an earlier process are still there
-`shm_directory`   The directory of a session in shared memory, and the removal of directories that dead sessions left
 `storage_errors`  Errors of the operating system as `StorageError`, with the path and what to do
 ================  =====================================================================================================
 """

@@ -21,16 +21,23 @@ from typing import Any
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.data import shm_directory as segments
 from dropflow.data.file import remove_part, remove_part_folder
 from dropflow.data.file_owners import FileOwners
 from dropflow.data.memory import MemoryWriter
 from dropflow.data.read import EMPTY, open_content, view
 from dropflow.data.remote import commit_remote, remove_remote, url_of
-from dropflow.data.shm_directory import discard_directory, remove_rest
 from dropflow.data.storage_errors import refuse_special, storage_error, storage_errors, tree_of
 from dropflow.data.store import Slot
-from dropflow.data.workspace import BESIDE, Workspace
+from dropflow.data.workspace import (
+    BESIDE,
+    SHARED_MEMORY,
+    Workspace,
+    claim_shared_memory,
+    discard_directory,
+    release_shared_memory,
+    remove_rest,
+    sweep_shared_memory,
+)
 from dropflow.engine.api import Handle
 from dropflow.engine.parameters import Unusable, convert, find, is_empty
 from dropflow.errors import DropflowError, StorageError
@@ -291,7 +298,7 @@ class LocalRepository:
         graph: PhysicalGraph | None = None,
         *,
         durable: bool = False,
-        shared_memory: Path | None = segments.ROOT,
+        shared_memory: Path | None = SHARED_MEMORY,
     ) -> None:
         path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
         self.workspace = Workspace(path, session, durable, secrets.token_hex(_TAG_BYTES))
@@ -304,7 +311,7 @@ class LocalRepository:
         remove_uncommitted(self.workspace)
         self.workspace.prepare()
         if shared_memory is not None:
-            segments.sweep(shared_memory)
+            sweep_shared_memory(shared_memory)
         self._claim(shared_memory)
         self._open_directories = self._hold_directories()
         self._settled: set[str] = set()
@@ -520,7 +527,7 @@ class LocalRepository:
             os.close(descriptor)
         self._open_directories.clear()
         if self._segment is not None:
-            segments.release(self._segment)
+            release_shared_memory(self._segment)
             self._segment = None
 
     def _commit_remote(self, part: Handle) -> Handle:
@@ -547,7 +554,7 @@ class LocalRepository:
 
     def _claim(self, shared_memory: Path | None) -> None:
         if shared_memory is not None:
-            self._segment = segments.claim(self.workspace.session, shared_memory)
+            self._segment = claim_shared_memory(self.workspace.session, shared_memory)
         shared = self.workspace.shared
         with storage_errors("make the directory", shared):
             if self._segment is None:

@@ -10,8 +10,8 @@ anything of a manager: those come in through the protocols of `api`.
 `drop_table`        The state of every drop of a session
 `streaming`         Streaming: which data drops are open, and which applications run ahead of their inputs
 `drop_rules`        The rules of drops: into which states they go, and whether a failed attempt is followed by another
-`recovery`          What must run again after contents are lost
-`continuation`      How a session continues: after its process ended, or in the same process with other drops
+`continuation`      How a session continues: after its process ended, or in the same process with other drops; what must
+                    run again after contents are lost
 `parameters`        The parser of typed parameters: for fields of graphs, ``--set`` on the command line and palettes
 `session`           A session: the owner of a core, and the order in which decisions become effects
 `session_inputs`    The inbox of a session, what comes in through it, and the events for the core that follow
@@ -31,6 +31,5 @@ anything of a manager: those come in through the protocols of `api`.
 `invariants`        What must be true of a core between any two events
 `host_memory`       How much memory this process and those that it starts may use together, and whether that is nearly
                     used up
-`interrupt_thread`  Interrupting Python code in another thread of this process
 ==================  ===================================================================================================
 """

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dropflow.engine.continuation import known_reports
 from dropflow.engine.drop_rules import (
     INFRASTRUCTURE_RETRIES,
     NextAttempt,
@@ -48,7 +49,6 @@ from dropflow.engine.events import (
     Stopped,
     Withdrawn,
 )
-from dropflow.engine.recovery import known_reports
 from dropflow.engine.streaming import Streaming
 from dropflow.errors import OutOfMemoryError
 from dropflow.failure import Failure

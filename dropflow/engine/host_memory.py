@@ -210,7 +210,7 @@ def _used_by(root: int) -> float:
             with suppress(psutil.Error):
                 memory = one.memory_info()
                 used += memory.rss - memory.shared
-    for folder in _SHARED_MEMORY.glob(f"dropflow-*-{root}-*"):  # the names of `dropflow.data.shm_directory`
+    for folder in _SHARED_MEMORY.glob(f"dropflow-*-{root}-*"):  # the names of `dropflow.data.workspace`
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 with suppress(OSError):

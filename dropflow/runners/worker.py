@@ -32,7 +32,6 @@ import msgspec
 from dropflow.apps.loaded_modules import outdated_modules
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, Task, members, not_begun, with_input
-from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.errors import AppError, StorageError
 from dropflow.failure import Failure, name_of, summary_of
 from dropflow.graph.templates import ResourceNeeds, needs_of
@@ -59,6 +58,7 @@ from dropflow.runners.worker_messages import (
     WorkerReady,
     frame,
 )
+from dropflow.stopping import WAKE_SIGNAL
 
 _FLUSH_SECONDS = 0.002
 _DELAY_SECONDS = 0.02

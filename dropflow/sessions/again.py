@@ -3,7 +3,7 @@
 Without names, all failed drops are tried again. With changed parameters, these hold for what runs from then on.
 
 The drops that are named settle again, and all that depends on them. Everything else stays as it is: what runs again
-reads its contents. Contents that are gone are made again (`dropflow.engine.recovery.must_run_again`). Inputs from
+reads its contents. Contents that are gone are made again (`dropflow.engine.continuation.must_run_again`). Inputs from
 outside of the session are read where they are; if one is not as it was, what was computed from it must not stay.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.data.registry import outside_roots
+from dropflow.engine.continuation import has_attempts
 from dropflow.engine.parameters import Unusable, convert_field
-from dropflow.engine.recovery import has_attempts
 from dropflow.errors import BadParameterError, ConflictError, UsageError
 from dropflow.formatting import plural
 from dropflow.graph.order import reached
@@ -284,7 +284,7 @@ def refuse_mixed_results(
     repeated : collection of int
         The drops that settle again, from `drops_to_repeat`.
     reset : bool array, shape (drops,)
-        Completed drops that run again, from `dropflow.engine.recovery.must_run_again`.
+        Completed drops that run again, from `dropflow.engine.continuation.must_run_again`.
     inputs : OutsideInputs
         What is known of the inputs.
 

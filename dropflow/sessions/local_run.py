@@ -17,8 +17,8 @@ import msgspec
 from dropflow.apps.needs import check, note_containers, prepare_containers
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
 from dropflow.data.storage_errors import storage_error
+from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.engine.api import ReuseSpec
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch

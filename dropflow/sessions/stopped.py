@@ -18,11 +18,18 @@ import numpy.typing as npt
 from dropflow.data.survival import changed_inputs, replaced_contents, surviving_contents
 from dropflow.engine.api import ContentRecord
 from dropflow.engine.content_table import kept_drops
-from dropflow.engine.continuation import Continuation, FrozenSession, Restart, continuation_of, never_written
+from dropflow.engine.continuation import (
+    Continuation,
+    FrozenSession,
+    Restart,
+    continuation_of,
+    must_run_again,
+    never_written,
+    recomputed_drops,
+)
 from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
-from dropflow.engine.recovery import must_run_again, recomputed_drops
 from dropflow.engine.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
 from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
 from dropflow.files import refuse_other_directory

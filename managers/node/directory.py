@@ -26,8 +26,8 @@ import numpy as np
 
 from dropflow.api.records import FailureInfo, SessionDetail
 from dropflow.api.requests import CancelRequest
-from dropflow.data.shm_directory import discard_directory, remove_directory
 from dropflow.data.storage_errors import storage_errors
+from dropflow.data.workspace import discard_directory, remove_directory
 from dropflow.engine.api import ContentRecord
 from dropflow.engine.journal import ReplayedSession, is_blank, read, replay
 from dropflow.engine.statistics import SessionResult

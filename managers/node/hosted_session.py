@@ -18,9 +18,8 @@ from dropflow.apps.registry import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.engine.api import ContentRecord, Handle
-from dropflow.engine.continuation import Continuation, continuation_of
+from dropflow.engine.continuation import Continuation, continuation_of, recomputed_drops
 from dropflow.engine.events import Lost
-from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import Attempts, SessionResult, Statistics, applications_run, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError

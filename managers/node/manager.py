@@ -29,7 +29,7 @@ from dropflow.apps.container_engine import container_engine
 from dropflow.apps.needs import end_containers, refuse_need, registered_components
 from dropflow.apps.registry import APPLICATIONS
 from dropflow.clock import Clock, SystemClock
-from dropflow.data import shm_directory
+from dropflow.data.workspace import SHARED_MEMORY, sweep_shared_memory
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import (
     ConflictError,
@@ -141,7 +141,7 @@ class NodeManager(Manager):
             finished = recover_all(sessions, name)
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
-        shm_directory.sweep()
+        sweep_shared_memory()
         end_containers(sessions)
         incarnation = next_incarnation(self._root, self._clock)
         self._on_drained = on_drained
@@ -179,7 +179,7 @@ class NodeManager(Manager):
             pool=WorkerPool(workers or len(os.sched_getaffinity(0)), logs=self._root),
             # What this host sees, the workers of an engine may not see.
             in_place=in_place and self._cluster is None,
-            shared_memory=shm_directory.ROOT if self._cluster is None else None,
+            shared_memory=SHARED_MEMORY if self._cluster is None else None,
             most=workers,
             capacity=None if self._cluster is None else self._cluster.read,
         )

@@ -20,15 +20,14 @@ import numpy as np
 from dropflow.api.records import FailureInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import CancelRequest
 from dropflow.data.repository import remove_uncommitted
-from dropflow.data.shm_directory import REMOVED, remove_rest
 from dropflow.data.survival import replaced_contents
-from dropflow.data.workspace import Workspace
+from dropflow.data.workspace import REMOVED, Workspace, remove_rest
 from dropflow.engine.api import ContentRecord, Handle
+from dropflow.engine.continuation import recomputed_drops
 from dropflow.engine.core import Core
 from dropflow.engine.events import Abandon, Cancel, KnownStates, Lost
 from dropflow.engine.failure_table import Fault
 from dropflow.engine.journal import ReplayedSession
-from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.statistics import FailureReport, RankedCauses, applications_run, cause_reports, snapshot
 from dropflow.errors import BadFileError, DropflowError, GoneError, StorageError
 from dropflow.failure import Failure

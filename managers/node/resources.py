@@ -16,9 +16,9 @@ import psutil
 
 from dropflow.api.records import LoadSample, NodeHistory, NodeInfo
 from dropflow.clock import Clock
-from dropflow.data import shm_directory
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_errors
+from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
 from dropflow.files import force_to_disk
@@ -145,7 +145,7 @@ class ProcessResources:
     runner: RunnerChoice
     pool: WorkerPool
     in_place: bool
-    shared_memory: Path | None = shm_directory.ROOT
+    shared_memory: Path | None = SHARED_MEMORY
     most: int | None = None
     capacity: Callable[[], EngineCapacity] | None = None
 

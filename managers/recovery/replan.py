@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.engine.content_table import kept_drops
-from dropflow.engine.recovery import must_run_again
+from dropflow.engine.continuation import must_run_again
 from dropflow.errors import DropflowError, ProtocolError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.reassign import excess_drops, may_move, reassign_together

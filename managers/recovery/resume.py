@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dropflow.api.records import NodeInfo
 from dropflow.api.requests import ResumeRequest, RetryRequest
-from dropflow.engine.recovery import has_attempts
+from dropflow.engine.continuation import has_attempts
 from dropflow.errors import ConflictError, GoneError
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump

@@ -17,7 +17,7 @@ from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.read import read
 from dropflow.data.repository import LocalRepository
-from dropflow.data.shm_directory import discard_directory, remove_directory, remove_rest
+from dropflow.data.workspace import discard_directory, remove_directory, remove_rest
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, Task
 from dropflow.errors import AppError, InputLostError, StorageError, UsageError
 from dropflow.graph.templates import Argument, Kind, Link, Template

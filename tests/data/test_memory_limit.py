@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.data import shm_directory as segments
+from dropflow.data import workspace
 from dropflow.data.kept_content import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.data.memory import SMALL
 from dropflow.data.read import read
@@ -102,8 +102,8 @@ def test_large_contents_go_to_the_disk_while_most_memory_is_in_use(
 
 def _of_a_dead_process(root: Path) -> Path:
     script = (
-        "import pathlib, sys\nfrom dropflow.data import shm_directory as segments\n"
-        "print(segments.claim('dead', pathlib.Path(sys.argv[1])))"
+        "import pathlib, sys\nfrom dropflow.data import workspace\n"
+        "print(workspace.claim_shared_memory('dead', pathlib.Path(sys.argv[1])))"
     )
     done = subprocess.run([sys.executable, "-c", script, str(root)], capture_output=True, text=True, check=True)
     return Path(done.stdout.strip())
@@ -112,34 +112,34 @@ def _of_a_dead_process(root: Path) -> Path:
 @pytest.mark.slow
 def test_directories_of_ended_processes_are_removed(tmp_path: Path) -> None:
     """The directory of a session is removed if its process has ended."""
-    dead, alive = _of_a_dead_process(tmp_path), segments.claim("alive", tmp_path)
+    dead, alive = _of_a_dead_process(tmp_path), workspace.claim_shared_memory("alive", tmp_path)
     assert dead.is_dir()
 
-    assert segments.sweep(tmp_path) == [dead]
+    assert workspace.sweep_shared_memory(tmp_path) == [dead]
     assert alive is not None
     assert [path.name for path in tmp_path.iterdir()] == [alive.name]
 
 
 def test_a_reused_process_id_is_not_taken_for_the_owner(tmp_path: Path) -> None:
     """Processes with the same number are distinguished by start time."""
-    mine = segments.claim("mine", tmp_path)
+    mine = workspace.claim_shared_memory("mine", tmp_path)
     assert mine is not None
     pieces = mine.name.split("-", 4)
     impostor = tmp_path / "-".join([*pieces[:3], str(int(pieces[3]) - 1), pieces[4]])
     impostor.mkdir()
 
-    assert segments.sweep(tmp_path) == [impostor]
+    assert workspace.sweep_shared_memory(tmp_path) == [impostor]
 
 
 def test_each_process_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search takes as long for a process with many sessions as for one with a single session."""
     seen = []
     for number in range(20):
-        segments.claim(f"s{number}", tmp_path)
-    started = segments._started
-    monkeypatch.setattr(segments, "_started", lambda pid: seen.append(pid) or started(pid))
+        workspace.claim_shared_memory(f"s{number}", tmp_path)
+    started = workspace._started
+    monkeypatch.setattr(workspace, "_started", lambda pid: seen.append(pid) or started(pid))
 
-    assert segments.sweep(tmp_path) == []
+    assert workspace.sweep_shared_memory(tmp_path) == []
     assert seen == [os.getpid()]
 
 
@@ -148,12 +148,12 @@ def test_directories_of_other_pid_namespaces_stay(tmp_path: Path) -> None:
     for name in ("dropflow-1-1-1-other", "dropflow-nonsense", "something-else"):
         (tmp_path / name).mkdir()
 
-    assert segments.sweep(tmp_path) == []
+    assert workspace.sweep_shared_memory(tmp_path) == []
 
 
 def test_only_the_owner_can_read_the_directory(tmp_path: Path) -> None:
     """Other users can read neither names nor contents."""
-    path = segments.claim("mine", tmp_path)
+    path = workspace.claim_shared_memory("mine", tmp_path)
 
     assert path is not None
     assert path.stat().st_mode & 0o777 == 0o700
@@ -161,8 +161,8 @@ def test_only_the_owner_can_read_the_directory(tmp_path: Path) -> None:
 
 def test_each_repository_has_its_own_directory(tmp_path: Path) -> None:
     """Each session gets its own directory; without shared memory the result is None."""
-    assert segments.claim("same", tmp_path) != segments.claim("same", tmp_path)
-    assert segments.claim("same", tmp_path / "nowhere") is None
+    assert workspace.claim_shared_memory("same", tmp_path) != workspace.claim_shared_memory("same", tmp_path)
+    assert workspace.claim_shared_memory("same", tmp_path / "nowhere") is None
 
 
 def test_a_mapped_content_is_readable_after_its_release(tmp_path: Path) -> None:
@@ -170,11 +170,11 @@ def test_a_mapped_content_is_readable_after_its_release(tmp_path: Path) -> None:
     from dropflow.data.read import view  # noqa: PLC0415 - only here
     from dropflow.engine.api import Handle  # noqa: PLC0415 - only here
 
-    path = segments.claim("mine", tmp_path)
+    path = workspace.claim_shared_memory("mine", tmp_path)
     assert path is not None
     (path / "x").write_bytes(b"hello" * 1000)
     content = view(Handle(kind="shm", location=str(path / "x")))
-    segments.release(path)
+    workspace.release_shared_memory(path)
 
     assert not os.path.exists(path)  # noqa: PTH110 - text
     assert bytes(content[:5]) == b"hello"

@@ -511,7 +511,7 @@ def test_without_shared_memory_contents_are_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
     """Without /dev/shm, large contents are files in the session directory."""
-    monkeypatch.setattr("dropflow.data.shm_directory.claim", lambda _session, _root: None)
+    monkeypatch.setattr("dropflow.data.repository.claim_shared_memory", lambda _session, _root: None)
     repository = LocalRepository(tmp_path, "s", SystemClock())
     part = _part(node(MEMORY), Slot(repository.workspace, "o", 1, 1, 0), b"x" * SMALL * 2)
 

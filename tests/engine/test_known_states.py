@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dropflow.engine.api import Handle
 from dropflow.engine.content_table import kept_drops
-from dropflow.engine.continuation import FrozenSession, Restart, continuation_of
+from dropflow.engine.continuation import FrozenSession, Restart, continuation_of, has_attempts, must_run_again
 from dropflow.engine.core import Core
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import (
@@ -38,7 +38,6 @@ from dropflow.engine.events import (
     row_of_foreign,
 )
 from dropflow.engine.invariants import check
-from dropflow.engine.recovery import has_attempts, must_run_again
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_by_place, whole_slice

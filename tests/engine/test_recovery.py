@@ -20,11 +20,10 @@ from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.engine.content_table import ContentTable, kept_drops
-from dropflow.engine.continuation import FrozenSession, Restart, continuation_of
+from dropflow.engine.continuation import FrozenSession, Restart, continuation_of, has_attempts, must_run_again
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import Action, Assemble, Begin, Event, Finished
 from dropflow.engine.journal import Journal, JournalHeader, replay
-from dropflow.engine.recovery import has_attempts, must_run_again
 from dropflow.errors import ConflictError
 from dropflow.failure import Failure
 from dropflow.graph.build import GraphBuilder

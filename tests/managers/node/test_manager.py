@@ -26,8 +26,8 @@ from dropflow.api.contents import (
 )
 from dropflow.api.records import DropQuery, PageQuery, SubmitQuery
 from dropflow.api.requests import FailureQuery
-from dropflow.data.shm_directory import ROOT
 from dropflow.data.storage_errors import fingerprint
+from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.errors import (
     AmbiguousError,
     BadFileError,
@@ -590,7 +590,7 @@ def test_a_graph_that_is_refused_leaves_no_file_open(make_cluster: Make, tmp_pat
     def held() -> tuple[list[str], list[Path]]:
         under = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
         removed = [path for path in under if f"{tmp_path}/" in path and ".removed-" in path and "graph.dfg" not in path]
-        return removed, list(ROOT.glob("dropflow-*-round-*"))
+        return removed, list(SHARED_MEMORY.glob("dropflow-*-round-*"))
 
     drawing = GraphBuilder("round").app("A", **_bash("true")).data("d")
     graph, node = drawing.connect("A", "d").connect("d", "A").build(), make_cluster(1)["a"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.data import shm_directory
+from dropflow.data.workspace import SHARED_MEMORY
 from managers.composite import merging
 from managers.simulation.history import Committed, Read, Revoked
 from tests.managers.simulation.checked_history import Acknowledged, Found, Gone, Promised, Record, check_history
@@ -132,9 +132,9 @@ def test_a_finished_part_that_no_cancel_reaches_ends_with_the_others(tmp_path: P
 @pytest.mark.slow
 def test_trials_leave_nothing_in_shared_memory(tmp_path: Path) -> None:
     """Otherwise each trial would look through what all trials before it have left."""
-    before = set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*"))
+    before = set(SHARED_MEMORY.glob(f"dropflow-*-{os.getpid()}-*"))
     assert LossTrial(3, tmp_path).run().violations == ()
-    assert set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*")) == before
+    assert set(SHARED_MEMORY.glob(f"dropflow-*-{os.getpid()}-*")) == before
 
 
 @pytest.mark.slow
