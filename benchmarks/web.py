@@ -45,10 +45,9 @@ from dropflow.api.contents import Download
 from dropflow.api.openapi import Limits, StreamSlots
 from dropflow.api.operations import TIMES
 from dropflow.api.records import SessionDetail
-from dropflow.api.requests import ALL_TIMES, TimesQuery
+from dropflow.api.requests import ALL_TIMES, DropStates, TimesQuery
 from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
-from dropflow.api.state_records import DropStates
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import triples
 from dropflow.times.octets import pack_times

@@ -10,7 +10,6 @@ requests, and `simulation` runs whole clusters on virtual time.
                    decode the graph
 `planning`         Which nodes run the parts of a graph, under which name and epoch
 `membership`       Membership: which processes are present, silent or lost
-`uptime`           The time in which this process ran, without its pauses: a pure state machine
 `machine_calls`    Calls of a manager: the requests that its state machine gets and makes, and their answers
 `owner_thread`     The thread that owns the state of a manager
 `keys`             The cluster key
@@ -21,7 +20,6 @@ requests, and `simulation` runs whole clusters on virtual time.
                    host
 `archives`         All results of a session as one archive, written while the contents arrive from their nodes
 `daemon`           The daemon: one per host, starts and stops the other managers there
-`archive_writers`  Archives written as a stream: each call returns the bytes that come next, and no content is kept
 `child_processes`  Processes that this process starts, for ``dropflow up`` and for the daemon
 =================  ====================================================================================================
 """

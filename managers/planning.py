@@ -9,7 +9,7 @@ import numpy as np
 
 from dropflow.api.error_body import is_loopback
 from dropflow.api.records import Lack, NodeComponents, NodeInfo, SubmitQuery
-from dropflow.api.submission_note import note_options
+from dropflow.api.submission import note_options
 from dropflow.apps.needs import has_images, host_needs
 from dropflow.clock import Clock
 from dropflow.data.survival import replicas_of

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dropflow.api.error_body import ServerSentEvent, format_event
 from dropflow.api.manager import Manager
 from dropflow.api.records import SessionDetail
-from dropflow.api.state_records import DropStates, plain_states
+from dropflow.api.requests import DropStates, plain_states
 from dropflow.clock import Clock, SystemClock
 from dropflow.states import UNKNOWN_STATE
 
@@ -60,7 +60,7 @@ class WatchedStates:
     Attributes
     ----------
     states : uint8 array
-        Of all drops of the graph, by row, with the signs of `dropflow.api.state_records`.
+        Of all drops of the graph, by row, with the signs of `dropflow.api.requests`.
     events : LatestEvents
         Replaced as a whole, after `states`: states are never older than events.
     """

@@ -76,9 +76,11 @@ from dropflow.api.requests import (
     FIRST_FAILURES,
     RESUME_ALL,
     RETRY_ALL,
+    RUNNING,
     DrainedSession,
     DrainReply,
     DrainRequest,
+    DropStates,
     FailureList,
     FailureQuery,
     MemberRequest,
@@ -88,8 +90,7 @@ from dropflow.api.requests import (
     RetryRequest,
     TimesQuery,
 )
-from dropflow.api.state_records import RUNNING, DropStates
-from dropflow.api.submission_note import note_options
+from dropflow.api.submission import note_options
 from dropflow.clock import Clock
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
 from dropflow.graph.codec import parse

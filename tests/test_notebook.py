@@ -10,8 +10,7 @@ import pytest
 
 import dropflow
 from dropflow import Graph, app
-from dropflow.graph.logical_svg import MOST_SHAPES, logical_svg
-from dropflow.graph.notebook import failure_html, last_lines, session_html
+from dropflow.graph.notebook import MOST_SHAPES, failure_html, last_lines, logical_svg, session_html
 
 _HOSTILE = "<script>alert('x')</script>\" onload=\"x\x00\n&amp;"
 

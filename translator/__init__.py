@@ -19,6 +19,5 @@ executed. `formats` reads files, `unroll` makes drops, `plan` assigns them to no
                         time
 `differences`           The differences of two logical graphs in meaning: what was added, removed or changed, however
                         the files look
-`placement`             Placement: the node of each part
 ======================  ===============================================================================================
 """

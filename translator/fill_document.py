@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from dropflow.failure import Problem, Severity
-from translator.formats.detect import unescape
-from translator.formats.json_document import parse
+from translator.formats.json_document import parse, unescape
 from translator.formats.load import Reading, read_logical
 from translator.logical import LogicalGraph, NodeKind
 from translator.options import ReadOptions

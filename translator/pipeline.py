@@ -29,7 +29,7 @@ from translator.formats import Family, Reading, read_file, read_logical
 from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import GLOBAL, fill, variables_of
-from translator.placement import place
+from translator.plan.planner import place
 from translator.problem_codes import REPEATABLE, VALUE_CODES, problem
 from translator.repository import RepositoryFile
 from translator.template import parameters_of, without_number

@@ -13,7 +13,7 @@ import msgspec
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from dropflow.failure import Problem, Severity
-from translator.formats.detect import unescape
+from translator.formats.json_document import unescape
 from translator.formats.vocabulary import UNDECIDED, canonical_category
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
 from translator.options import ValidateOptions

@@ -115,7 +115,7 @@ def house() -> Picture:
             ("translator.formats", "reads EAGLE's files", "box"),
             ("translator.unroll", "index arithmetic", "decides"),
             ("translator.plan", "metis, blocks", "box"),
-            ("translator.placement", "parts to nodes", "box"),
+            ("translator.plan.planner", "parts to nodes", "box"),
         ]
     ):
         x, y = 480 + 138 * (number % 2), 112 + 47 * (number // 2)

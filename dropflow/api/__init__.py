@@ -7,9 +7,8 @@ envelope and one form of errors, by waitress. May not import the engine, data or
 `operations`           The operations of a manager's API: one table with verb, path, types and errors of each
 `records`              Records of ``/api/v1``: managers and nodes, sessions and drops, hosts and moments
 `requests`             Queries, bodies and answers of single operations (`dropflow.api.operations`)
-`state_records`        States of drops as columns: what changed since a client last asked
 `contents`             Contents of many drops in one answer: the request, and the records that come back one after the
-                       other
+                       other; downloads and their names
 `logs`                 What the logs of sessions and of managers have in common: which lines match a query, and the
                        form of their text
 `manager`              A manager: a typed method for each operation, which all go through `Manager.call`
@@ -26,14 +25,11 @@ envelope and one form of errors, by waitress. May not import the engine, data or
 `error_pages`          An error as an HTML page, for browsers; programs get the same error as JSON
 `budget`               A limit on the memory of the bodies of all requests together, so that many small requests cannot
                        exhaust it
-`content_disposition`  Names of downloads in the header Content-Disposition (RFC 6266), safe for browsers and shells
 `error_body`           Errors as JSON: a status and a body when they are sent, an error of the same class when they are
                        received
 `openapi`              The OpenAPI 3.1 document of a route table
 `patience`             How long a manager that does not answer is asked again
 `submission`           The submission of a graph to a manager that may answer late: one session is started, also if the
-                       answer is lost
-`submission_note`      The options of its submission in the graph of a session: a note, with which the session can be
-                       cloned
+                       answer is lost; its options, noted in the graph
 =====================  ================================================================================================
 """

@@ -12,8 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.content_disposition import file_name
-from dropflow.api.contents import Download, read_content_range
+from dropflow.api.contents import Download, file_name, read_content_range
 from dropflow.api.error_body import ServerSentEvent, read_events
 from dropflow.api.http_client import ClientRequest, HttpTransport, joined
 from dropflow.api.logs import ALL_LINES, LogTextQuery
@@ -29,9 +28,8 @@ from dropflow.api.records import (
     SubmitQuery,
     apply_change,
 )
-from dropflow.api.requests import ALL_RESULTS, ArchiveQuery, DeploymentQuery
+from dropflow.api.requests import ALL_RESULTS, ArchiveQuery, DeploymentQuery, DropStates
 from dropflow.api.signing import UserKey
-from dropflow.api.state_records import DropStates
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError, ProtocolError
 

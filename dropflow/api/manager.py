@@ -43,6 +43,7 @@ from dropflow.api.requests import (
     RETRY_ALL,
     DrainReply,
     DrainRequest,
+    DropStates,
     FailureList,
     FailureQuery,
     MemberRequest,
@@ -53,7 +54,6 @@ from dropflow.api.requests import (
     StatisticsQuery,
     TimesQuery,
 )
-from dropflow.api.state_records import DropStates
 from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics

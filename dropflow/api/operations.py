@@ -43,6 +43,7 @@ from dropflow.api.requests import (
     Done,
     DrainReply,
     DrainRequest,
+    DropStates,
     EpochRequest,
     FailureList,
     FailureQuery,
@@ -59,11 +60,11 @@ from dropflow.api.requests import (
     ResumeRequest,
     RetryRequest,
     SessionList,
+    StatesQuery,
     StatisticsQuery,
     TimesQuery,
     WatchQuery,
 )
-from dropflow.api.state_records import DropStates, StatesQuery
 from dropflow.errors import (
     AmbiguousError,
     BadFileError,

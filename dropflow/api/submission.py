@@ -1,6 +1,11 @@
-"""The submission of a graph to a manager that may answer late: one session is started, also if the answer is lost."""
+"""The submission of a graph to a manager that may answer late: one session is started, also if the answer is lost.
+
+Its options are noted in the graph.
+"""
 
 import secrets
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -8,14 +13,15 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, DropflowError, HttpError, LinkError, NotFoundError
+from dropflow.graph.physical import PhysicalGraph, is_fused, without_fusion
 from dropflow.ids import dated_session_name
+from dropflow.sessions.options import SubmitOptions, chosen_of
 from dropflow.states import SessionState
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.patience import PatientClient
     from dropflow.api.records import SessionInfo, SubmitQuery
-    from dropflow.graph.physical import PhysicalGraph
 
 
 _NAMES = 10
@@ -25,7 +31,7 @@ _AWAY = (502, 503, 504)
 _NOT_YET = (SessionState.PRISTINE.name, SessionState.BUILDING.name, SessionState.DEPLOYING.name)
 
 
-def submit_once(manager: "PatientClient", graph: "PhysicalGraph", query: "SubmitQuery") -> "SessionInfo":
+def submit_once(manager: "PatientClient", graph: PhysicalGraph, query: "SubmitQuery") -> "SessionInfo":
     """Deploy a graph and start it. If the manager does not answer, it is asked again, and not for a second session.
 
     The session is found by its name, which is chosen here if the query has none, and by the id of the request, so that
@@ -113,3 +119,28 @@ class _Submission:
         if found.status in _NOT_YET:
             raise LinkError(f"session {name!r} is {found.status}", where=client.url, hint="look at its status")
         return found
+
+
+# The options of its submission in the graph of a session: a note, with which the session can be cloned.
+
+META = "submission"
+"""Name of the note in `PhysicalGraph.meta`."""
+
+
+def note_options(graph: PhysicalGraph, options: SubmitOptions) -> PhysicalGraph:
+    """Return the graph with the note of these options, and without fusion if they say so."""
+    fused = graph if options.fuse else without_fusion(graph)
+    noted = SubmitOptions(**chosen_of(options) | {"fuse": is_fused(fused)})
+    return replace(fused, meta={**fused.meta, META: msgspec.json.encode(noted).decode()})
+
+
+def submission_options(graph: PhysicalGraph) -> SubmitOptions:
+    """Return the options that a session with this graph was submitted with; the defaults if they are not known."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(graph.meta.get(META, ""), type=SubmitOptions)
+    return SubmitOptions(fuse=is_fused(graph))
+
+
+def without_past_walltime(options: SubmitOptions, now: float) -> SubmitOptions:
+    """Return the options for another session: without a walltime that has passed."""
+    return msgspec.structs.replace(options, until=0.0) if options.until <= now else options

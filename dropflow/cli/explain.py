@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from dropflow.cli.divergence import Divergence
     from dropflow.graph.differences import Difference
     from dropflow.graph.physical import PhysicalGraph
-    from dropflow.web.comparison import Comparison
+    from dropflow.web.comparison import Comparison, SessionSignature
     from dropflow.web.origin import Origin, OriginDrop
     from dropflow.web.report import SessionReport
-    from dropflow.web.signature import SessionSignature
 
 _FIRST, _LAST = 6, 3
 """Drops of a long chain that are shown."""
@@ -542,7 +541,7 @@ def show_origin(
     """Answer with what a run computed, as a signature, or with what a drop of it was made from."""
     report = _report_of(manager, run, has_states=drop is not None)
     if drop is None:
-        from dropflow.web.signature import signature
+        from dropflow.web.comparison import signature
 
         name = report.detail.session
         output.answer(SignatureReply(run=name, signature=signature(report.graph, report.results)))

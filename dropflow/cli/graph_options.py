@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.records import SessionInfo
     from dropflow.graph.physical import PhysicalGraph
-    from translator.plan.live_machines import LiveMachines
+    from translator.plan.machines import LiveMachines
 
 
 class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ def usable_nodes(client: "Client", note: Callable[[str], object]) -> "LiveMachin
     UsageError
         No node is alive there.
     """
-    from translator.plan.live_machines import live_machines
+    from translator.plan.machines import live_machines
 
     found = live_machines(client.nodes())
     for text in found.left_out:

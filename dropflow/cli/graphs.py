@@ -283,8 +283,8 @@ def _read(file: str) -> tuple[str, bytes]:
 
 def _in_family(found: "FilledGraph", data: bytes, name: str, family: str, *, is_filled: bool) -> "FilledGraph":
     """Return a filled graph, or TEMPLATE as it is, as a file of another family."""
-    from translator.formats.detect import Family
     from translator.formats.dump import dump
+    from translator.formats.json_document import Family
     from translator.formats.load import read_logical
 
     if is_filled and not found.document:

@@ -215,7 +215,7 @@ class Plan:
 
     def placed(self) -> "Plan":
         """Return the plan with part k on the k-th node."""
-        from translator.placement import place
+        from translator.plan.planner import place
 
         return replace(self, graph=place(self.graph, self.names))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dropflow.api.patience import PatientClient
     from dropflow.cli.run import ForecastReply
     from dropflow.graph.physical import FloatColumn, PhysicalGraph
-    from translator.plan.live_machines import LiveMachines
+    from translator.plan.machines import LiveMachines
 
 
 _FITS = 3
@@ -171,7 +171,7 @@ def _options_like(
     output: CommandOutput, original: "PhysicalGraph", session: str, given: GivenOptions[SubmitOptions]
 ) -> SubmitOptions:
     """Return the options of an earlier submission, but for those that are given, and a walltime that has passed."""
-    from dropflow.api.submission_note import submission_options, without_past_walltime
+    from dropflow.api.submission import submission_options, without_past_walltime
     from dropflow.clock import SystemClock
 
     known = submission_options(original)
@@ -256,8 +256,8 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
     If there are more parts than nodes, the manager places them, part k on the k-th node, round robin. Otherwise the
     graph gets its schedule on these nodes, which its timeline compares with what is executed.
     """
-    from translator.placement import place
     from translator.plan.judge import with_schedule
+    from translator.plan.planner import place
     from translator.plan.registry import machines_for, partition
 
     if graph.places and not (options.is_given or options.anew):

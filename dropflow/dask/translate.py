@@ -27,9 +27,9 @@ from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph, PointerColumn
 from dropflow.graph.reassign import app_weights, reassign
 from dropflow.graph.templates import Axis, Kind, Link, Template
-from translator.placement import place
 from translator.plan.judge import with_schedule
 from translator.plan.machines import Machines
+from translator.plan.planner import place
 
 # Division of dask's keys into groups of one name, whose members differ by their indices.
 #

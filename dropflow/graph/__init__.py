@@ -30,9 +30,7 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
 `logical_drawing`  Draws the logical graph of a physical one: its logical nodes, in frames of the constructs around
                    them
 `exports`          Physical graphs for other programs: Graphviz's DOT, GraphML, and tables of comma-separated values
-`logical_svg`      The drawing of a logical graph as SVG, for notebooks and files: boxes of nodes, frames of
-                   constructs, arrows
-`notebook`         Graphs, sessions and failures as HTML, for notebooks
+`notebook`         Graphs, sessions and failures as HTML, for notebooks, and logical graphs as SVG
 `nesting`          How deep JSON text is nested, without parsing it
 `drop_counts`      How many drops of a session failed, were taken along, were lost, and so on
 =================  ====================================================================================================

@@ -6,9 +6,7 @@ and are logged there as they are here. The packages of engines are imported when
 
 ==================  ===================================================================================================
 `make_runner`       The runner of a session: threads for applications that wait; for the others worker processes,
-                    threads or an engine
-`limited_runner`    Limits how many processors the attempts of a session use at a time: the degree of parallelism that
-                    a plan was given
+                    threads or an engine; a limit of how many processors its attempts use
 `in_process`        Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of
                     threads
 `pool`              Worker processes that several sessions share: started once, fed in batches, replaced when they die

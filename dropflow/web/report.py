@@ -16,10 +16,11 @@ import numpy.typing as npt
 from dropflow.api.manager import Manager
 from dropflow.api.records import FailureInfo, SessionDetail
 from dropflow.api.requests import (
+    DropStates,
     FailureQuery,
     ResultList,
+    plain_states,
 )
-from dropflow.api.state_records import DropStates, plain_states
 from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
 from dropflow.graph.physical import PhysicalGraph

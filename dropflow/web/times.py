@@ -9,8 +9,7 @@ import numpy.typing as npt
 from dropflow.api import operations
 from dropflow.api.contents import Download
 from dropflow.api.records import CauseMoment, DropInfo, DropPage, DropQuery, MomentQuery, NodeMoment, SessionMoment
-from dropflow.api.requests import ALL_TIMES, DEFAULT_STATISTICS, StatisticsQuery, TimesQuery
-from dropflow.api.state_records import DropStates
+from dropflow.api.requests import ALL_TIMES, DEFAULT_STATISTICS, DropStates, StatisticsQuery, TimesQuery
 from dropflow.graph.drop_counts import DropCounts, add_counts, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template

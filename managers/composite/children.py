@@ -19,8 +19,7 @@ import msgspec
 
 from dropflow.api.records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.errors import NotFoundError, UsageError
-from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
-from managers.uptime import Uptime
+from managers.membership import Join, Leave, Membership, MemberState, Received, Tick, Uptime
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -22,13 +22,13 @@ from dropflow.api.records import (
 from dropflow.api.requests import (
     ALL_TIMES,
     EVERY_RESULT,
+    DropStates,
     FailureList,
     FailureQuery,
     ResultList,
     ResultsQuery,
     TimesQuery,
 )
-from dropflow.api.state_records import DropStates
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph

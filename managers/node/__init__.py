@@ -16,8 +16,8 @@
 `contents`         Contents of drops on their way between nodes
 `neighbours`       The nodes next to the drops of a slice, and what a session requires of the links to them
 `streams`          Streams on their way between nodes: data that are fetched while they are written
-`members`          Operations that change the members of the sessions of a node: part of `NodeMachine`
-`peer_losses`      What a node does when other nodes answer or are lost: part of `NodeMachine`
+`members`          What a node does when members join or leave its sessions, answer or are lost: part of `NodeMachine`.
+                   Pure decisions
 `view_changes`     The views of the sessions of a node: part of `NodeMachine`
 `view_states`      What a member of a session reports, live or stopped, and with which states it continues in the next
                    view

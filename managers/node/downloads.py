@@ -46,7 +46,7 @@ from dropflow.errors import (
 )
 from dropflow.files import content_digest
 from dropflow.preview.source import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
-from managers.archive_writers import ArchiveMember, TarWriter
+from managers.archives import ArchiveMember, TarWriter
 
 # A directory as a tar file, read while it is sent.
 

@@ -50,8 +50,7 @@ from managers.node.events import (
     SessionEvent,
     ViewEvent,
 )
-from managers.node.members import MemberOperations
-from managers.node.peer_losses import PeerLosses
+from managers.node.members import MemberOperations, PeerLosses
 from managers.node.peer_monitor import PeerMonitor
 from managers.node.sessions import Closing, FinishedRecord, Lifecycle, Phase, SessionRecord, SessionTable, Timers
 from managers.node.view_changes import ViewChanges

@@ -27,13 +27,13 @@ from dropflow.api.records import (
 from dropflow.api.requests import (
     ALL_TIMES,
     CancelRequest,
+    DropStates,
     FailureList,
     FailureQuery,
     ResultList,
     ResultsQuery,
     TimesQuery,
 )
-from dropflow.api.state_records import DropStates
 from dropflow.data.file import remove_part
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session

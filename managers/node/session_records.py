@@ -22,8 +22,7 @@ from dropflow.api.records import (
     ResultInfo,
     packed_columns,
 )
-from dropflow.api.requests import FailureList, FailureQuery, ResultList
-from dropflow.api.state_records import QUEUED, RUNNING, DropStates
+from dropflow.api.requests import QUEUED, RUNNING, DropStates, FailureList, FailureQuery, ResultList
 from dropflow.data.remote import known_checksum
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core

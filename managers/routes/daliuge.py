@@ -13,8 +13,7 @@ from urllib.parse import parse_qs, quote
 import msgspec
 
 from dropflow.api.client import Client
-from dropflow.api.content_disposition import attachment
-from dropflow.api.contents import DataQuery, Download
+from dropflow.api.contents import DataQuery, Download, attachment
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.operations import Operation

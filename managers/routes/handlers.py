@@ -10,8 +10,7 @@ from functools import partial
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.content_disposition import attachment
-from dropflow.api.contents import Download
+from dropflow.api.contents import Download, attachment
 from dropflow.api.logs import LogPage, LogQuery, log_text
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots, openapi_document, page_with_lines

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from dropflow.api.content_disposition import attachment
+from dropflow.api.contents import attachment
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import FORM, Request, Response, Route, posted_fields

@@ -11,7 +11,7 @@ import pytest
 
 from dropflow import Graph, app
 from dropflow.api.records import Load, NodeInfo, SessionDetail, SessionInfo, SubmitQuery
-from dropflow.api.submission_note import note_options, submission_options
+from dropflow.api.submission import note_options, submission_options
 from dropflow.cli import watch
 from dropflow.cli.graph_options import PlanningChoice
 from dropflow.cli.submit import PlacementOptions, fit
@@ -28,7 +28,7 @@ from tests.e2e.cluster import until
 from tests.fake_manager import FakeManager
 from translator.options import PartitionOptions
 from translator.pipeline import translate
-from translator.plan.live_machines import live_machines
+from translator.plan.machines import live_machines
 from translator.plan.registry import partition
 
 

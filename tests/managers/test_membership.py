@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick
-from managers.uptime import Uptime
+from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick, Uptime
 
 SUSPECT, LOST = 3.0, 15.0
 

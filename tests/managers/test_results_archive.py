@@ -27,8 +27,7 @@ from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ArchiveQuery, ResultList
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
 from managers import archives as archive_module
-from managers.archive_writers import ArchiveMember, TarWriter, archive_writer
-from managers.archives import MISSING, results_archive
+from managers.archives import MISSING, ArchiveMember, TarWriter, archive_writer, results_archive
 from managers.node.downloads import directory_tar
 from tests.fake_manager import FakeManager, manager_with_sessions
 

@@ -32,8 +32,8 @@ from tests.translator.documents import codes, errors
 from translator.differences import differences
 from translator.fill_document import fill_document
 from translator.formats import Family, detect, read_logical
-from translator.formats.detect import LOGICAL
 from translator.formats.dump import dump as corpus_mutations_dump
+from translator.formats.json_document import LOGICAL
 from translator.formats.load import _validator
 from translator.options import PartitionOptions, UnrollOptions
 from translator.parameters import fill

@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 from tests.nightly import nightly
 from tests.translator.documents import codes, document, errors, link, node, read, small
 from translator.formats import Family, detect
-from translator.formats.detect import classify
-from translator.formats.json_document import parse
+from translator.formats.json_document import classify, parse
 from translator.formats.wfformat import read_wfformat
 from translator.options import ReadOptions
 from translator.pipeline import examine, translate

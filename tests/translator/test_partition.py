@@ -14,9 +14,8 @@ from dropflow.graph.templates import Kind
 from dropflow.testing.drawing import draw
 from tests.graph.shapes import chain, edges_of, graphs, scatter
 from translator.options import PartitionOptions
-from translator.placement import place
 from translator.plan.metis import cut_evenly, depth_first_order, filled
-from translator.plan.planner import grouped_in_islands, island_of
+from translator.plan.planner import grouped_in_islands, island_of, place
 from translator.plan.quality import quality_of
 from translator.plan.registry import ALGORITHMS as ALGORITHMS_BY_NAME
 from translator.plan.registry import check_partition, partition

@@ -21,8 +21,8 @@ from tests.translator.documents import document, link, node, port
 from tests.translator.drawing import Drawing
 from tests.translator.templates import template
 from translator.formats import Family, read_logical
-from translator.formats.detect import position
 from translator.formats.dump import dump
+from translator.formats.json_document import position
 from translator.logical import LogicalGraph
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions
 from translator.pipeline import drawn_places, examine, same_files, translate

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dropflow.version import __version__
-from translator.formats.detect import Family
+from translator.formats.json_document import Family
 from translator.formats.vocabulary import KINDS
 from translator.logical import Configuration, Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 

@@ -12,8 +12,7 @@ import msgspec
 from dropflow.failure import Problem
 from dropflow.graph.codec import is_dfg
 from dropflow.graph.physical import PhysicalGraph
-from translator.formats.detect import LOGICAL, Family, Json, classify, escape
-from translator.formats.json_document import parse
+from translator.formats.json_document import LOGICAL, Family, Json, classify, escape, parse
 from translator.formats.nodes import assemble
 from translator.formats.ojs import read_ojs, read_v4
 from translator.formats.wfformat import read_wfformat

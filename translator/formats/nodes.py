@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dropflow.failure import Problem, Severity
-from translator.formats.detect import ApplicationRecord, Json, NodeRecord, Records, objects, text, truth
+from translator.formats.json_document import ApplicationRecord, Json, NodeRecord, Records, objects, text, truth
 from translator.formats.vocabulary import CONTROL, PARAMETER_TYPES, USAGES, Nature, canonical_fields, nature_of, natures
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.problem_codes import problem

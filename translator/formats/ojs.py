@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from dropflow.failure import Problem
-from translator.formats.detect import (
+from translator.formats.json_document import (
     APPLICATION_IDS,
     ApplicationRecord,
     Family,
@@ -51,7 +51,7 @@ def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records
     document : mapping
         The parsed file.
     family : Family
-        Its family, from `translator.formats.detect.classify`.
+        Its family, from `translator.formats.json_document.classify`.
     problems : list of Problem
         Gets the findings.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from dropflow.failure import Problem, Severity
-from translator.formats.detect import NodeRecord, Records
+from translator.formats.json_document import NodeRecord, Records
 from translator.logical import Field, NodeKind
 from translator.problem_codes import problem
 

@@ -16,17 +16,16 @@ that keeps the limits is taken.
 `judge`            Runs an assignment on virtual time: when each application starts and ends, and when data have moved
 `task_graph`       The graph of applications that planners work on: data drops become edges and nets, and follow their
                    applications
-`machines`         The machines that a plan is made for: nodes of different capacity, and the links between them
+`machines`         The machines that a plan is made for: nodes of different capacity, and the links between them; from
+                   a file, or as the managers report them
 `measured`         Weights of drops as earlier runs have measured them, in place of the estimates of a graph;
                    and their files
 `timeline`         Simulated runs as pictures, and as traces for Perfetto (https://ui.perfetto.dev)
 `kahypar_process`  The process in which Mt-KaHyPar runs: it reads a hypergraph from standard input and writes
                    partitions, as JSON
-`live_machines`    Machines as the managers report them now: their capacities, and what is left of them beside other
-                   load
 `move_bound`       A lower bound of the completion time that counts what has to move, and when the work can begin and
                    must be done
-`planner`          What all planners share: their signature, what they decide, weights of drops and edges, and
-                   islands of parts
+`planner`          What all planners share: their signature, what they decide, weights of drops and edges, islands and
+                   nodes of parts
 =================  ====================================================================================================
 """

@@ -1,13 +1,13 @@
-"""What all planners share: their signature, what they decide, weights of drops and edges, and islands of parts."""
+"""What all planners share: signature, what they decide, weights of drops and edges, islands and nodes of parts."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.failure import Problem
+from dropflow.failure import Problem, refuse_errors
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
 from translator.options import PartitionOptions
@@ -133,3 +133,30 @@ def grouped_in_islands(graph: PhysicalGraph, part: IntColumn, parts: int, island
         number[chosen] = position
         left[chosen] = False
     return number[part]
+
+
+# Placement: the node of each part.
+
+
+def place(graph: PhysicalGraph, nodes: Sequence[str]) -> PhysicalGraph:
+    """Return the graph with part k on the k-th node.
+
+    Nodes after the last part are not used and not in the graph.
+
+    Raises
+    ------
+    BadGraphError
+        PT002: there are fewer nodes than parts, a node is named twice, or has no name.
+    """
+    found = []
+    if len(nodes) < graph.parts:
+        text = f"{graph.parts} parts cannot be placed on {len(nodes)} nodes"
+        found.append(problem("PT002", text, where="nodes", hint=f"name {graph.parts} nodes, or partition into fewer"))
+    twice = sorted({node for node in nodes if list(nodes).count(node) > 1})
+    if twice:
+        text = f"node {twice[0]!r} is named more than once"
+        found.append(problem("PT002", text, where="nodes", hint="each node takes one part"))
+    if not all(nodes):
+        found.append(problem("PT002", "a node has no name", where="nodes", hint="give each node a name"))
+    refuse_errors(found)
+    return replace(graph, places=tuple(nodes[: graph.parts]))

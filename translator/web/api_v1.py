@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from dropflow.api.content_disposition import attachment
+from dropflow.api.contents import attachment
 from dropflow.api.openapi import Request, Response, Route
 from dropflow.api.requests import Done
 from dropflow.errors import GoneError

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dropflow.api.content_disposition import attachment
+from dropflow.api.contents import attachment
 from dropflow.api.logs import LogPage, LogQuery, LogTextQuery, ManagerLog, log_text
 from dropflow.api.openapi import Request, Response, Route, StreamSlots, page_with_lines
 from dropflow.errors import NotFoundError

@@ -29,11 +29,10 @@ from dropflow.standard_output import reserve
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import form_of
 from translator.pipeline import Checked, examine, finish, with_repository
-from translator.placement import place
 from translator.plan.judge import with_schedule
-from translator.plan.live_machines import live_machines
-from translator.plan.machines import Machines
+from translator.plan.machines import Machines, live_machines
 from translator.plan.move_bound import judge
+from translator.plan.planner import place
 from translator.plan.quality import quality_of
 from translator.plan.registry import (
     BALANCED,

@@ -25,8 +25,7 @@ from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
 from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
 from dropflow.runners.capacity import GPU_VARIABLE, Capacity, claimed_gpus, host_gpus, restrict_gpus, unusual_needs
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
-from dropflow.runners.limited_runner import LimitedRunner
-from dropflow.runners.make_runner import make_runner
+from dropflow.runners.make_runner import LimitedRunner, make_runner
 from dropflow.runners.pool import ProcessRunner
 from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.states import DropState, SessionState

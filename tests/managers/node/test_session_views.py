@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dropflow.api.error_body import read_events
 from dropflow.api.records import DropQuery, LoadSample, SubmitQuery
-from dropflow.api.state_records import QUEUED, RUNNING, DropStates
+from dropflow.api.requests import QUEUED, RUNNING, DropStates
 from dropflow.engine.api import Arrival, RemoteEvent
 from dropflow.engine.core import Core
 from dropflow.engine.events import Begin

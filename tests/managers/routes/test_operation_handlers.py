@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dropflow.api import operations
 from dropflow.api.auth import AccessRules, cookie_value
 from dropflow.api.client import Client
-from dropflow.api.content_disposition import attachment, file_name
+from dropflow.api.contents import attachment, file_name
 from dropflow.api.error_body import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.api.http_server import ConnectionLimits
 from dropflow.api.openapi import Limits, StreamSlots, openapi_document

@@ -19,9 +19,8 @@ from dropflow.api.client import Client
 from dropflow.api.error_body import read_events
 from dropflow.api.logs import LogLine, LogPage, LogQuery, LogTextQuery
 from dropflow.api.openapi import StreamSlots
-from dropflow.api.requests import ArchiveQuery, ResultList
+from dropflow.api.requests import RUNNING, ArchiveQuery, ResultList
 from dropflow.api.rest_server import RestServer
-from dropflow.api.state_records import RUNNING
 from dropflow.errors import GoneError, LinkError, NotFoundError
 from dropflow.states import DropState
 from dropflow.testing.virtual import VirtualClock

@@ -21,8 +21,7 @@ from dropflow.testing.drawing import draw, fan, row
 from dropflow.times.measured_run import MeasuredRun, read_run
 from dropflow.times.octets import RECORD
 from translator.options import PartitionOptions
-from translator.plan.live_machines import live_machines
-from translator.plan.machines import Machines, equal_machines, parse_machines, read_machines
+from translator.plan.machines import Machines, equal_machines, live_machines, parse_machines, read_machines
 from translator.plan.measured import measured_nodes, with_measured_nodes
 from translator.plan.move_bound import judge
 from translator.plan.registry import plan

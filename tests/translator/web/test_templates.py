@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from dropflow.api.submission_note import META, submission_options
+from dropflow.api.submission import META, submission_options
 from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import load
 from dropflow.graph.notes import LOGICAL, note_logical, note_planning
