@@ -1,4 +1,4 @@
-"""Files of this host: forced to the disk, private, locked, and compared by digest; directories that are tables."""
+"""Files of this host: forced to the disk, private, locked, compared by digest; what known formats begin with."""
 
 import contextlib
 import errno
@@ -14,6 +14,12 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from dropflow.errors import ConflictError, NotFoundError, StorageError
+
+FITS_START, NPY_START, HDF5_START = b"SIMPLE  =", b"\x93NUMPY", b"\x89HDF\r\n\x1a\n"
+PNG_START, PARQUET_START, ZIP_START = b"\x89PNG\r\n\x1a\n", b"PAR1", b"PK\x03\x04"
+"""The first bytes of files of these formats."""
+ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
+"""A directory with one of these is a zarr store."""
 
 
 def force_to_disk(path: str) -> None:

@@ -54,6 +54,7 @@ from dropflow.apps.formats import FORMATS, CannotHoldError, read_format
 from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
 from dropflow.failure import summary_of, text_of
+from dropflow.files import NPY_START
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -212,7 +213,6 @@ ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
 
 _PICKLE_START = b"\x80"
 _PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})
-_NPY_START = b"\x93NUMPY"
 _LONGEST_NAME = 4096
 _DECODE_CONTENT_SHOWN = 16
 _BUFFER = 1 << 16
@@ -287,8 +287,8 @@ def _sequence(source: EncodedSource) -> list[Any]:
     stream = cast(BinaryIO, io.BufferedReader(_ViewReader(content), buffer_size=_BUFFER))
     values: list[Any] = []
     while (at := stream.tell()) < len(content):
-        head = bytes(content[at : at + len(_NPY_START)])
-        if head == _NPY_START:
+        head = bytes(content[at : at + len(NPY_START)])
+        if head == NPY_START:
             values.append(_next_array(stream))
         elif _looks_pickled(head):
             values.append(_next_pickle(stream, source))
@@ -356,7 +356,7 @@ def _arrays(source: EncodedSource) -> list[Any]:
     if _is_pickle_in_memory(source):
         return [np.asanyarray(value) for value in _sequence(source)]
     content = source.view()
-    if not (len(content) == 0 and source.is_joint) and bytes(content[: len(_NPY_START)]) != _NPY_START:
+    if not (len(content) == 0 and source.is_joint) and bytes(content[: len(NPY_START)]) != NPY_START:
         raise CannotHoldError("it is not an npy array")
     return _sequence(source)
 
@@ -453,8 +453,8 @@ def _named(source: EncodedSource) -> str:
 
 def holds_values(source: EncodedSource) -> bool:
     """Whether a content begins with a pickle or an npy array, and is no text."""
-    head = bytes(source.view()[: len(_NPY_START)])
-    return not source.is_text and (head == _NPY_START or _looks_pickled(head))
+    head = bytes(source.view()[: len(NPY_START)])
+    return not source.is_text and (head == NPY_START or _looks_pickled(head))
 
 
 def _looks_pickled(head: bytes) -> bool:
@@ -624,7 +624,6 @@ def _describe(value: Any) -> str:
 # the encoding of the port if that encoding can hold it, and pickled otherwise, as DALiuGE's generic
 # applications always do.
 
-_NPY_MAGIC = b"\x93NUMPY"
 _HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})
 _HOLDS_BYTES = frozenset({"raw", "binary", "base64"})
 _PORT_VALUES_SHOWN = 5
@@ -679,7 +678,7 @@ def _value_encoding(context: Context, port: str) -> str:
 
 def _undecoded(data: InputData) -> Any:
     body = data.read()
-    if body.startswith(_NPY_MAGIC):
+    if body.startswith(NPY_START):
         return _port_values_npy(data)
     try:
         return body.decode()
@@ -699,7 +698,7 @@ def array_of(context: Context, data: InputData) -> "NDArray[Any]":
     """
     import numpy as np  # noqa: PLC0415 - only applications that work with arrays pay for numpy
 
-    value = _port_values_npy(data) if data.read().startswith(_NPY_MAGIC) else value_of(context, data)
+    value = _port_values_npy(data) if data.read().startswith(NPY_START) else value_of(context, data)
     try:
         array = np.asarray(value)
     except ValueError as problem:

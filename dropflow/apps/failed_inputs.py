@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dropflow.engine.api import Handle
+from dropflow.files import FITS_START
 from dropflow.formatting import few, format_size, plural, single_line
 from dropflow.preview.source import BytesSource, OpenFileSource, Source
 from dropflow.preview.text import as_text
@@ -30,7 +31,6 @@ _MOST, _MOST_ALIKE = 16, 3
 _LONGEST = 200
 _SECONDS = 1.0
 _START = 4096
-_FITS = b"SIMPLE  ="
 _MOST_READ = 16 << 20
 _MOST_VALUES = 1 << 22
 """Values of an array whose range is computed."""
@@ -112,7 +112,7 @@ def _content(handle: Handle, may_read: Callable[[], bool]) -> Iterator[str]:
 
 def _seen(source: Source, may_read: Callable[[], bool]) -> Iterator[str]:
     start = source.start(_START)
-    text = None if start.startswith(_FITS) else as_text(start)  # headers of FITS files are text
+    text = None if start.startswith(FITS_START) else as_text(start)  # headers of FITS files are text
     if text is not None:
         if text.strip():
             yield _value(text)

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import MissingDependencyError, optional_package
 from dropflow.failure import summary_of
+from dropflow.files import FITS_START, HDF5_START, NPY_START, PARQUET_START, PNG_START, ZARR_FILES, ZIP_START
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -169,24 +170,23 @@ def refuse_other_format(name: str, path: Path) -> None:
 
 
 _STARTS = (
-    (b"SIMPLE  =", "a FITS file"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    (FITS_START, "a FITS file"),
+    (HDF5_START, "an HDF5 file"),
     (b"CDF\x01", "a NetCDF 3 file"),
     (b"CDF\x02", "a NetCDF 3 file"),
     (b"CDF\x05", "a NetCDF 3 file"),
-    (b"PAR1", "a Parquet file"),
-    (b"\x89PNG\r\n", "a picture"),
+    (PARQUET_START, "a Parquet file"),
+    (PNG_START, "a picture"),
     (b"\xff\xd8\xff", "a picture"),
     (b"GIF8", "a picture"),
     (b"II*\x00", "a picture"),
     (b"MM\x00*", "a picture"),
-    (b"\x93NUMPY", "an npy array"),
+    (NPY_START, "an npy array"),
     (b"\x1f\x8b", "a gzip file"),
-    (b"PK\x03\x04", "a zip file"),
+    (ZIP_START, "a zip file"),
     (b"\x80\x04\x95", "a pickle"),
     (b"\x80\x05\x95", "a pickle"),
 )
-_ZARR = ("zarr.json", ".zgroup", ".zarray")
 _LOOK = 4096
 
 
@@ -215,7 +215,7 @@ def _what_directory(path: Path) -> str:
 
     if kind := casacore_kind(path):
         return f"a {kind}"
-    if any((path / name).is_file() for name in _ZARR):
+    if any((path / name).is_file() for name in ZARR_FILES):
         return "a zarr directory"
     names = (str(file.relative_to(path)) for file in path.rglob("*") if not file.is_dir())
     return "a directory of Parquet files" if is_parquet_table(names) else "a directory"

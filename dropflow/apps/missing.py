@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dropflow.errors import AppError, optional_package
+from dropflow.files import FITS_START, HDF5_START, PNG_START, ZARR_FILES
 
 if TYPE_CHECKING:
     from dropflow.apps.api import Context
@@ -16,7 +17,6 @@ VARIABLE = "DROPFLOW_MISSING"
 """Environment variable of commands with the shares by port, as JSON."""
 _COMMENT = "fraction of the data that is missing"
 _NEED = "headers of this format need"
-_PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_HEADER = 8 + 25
 _THREAD = threading.local()
 
@@ -59,15 +59,15 @@ def write_missing(path: str | os.PathLike[str]) -> float:
     if not place.is_dir():
         with place.open("rb") as stream:
             start = stream.read(_PNG_HEADER)
-    if start.startswith(b"SIMPLE"):
+    if start.startswith(FITS_START):
         with optional_package("astropy.io.fits", _NEED, "formats").open(place, mode="update") as units:
             units[0].header["MISSING"] = (share, _COMMENT)
-    elif start.startswith(b"\x89HDF"):
+    elif start.startswith(HDF5_START):
         with optional_package("h5py", _NEED, "formats").File(place, "r+") as file:
             file.attrs["missing"] = share
-    elif place.is_dir() and any((place / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
+    elif place.is_dir() and any((place / name).exists() for name in ZARR_FILES):
         optional_package("zarr", _NEED, "formats").open(str(place), mode="r+").attrs["missing"] = share
-    elif start.startswith(_PNG):
+    elif start.startswith(PNG_START):
         text = b"tEXtmissing\0" + str(share).encode()
         whole = place.read_bytes()
         chunk = (len(text) - 4).to_bytes(4) + text + zlib.crc32(text).to_bytes(4)

@@ -41,7 +41,7 @@ from dropflow.data.workspace import (
 from dropflow.engine.api import Handle
 from dropflow.engine.parameters import Unusable, convert, find, is_empty
 from dropflow.errors import DropflowError, StorageError
-from dropflow.files import force_to_disk
+from dropflow.files import FITS_START, HDF5_START, NPY_START, PNG_START, ZIP_START, force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
@@ -195,11 +195,11 @@ _LARGEST_JSON = 1 << 20
 _PICKLE = b"\x80"
 _PROTOCOLS = (2, 3, 4, 5)
 _MAGICS = (
-    (b"\x93NUMPY", ".npy"),
-    (b"\x89PNG\r\n\x1a\n", ".png"),
-    (b"SIMPLE  =", ".fits"),
-    (b"\x89HDF\r\n\x1a\n", ".h5"),
-    (b"PK\x03\x04", ".zip"),
+    (NPY_START, ".npy"),
+    (PNG_START, ".png"),
+    (FITS_START, ".fits"),
+    (HDF5_START, ".h5"),
+    (ZIP_START, ".zip"),
     (b"%PDF-", ".pdf"),
 )
 

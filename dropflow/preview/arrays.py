@@ -14,8 +14,6 @@ from dropflow.graph.nesting import too_deep
 from dropflow.preview.image import Bands, RowBytes, Shown, as_floats, shape_text
 from dropflow.preview.source import DirectorySource, Preview, PreviewQuery, Source, SourceStream, library, reading
 
-MAGIC = b"\x93NUMPY"
-
 
 def show_npy(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     """Return the array of a file of numpy, whose values numpy would perhaps unpickle, or map into memory."""

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.files import FITS_START, NPY_START, PARQUET_START
 from dropflow.formatting import plural
-from dropflow.preview.arrays import MAGIC
-from dropflow.preview.parquet import MAGIC as PARQUET
 from dropflow.preview.parquet import open_parquet, parquet_library
 from dropflow.preview.source import library, reading
 from dropflow.preview.text import as_text
@@ -28,7 +27,6 @@ _AT_ONCE = 1 << 20
 _ROWS = 1 << 16
 """Rows of a table that are compared at once."""
 _SHOWN, _LONGEST = 4, 80
-_FITS = b"SIMPLE  ="
 
 _Array = npt.NDArray[Any]
 
@@ -39,11 +37,11 @@ def differences(left: Path, right: Path) -> Iterator[str]:
     for path in (left, right):
         with path.open("rb") as stream:
             starts.append(stream.read(1 << 16))
-    if all(start.startswith(MAGIC) for start in starts):
+    if all(start.startswith(NPY_START) for start in starts):
         yield from _numbers("", *(np.load(path, mmap_mode="r", allow_pickle=False) for path in (left, right)))
-    elif all(start.startswith(_FITS) for start in starts):
+    elif all(start.startswith(FITS_START) for start in starts):
         yield from _fits(left, right)
-    elif all(start.startswith(PARQUET) for start in starts):
+    elif all(start.startswith(PARQUET_START) for start in starts):
         yield from _tables(left, right)
     elif all(as_text(start) is not None for start in starts):
         yield from _lines(left, right)

@@ -22,7 +22,6 @@ from dropflow.preview.tables import (
     table_preview,
 )
 
-MAGIC = b"SIMPLE  ="
 _BLOCK = 2880
 _MAX_UNITS = 64
 _TYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
+from dropflow.files import FITS_START, NPY_START, PARQUET_START
 from dropflow.preview import arrays, fits, parquet
 from dropflow.preview.image import (
     Nothing,
@@ -249,9 +250,9 @@ class _OneColumn:
 
 
 _ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
-    (fits.MAGIC, "FITS", fits.show_fits),
-    (arrays.MAGIC, "NumPy array", arrays.show_npy),
-    (parquet.MAGIC, "Parquet table", parquet.show_parquet),
+    (FITS_START, "FITS", fits.show_fits),
+    (NPY_START, "NumPy array", arrays.show_npy),
+    (PARQUET_START, "Parquet table", parquet.show_parquet),
 )
 
 

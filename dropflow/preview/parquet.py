@@ -25,7 +25,6 @@ from dropflow.preview.tables import (
     table_preview,
 )
 
-MAGIC = b"PAR1"
 _BATCH = 4096
 _BUFFER = 1 << 16
 """Bytes of a column that are read at once: without a buffer, pyarrow reads the columns of a group of rows whole."""

@@ -112,20 +112,10 @@ def merge(
         The session as it was merged before. If it was over, a node that answers again, and has not heard of that, does
         not take it back: if the session had gone on, that node would be in a later view.
     """
-    reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
     known = known_ends(parts)
     ends = known.by_node
     latest_part = max(parts, key=lambda part: (part.detail.epoch, part.detail.view)).detail
-    was_over = (
-        before is not None and before.is_over and (before.epoch, before.view) == (latest_part.epoch, latest_part.view)
-    )
-    stays_over = was_over and known.is_agreed
-    details = [
-        ended_detail(part, known) or known_detail(part, reported)
-        if stays_over or not part.is_answering
-        else part.detail
-        for part in parts
-    ]
+    details = _known_details(parts, known, latest_part, before)
     drops = sum(detail.drops for detail in details)
     whole = max(detail.whole for detail in details)
     candidates = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
@@ -194,6 +184,21 @@ def merge(
         notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),
         ends=tuple(ends[node] for node in sorted(ends)),
     )
+
+
+def _known_details(
+    parts: Sequence[SessionPart], known: KnownEnds, latest: SessionDetail, before: SessionDetail | None
+) -> list[SessionDetail]:
+    """Return each part as it is known to be: as it answers, or as others have reported that it ended."""
+    was_over = before is not None and before.is_over and (before.epoch, before.view) == (latest.epoch, latest.view)
+    stays_over = was_over and known.is_agreed
+    reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
+    return [
+        ended_detail(part, known) or known_detail(part, reported)
+        if stays_over or not part.is_answering
+        else part.detail
+        for part in parts
+    ]
 
 
 def as_info(detail: SessionDetail) -> SessionInfo:

@@ -5,7 +5,7 @@ import platform
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,7 +52,7 @@ from managers.node.fetch_pool import FetchPool
 from managers.node.host import SessionHost
 from managers.node.machine import NodeMachine
 from managers.node.operations import NodeOperations, NodeSession
-from managers.node.over import recover_all
+from managers.node.over import DamagedSession, FinishedSession, recover_all
 from managers.node.resources import LoadHistory, ProcessorUse, ProcessResources, next_incarnation, sample_of
 from managers.node.streams import FileWatcher
 from managers.owner_thread import Owner
@@ -136,13 +136,7 @@ class NodeManager(Manager):
         self._last_acks = (link_settings or LinkSettings()).last_acks
         self._started = self._clock.now()
         sessions = self._root / "sessions"
-        try:
-            make_directories(sessions)
-            finished = recover_all(sessions, name)
-        except OSError as error:
-            raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
-        sweep_shared_memory()
-        end_containers(sessions)
+        finished = _recovered(sessions, name)
         incarnation = next_incarnation(self._root, self._clock)
         self._on_drained = on_drained
         machine = NodeMachine(
@@ -184,8 +178,15 @@ class NodeManager(Manager):
             capacity=None if self._cluster is None else self._cluster.read,
         )
         self._operations = NodeOperations(name, lambda: host.sessions)
-        self._handlers: Mapping[str, Callable[..., Any]] = {
-            **self._operations.handlers(),
+        self._processor_use = ProcessorUse(self._clock)
+        self._history = LoadHistory(name, lambda: sample_of(self.nodes()[0], self._clock.now()))
+        self._handlers = self._operations.handlers() | self._own_handlers()
+        self._owner.start()
+        self._history.start()
+
+    def _own_handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return what answers operations about this node, and those that make a deployment."""
+        return {
             "info": self._info,
             "status": self._status,
             "nodes": self._nodes,
@@ -197,10 +198,6 @@ class NodeManager(Manager):
             "resume": self._resume,
             "retry": self._retry,
         }
-        self._owner.start()
-        self._processor_use = ProcessorUse(self._clock)
-        self._history = LoadHistory(name, lambda: sample_of(self.nodes()[0], self._clock.now()))
-        self._history.start()
 
     @property
     def links_address(self) -> str:
@@ -373,6 +370,18 @@ class NodeManager(Manager):
             gpus=gpus,
             gpus_free=gpus - self._resources.pool.gpus_taken,
         )
+
+
+def _recovered(sessions: Path, node: str) -> dict[str, FinishedSession | DamagedSession]:
+    """Return the sessions in the directory `sessions`, which is made; end what an earlier process left running."""
+    try:
+        make_directories(sessions)
+        found = recover_all(sessions, node)
+    except OSError as error:
+        raise StorageError(f"cannot be made: {error.strerror}", where=str(sessions.parent)) from error
+    sweep_shared_memory()
+    end_containers(sessions)
+    return found
 
 
 def _cluster(choice: RunnerChoice) -> "DaskCapacity | None":

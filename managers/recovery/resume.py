@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dropflow.api.records import NodeInfo
 from dropflow.api.requests import ResumeRequest, RetryRequest
-from dropflow.engine.continuation import has_attempts
+from dropflow.engine.continuation import StateColumn, has_attempts
 from dropflow.errors import ConflictError, GoneError
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump
@@ -148,21 +148,9 @@ def plan_resumption(
     states, causes = known_drops(placed, plan)
     pending = _pending(placed, copies)
     states[list(pending.drops)] = DropState.INITIALIZED
-    again = Again(placed)
-    if isinstance(request, RetryRequest):
-        if request.start or (request.code and not causes):
-            states = with_implied_completions(placed, states, _is_unknown(placed, states))
-        again = choose(
-            placed,
-            states,
-            causes,
-            drops=request.drops,
-            start=request.start,
-            settings=request.settings,
-            code=request.code,
-            where=session if request.start else "",
-            hint="'dropflow resume' continues one that was stopped",
-        )
+    if isinstance(request, RetryRequest) and (request.start or (request.code and not causes)):
+        states = with_implied_completions(placed, states, _is_unknown(placed, states))
+    again = _chosen(placed, states, causes, request, session)
     repeated = {*pending.drops, *again.repeated}
     decision = decide(
         placed,
@@ -206,6 +194,25 @@ def plan_resumption(
         recomputed=sum(part.recomputed for part in copies.counted.values()),
         copies={node: part.version for node, part in copies.counted.items()},
         dfg=b"".join(dump(with_placement(again.graph, graph.part, graph.places))),
+    )
+
+
+def _chosen(
+    placed: PhysicalGraph, states: StateColumn, causes: Mapping[int, int], request: ResumeRequest, session: str
+) -> Again:
+    """Return which drops a retry runs again, with which values and code; none if it is not a retry."""
+    if not isinstance(request, RetryRequest):
+        return Again(placed)
+    return choose(
+        placed,
+        states,
+        causes,
+        drops=request.drops,
+        start=request.start,
+        settings=request.settings,
+        code=request.code,
+        where=session if request.start else "",
+        hint="'dropflow resume' continues one that was stopped",
     )
 
 
