@@ -288,8 +288,8 @@ def _bounded(value: Number) -> Number:
 # ``execution_time = "0.5 * n + 2e-9 * input_bytes"`` uses parameters of the graph, other numbers of
 # the node, and what is known of each instance: `INPUT_NAMES`. `settled_estimate` puts in the
 # parameters, `take_estimates` takes the expressions out of the logical graph, and `with_estimates`
-# computes them for each drop of the physical graph, in the order of its edges. Expressions are read
-# by `translator.expressions`, and never executed as code.
+# computes them for each drop of the physical graph, in the order of its edges. Expressions are
+# never executed as code.
 
 INPUT_NAMES = ("input_bytes", "inputs")
 """Names in estimates: the bytes that an application reads, and how many data drops that are. For data, what their

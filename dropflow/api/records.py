@@ -1,6 +1,6 @@
 """Records of ``/api/v1``: managers and nodes, sessions and drops, hosts and moments.
 
-As of sessions (`dropflow.api.records`), times are seconds since the epoch (UTC), and sizes are bytes.
+Times are seconds since the epoch (UTC), and sizes are bytes.
 """
 
 import os
@@ -827,7 +827,7 @@ class SessionMoment(msgspec.Struct, frozen=True, kw_only=True):
     began, ended : float
         When the first attempt was ready, and the last one that has ended was committed. Later moments are as now.
     drops, settled, running, queued : int
-        As in `dropflow.api.records.SessionInfo`; `queued` are all attempts that were ready and did not run.
+        As in `SessionInfo`; `queued` are all attempts that were ready and did not run.
     counts : DropCounts
         All drops whose state is known.
     logical : tuple of NodeMoment
@@ -868,7 +868,7 @@ class CauseColumns(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     rows, counts, took_along : bytes
-        Rows in the whole graph, and the numbers of `dropflow.api.records.FailureInfo`, as uint32,
+        Rows in the whole graph, and the numbers of `FailureInfo`, as uint32,
         little-endian. Base64 in JSON.
     """
 

@@ -2,8 +2,7 @@
 
 Each `dropflow.api.openapi.Route` names the types of its query, body and answer, as msgspec structs. The
 application, the checks of every request and the OpenAPI document (`dropflow.api.openapi`) come from the same
-table. Answers have one envelope, ``{"ok": true, ...}``, and errors one form, ``{"ok": false, "error": {...}}``
-(`dropflow.api.server`).
+table. Answers have one envelope, ``{"ok": true, ...}``, and errors one form, ``{"ok": false, "error": {...}}``.
 """
 
 import gc

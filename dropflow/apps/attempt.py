@@ -338,7 +338,7 @@ class AttemptContext:
 
     Cheap to make: inputs, outputs, files and events are made when the application uses them.
 
-    `lock` is that of `dropflow.apps.attempt.Interruption`.
+    `lock` is that of `Interruption`.
     """
 
     __slots__ = (

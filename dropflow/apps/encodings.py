@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Encoders: from values to the bytes behind a port; `dropflow.apps.encodings` has the table.
+# Encoders: from values to the bytes behind a port.
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 """Pattern of the contents of ``dataurl``."""
@@ -209,7 +209,7 @@ ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
 """The encoder of each encoding, by its name."""
 
 
-# Decoders: from the bytes behind a port to values; `dropflow.apps.encodings` has the table.
+# Decoders: from the bytes behind a port to values.
 
 _PICKLE_START = b"\x80"
 _PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})

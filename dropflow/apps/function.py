@@ -1,9 +1,8 @@
 """Python functions as applications.
 
-`dropflow.apps.load_function` loads the function, `dropflow.apps.function` its arguments. The return value
-goes, whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one
-exception is a dictionary whose keys are exactly the names of the node's output ports, two or more: then each port
-gets its own entry.
+`dropflow.apps.load_function` loads the function; its arguments are read here. The return value goes, whole, to every
+output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one exception is a
+dictionary whose keys are exactly the names of the node's output ports, two or more: then each port gets its own entry.
 If the function has an argument named after an output port with ``path`` encoding, or that of a format, the argument is
 a path, and the function writes the content there itself; if the port is an input, too, a copy of the input is there, to
 be changed. Outputs of type ``Event`` complete empty.

@@ -30,7 +30,7 @@ from dropflow.graph.templates import Kind, Template
 
 # Applications of DALiuGE that this version of dropflow does not have.
 #
-# `dropflow.apps.registry` refuses their nodes with an alternative. The data classes that dropflow does not have are in
+# Their nodes are refused with an alternative. The data classes that dropflow does not have are in
 # `dropflow.data.registry`.
 
 _COMPILED = "give the library the C interface of DynlibApp, or wrap it in a Python function (PyFuncApp)"
@@ -331,7 +331,7 @@ def streaming_links(graph: PhysicalGraph) -> tuple[int, ...]:
     Raises
     ------
     UnknownComponentError, MissingDependencyError, BadParameterError
-        As `dropflow.apps.registry.app_class` and `dropflow.data.registry.store_for`.
+        As `app_class` and `dropflow.data.registry.store_for`.
     """
     templates = graph.templates
     declared = [

@@ -45,7 +45,7 @@ from dropflow.engine.parameters import Component, Parameter, Unusable, expand, f
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
 from dropflow.graph.templates import Argument, Kind, Template
 
-# Values of the placeholders in a shell command; `dropflow.apps.shell` has the table.
+# Values of the placeholders in a shell command.
 
 PIECE = re.compile(r"arg(\d+)")
 """Names, in lower case, of the fields that hold pieces of a command in older graphs."""

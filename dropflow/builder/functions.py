@@ -326,7 +326,7 @@ class AppFunction(Generic[Arguments, Result]):
         Raises
         ------
         UsageError
-            See `dropflow.builder.functions.code_of`.
+            See `code_of`.
         """
         return code_of(self.function) if isinstance(self.function, types.FunctionType) and not self.is_imported else ""
 
@@ -337,7 +337,7 @@ class AppFunction(Generic[Arguments, Result]):
         Raises
         ------
         UsageError
-            See `dropflow.builder.functions.import_path`.
+            See `import_path`.
         """
         return import_path(self.function) if self.is_imported else self.function.__name__
 

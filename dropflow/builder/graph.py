@@ -142,7 +142,7 @@ class MknContent:
         )
 
 
-# Constructs of a graph: each is opened by ``with``. `dropflow.builder.graph.Graph` has these methods.
+# Constructs of a graph: each is opened by ``with``. `Graph` has these methods.
 
 SPLIT = "dlg.apps.simple.GenericScatterApp"
 COLLECT = "dlg.apps.simple.ArrayGatherApp"

@@ -1,7 +1,7 @@
 """Translation of a dask graph into a physical graph: one application and one data drop for each task.
 
 The drops are columns (`dropflow.graph.physical`). Tasks stay the objects of dask that they are: nothing else is made
-for each of them but its place in a list. Keys of one name share a template, see `dropflow.dask.translate`.
+for each of them but its place in a list. Keys of one name share a template.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence

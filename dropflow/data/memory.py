@@ -370,7 +370,7 @@ class MemoryStore:
         return FileWriter(path, kind="shm", shielded=slot.shielded)
 
     def initial(self, slot: Slot) -> Handle:
-        """Return the value of `pydata`; see `dropflow.data.memory`.
+        """Return the value of `pydata`.
 
         Raises
         ------

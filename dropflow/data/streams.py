@@ -40,8 +40,7 @@ from dropflow.data.store import GrowingWriter, Shield
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError
 
-# FIFOs that wake a waiting thread, also from other processes; streams use them
-# (`dropflow.data.streams`).
+# FIFOs that wake a waiting thread, also from other processes; streams use them.
 
 _DRAINED = 1 << 16
 _NO_READER = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
@@ -117,7 +116,7 @@ def remove(path: str) -> None:
         os.unlink(path)  # noqa: PTH108 - text, as everywhere here
 
 
-# The reading end of a stream; `dropflow.data.streams` describes the files.
+# The reading end of a stream.
 
 POSITION = struct.Struct("<Q")
 """Format of the file with the position of a reader."""

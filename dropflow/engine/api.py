@@ -520,7 +520,7 @@ _HERE = "./"
 
 
 class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A content with its size and checksum, as in `dropflow.engine.api.Handle`.
+    """A content with its size and checksum, as in `Handle`.
 
     Attributes
     ----------

@@ -89,7 +89,7 @@ class Restart:
     Attributes
     ----------
     reset : bool array, shape (drops,)
-        Completed drops that run again because contents are lost, from `dropflow.engine.continuation.must_run_again`.
+        Completed drops that run again because contents are lost, from `must_run_again`.
     repeated : bool array, shape (drops,)
         Drops that settle again although their outcome is known.
     retried : collection of int

@@ -24,9 +24,8 @@ from dropflow.graph.templates import Argument, Kind, Template
 
 # The definition of a component: an application or data class, with its parameters and ports.
 #
-# One definition serves three readers: the run-time parser of its parameters
-# (`dropflow.engine.parameters`), its entry in the palette (`palettes.build`) and its page
-# in the reference.
+# One definition serves three readers: the run-time parser of its parameters, its entry in the
+# palette (`palettes.build`) and its page in the reference.
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):

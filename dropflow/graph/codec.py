@@ -10,8 +10,6 @@ Columns are little-endian and can be used in place: `parse` copies nothing, neit
 Every byte is covered by a CRC-32 or must be zero, so that damage is always detected. `parse` also checks that all rows
 refer to rows that exist. As in PNG, the magic starts with a byte that no text has and contains both line ends, so that
 a file that went through a text transfer is recognised as broken.
-
-`dropflow.graph.codec` reads and writes files.
 """
 
 import hashlib
@@ -332,7 +330,7 @@ def digest(graph: PhysicalGraph) -> str:
     return found.hexdigest()
 
 
-# Physical graphs in files: reading and writing ``.dfg`` containers (`dropflow.graph.codec`).
+# Physical graphs in files: reading and writing ``.dfg`` containers.
 
 _PART = ".part"
 _HEAD = 8
@@ -347,7 +345,7 @@ def save(graph: PhysicalGraph, path: Path) -> None:
     StorageError
         The file cannot be written.
     BadGraphError
-        See `dropflow.graph.codec.dump`.
+        See `dump`.
     """
     buffers = dump(graph)
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}{_PART}")
@@ -382,7 +380,7 @@ def load(path: Path, *, mmap: bool = False) -> PhysicalGraph:
     Raises
     ------
     BadFileError
-        There is no such file, it cannot be read, or it is not a valid container (see `dropflow.graph.codec.parse`).
+        There is no such file, it cannot be read, or it is not a valid container (see `parse`).
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):

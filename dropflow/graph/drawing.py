@@ -665,7 +665,7 @@ def draw(
     grouping : str
         What a box is.
     wanted : mapping of int to bool, optional
-        See `dropflow.graph.drawing.boxes_by_construct`.
+        See `boxes_by_construct`.
     islands : sequence of str
         Island of each of `graph.places`; without it, boxes of islands are those of nodes.
     aspect : float

@@ -33,7 +33,7 @@ def graph_html(graph: PhysicalGraph, states: Mapping[str, Mapping[str, int]] | N
     graph : PhysicalGraph
         The graph.
     states : mapping, optional
-        See `dropflow.graph.notebook.logical_svg`.
+        See `logical_svg`.
     """
     nodes = plural(len(graph.templates), "logical node")
     head = f"<b>{_text(graph.name)}</b>: {nodes}, {plural(graph.drops, 'drop')}, {plural(graph.edges, 'edge')}"

@@ -272,7 +272,7 @@ def _room(load: Sequence[float], capacity: Sequence[float], work: float) -> list
     return [max(level * cores_of - load_of, 0.0) for load_of, cores_of in zip(load, capacity, strict=True)]
 
 
-# `dropflow.graph.reassign.reassign` for graphs with placement groups: what must be on one node stays together.
+# `reassign` for graphs with placement groups: what must be on one node stays together.
 
 
 def reassign_together(

@@ -559,7 +559,7 @@ def retry(
     BadParameterError, UsageError
         A setting does not fit the applications.
     BadGraphError, BadFileError, StorageError
-        See `dropflow.sessions.local_run.resume`.
+        See `resume`.
     """
     from dropflow.sessions.again import choose  # noqa: PLC0415 - as in `resume`
     from dropflow.sessions.stopped import StoppedRun  # noqa: PLC0415

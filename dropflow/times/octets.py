@@ -123,8 +123,8 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
         Records that the node has.
     missing : str
         Why there are no records of the node: it did not answer. Empty if it did.
-    records : array of `dropflow.times.octets.RECORD`
-    running : array of `dropflow.times.octets.RUNNING`
+    records : array of `RECORD`
+    running : array of `RUNNING`
         The attempts that run now.
     now : float
         The time of the node, in seconds since the epoch; 0 if nothing runs.

@@ -53,8 +53,7 @@ def download_response(download: Download) -> Response:
     )
 
 
-# Handlers of DALiuGE's paths (`managers.routes.daliuge`): each answers with the JSON that DALiuGE
-# would.
+# Handlers of DALiuGE's paths: each answers with the JSON that DALiuGE would.
 
 _SUCCESS = {"Status": "Success"}
 _ISLAND_PORT = 8001

@@ -92,3 +92,11 @@ def test_modules_and_classes_that_docstrings_name_exist() -> None:
 
     assert "dropflow.api.operations" in names
     assert {place: name for name, place in names.items() if not exists(name)} == {}
+
+
+def test_no_module_refers_its_reader_to_itself() -> None:
+    """What is in the same module is named without it: "see `this.module`" leads a reader in a circle."""
+    modules = {path: ".".join(path.with_suffix("").parts) for path in files(*PRODUCT) if path.name != "__init__.py"}
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in modules}
+
+    assert [str(path) for path, name in modules.items() if re.search(rf"`{re.escape(name)}[.`]", texts[path])] == []

@@ -167,7 +167,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     lower_bound_s : float
         No assignment is faster; see `lower_bound`.
     bound_with_moves_s : float
-        The same, at least as large: counts what any assignment moves; see `translator.plan.move_bound`. It is only
+        The same, at least as large: counts what any assignment moves. It is only
         computed by `judge`, and for graphs that are not too large for it; otherwise `lower_bound_s`.
     violations : tuple of str
         Constraints that the assignment does not keep: drops that must share a node or have it alone, and do not;

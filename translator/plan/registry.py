@@ -340,7 +340,7 @@ def compared(
     Parameters
     ----------
     graph, options, machines
-        As for `translator.plan.registry.plan`; the algorithm in the options does not count.
+        As for `plan`; the algorithm in the options does not count.
     tried : sequence of str
         The algorithms that are run; the others are reported as not tried.
     on_algorithm : callable
