@@ -1,6 +1,7 @@
 """The API of managers over HTTP: its operations and records, a client, and a server of any table of routes.
 
-`operations` is one table, from which routes, the OpenAPI document and the client follow. The server answers with one
+`operations`           is one table, from which routes, the OpenAPI document and the client follow. The server answers
+                       with one
 envelope and one form of errors, by waitress. May not import the engine, data or applications.
 
 =====================  ================================================================================================
@@ -9,8 +10,8 @@ envelope and one form of errors, by waitress. May not import the engine, data or
 `requests`             Queries, bodies and answers of single operations (`dropflow.api.operations`)
 `contents`             Contents of many drops in one answer: the request, and the records that come back one after the
                        other; downloads and their names
-`logs`                 What the logs of sessions and of managers have in common: which lines match a query, and the
-                       form of their text
+`logs`                 What the logs of sessions and of managers have in common: which lines match a query, and the form
+                       of their text
 `manager`              A manager: a typed method for each operation, which all go through `Manager.call`
 `client`               A manager that sends each operation over HTTP
 `http_client`          HTTP requests to one server: kept connections, a time limit on every wait, errors as their class
@@ -20,11 +21,11 @@ envelope and one form of errors, by waitress. May not import the engine, data or
 `server`               A bottle application from a table of routes
 `rest_server`          Serves an application with waitress, so that event streams and slow clients do not block other
                        requests
-`http_server`          waitress with a loop that its caller runs step by step, and with threads that start when they
-                       are needed
-`error_pages`          An error as an HTML page, for browsers; programs get the same error as JSON
-`budget`               A limit on the memory of the bodies of all requests together, so that many small requests cannot
-                       exhaust it
+`http_server`          waitress with a loop that its caller runs step by step, and with threads that start when they are
+                       needed
+`error_pages`          An error as an HTML page, for browsers; programs get the same error as JSON; relative addresses
+                       in pages
+`request_bodies`       Request bodies: limits on their size, depth and memory, and their decompression
 `error_body`           Errors as JSON: a status and a body when they are sent, an error of the same class when they are
                        received
 `openapi`              The OpenAPI 3.1 document of a route table

@@ -29,8 +29,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from dropflow.api.budget import Account
 from dropflow.api.error_body import is_loopback
+from dropflow.api.request_bodies import Account
 from dropflow.api.signing import SCHEME, Verifier
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, StorageError, UsageError

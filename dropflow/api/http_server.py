@@ -26,7 +26,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher, WSGITask
 
 from dropflow.api.auth import HAS_CREDENTIAL, HEAD_CHECK, HeadCheck, Proof
-from dropflow.api.server import too_large
+from dropflow.api.request_bodies import too_large
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import bottle
 import msgspec
 
-from dropflow.api.budget import relative_page
+from dropflow.api.error_pages import relative_page
 from dropflow.api.logs import ALL_LINES, LAST_LINES, LEVELS, LogLine, LogPage, LogQuery, LogTextQuery, severity
 from dropflow.api.openapi import Request, Response, Route
 from dropflow.formatting import (

@@ -56,8 +56,8 @@ from managers.node.events import (
     Tell,
     WithdrawSession,
 )
+from managers.node.finished_sessions import recover
 from managers.node.hosted_session import HostedSession
-from managers.node.over import recover
 from managers.node.resources import SessionResources
 from managers.node.sessions import SessionTable
 from managers.node.view_states import Beginning, held_copies, nothing_before

@@ -50,7 +50,7 @@ from managers.node.events import (
 )
 from managers.node.exchange import ContentWatch, MessagesByView, NodeExchange
 from managers.node.fetch_pool import write_receipts
-from managers.node.over import REPLACED
+from managers.node.finished_sessions import REPLACED
 from managers.node.progress import Progress, ProgressLog
 from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog

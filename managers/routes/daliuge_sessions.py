@@ -16,7 +16,7 @@ import numpy as np
 
 from dropflow.api.manager import Manager
 from dropflow.api.records import DropInfo, DropQuery, NodeInfo, SessionInfo, SubmitQuery
-from dropflow.api.server import check_depth
+from dropflow.api.request_bodies import check_depth
 from dropflow.errors import BadGraphError, ConflictError, HttpError, NotFoundError, UsageError
 from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.physical import PhysicalGraph

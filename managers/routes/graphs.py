@@ -13,7 +13,7 @@ import msgspec
 from dropflow.api.error_body import status_of, to_body
 from dropflow.api.openapi import Response
 from dropflow.api.records import DropInfo, NodeInfo
-from dropflow.api.server import check_depth, unpacked_limit
+from dropflow.api.request_bodies import check_depth, unpacked_limit
 from dropflow.errors import (
     BadFileError,
     BadGraphError,

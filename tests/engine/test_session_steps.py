@@ -10,9 +10,9 @@ import pytest
 from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
 from dropflow.engine.core import Core
 from dropflow.engine.events import Event, Failed, Finished
-from dropflow.engine.session import Instrument, StatisticsPublisher
+from dropflow.engine.session import Instrument
 from dropflow.engine.session_inputs import Inbox, SessionInput
-from dropflow.engine.statistics import Attempts, SessionResult, Statistics
+from dropflow.engine.statistics import Attempts, SessionResult, Statistics, StatisticsPublisher
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState

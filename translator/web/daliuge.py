@@ -19,7 +19,8 @@ from msgspec import Meta
 
 from dropflow.api.error_pages import wants_page
 from dropflow.api.openapi import FORM, Request, Response, Route, StreamSlots
-from dropflow.api.server import check_depth, error_response
+from dropflow.api.request_bodies import check_depth
+from dropflow.api.server import error_response
 from dropflow.errors import HttpError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.formatting import plural

@@ -16,8 +16,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from managers.deployment import Deployment
 from managers.node.directory import SessionEnd, read_checksummed, write_checksummed
+from managers.node.finished_sessions import FinishedSession, recover_all
 from managers.node.manager import NodeManager
-from managers.node.over import FinishedSession, recover_all
 from tests.managers.node.conftest import settle, until
 from tests.recovery_graphs import replacing
 

@@ -48,9 +48,9 @@ from dropflow.times.octets import read_sections
 from managers.composite.merging import merge_failures
 from managers.deployment import Place
 from managers.node.downloads import directory_listing
+from managers.node.finished_sessions import FinishedSession
 from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
-from managers.node.over import FinishedSession
 from tests.managers.node.conftest import SECONDS, Cluster, hosted, settle, soon, until
 
 Make = Callable[..., Cluster]

@@ -13,8 +13,8 @@ from dropflow.engine.session import Session
 from dropflow.ids import session_directory_name
 from dropflow.states import DropState, SessionState, is_over
 from managers.machine_calls import Unanswered
+from managers.node.finished_sessions import DamagedSession
 from managers.node.hosted_session import HostedSession
-from managers.node.over import DamagedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.history import content_bytes, digest
 from managers.simulation.simulated_composite import SimulatedComposite

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.auth import AccessRules, cookie_value
-from dropflow.api.budget import Budget
 from dropflow.api.http_server import ConnectionLimits, ConnectionState, WaitressServer, is_overdue, surplus
 from dropflow.api.openapi import Limits, Request, Response, Route
+from dropflow.api.request_bodies import Budget
 from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
 from dropflow.errors import HttpError
