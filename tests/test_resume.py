@@ -293,7 +293,7 @@ def test_a_run_that_has_not_begun_starts_from_its_beginning(tmp_path: Path) -> N
 
 def test_a_directory_without_a_session_is_refused(tmp_path: Path) -> None:
     """The error says which directory to give."""
-    with pytest.raises(NotFoundError, match="no session in this directory") as caught:
+    with pytest.raises(NotFoundError, match="no run in this directory") as caught:
         resume(tmp_path)
     with pytest.raises(NotFoundError, match="no such directory"):
         resume(tmp_path / "nowhere")

@@ -203,7 +203,7 @@ def test_a_run_without_failures_is_refused(tmp_path: Path) -> None:
     local_run.run(graph, tmp_path / "run", RunOptions(runner="inline"))
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: retry(tmp_path / "run"), "no drop of this run failed"),
-        (lambda: retry(tmp_path), "no session in this directory"),
+        (lambda: retry(tmp_path), "no run in this directory"),
         (lambda: retry(tmp_path / "nowhere"), "no such directory"),
     ]
     for call, text in refused:

@@ -24,17 +24,19 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 from dropflow.api.error_body import is_loopback
-from dropflow.api.request_bodies import Account
 from dropflow.api.signing import SCHEME, Verifier
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, StorageError, UsageError
 from dropflow.files import private_directory, replace_file
+
+if TYPE_CHECKING:
+    from dropflow.api.request_bodies import Account
 
 # Distinguishes requests of programs, of pages of this server and of pages of other origins.
 #
@@ -448,7 +450,7 @@ class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     admission: Admission = Admission(proof=Proof.NONE)
     limit: int = 0
-    account: Account | None = None
+    account: "Account | None" = None
     refused: DropflowError | None = None
 
 

@@ -97,14 +97,15 @@ def test_the_end_of_an_id_is_enough_if_it_is_unique(dropflow: Command, strict_ru
 
 @pytest.mark.slow
 def test_a_directory_without_a_run_is_bad_input(dropflow: Command, tmp_path: Path) -> None:
-    """The message names the missing graph file, also if the directory is given by its name, as a session is."""
+    """The message says that there is none, also if the directory is given by its name, as a session is."""
     (tmp_path / "plain").mkdir()
 
     for arguments in (("explain", tmp_path, "x"), ("explain", "plain", "x"), ("times", "plain")):
         done = dropflow(*arguments)
 
         assert done.status == 2
-        assert "graph.dfg" in done.err
+        assert done.err.startswith("error DF107")
+        assert "no run" in done.err
 
 
 @pytest.mark.slow

@@ -27,16 +27,18 @@ import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dropflow.api.records import NodeInfo
 from dropflow.errors import BadFileError
 from dropflow.failure import Problem, refuse_errors
 from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
 from dropflow.graph.templates import Template, needs_of
 from translator.problem_codes import problem
+
+if TYPE_CHECKING:
+    from dropflow.api.records import NodeInfo
 
 DEFAULT_BANDWIDTH = 128.0 * 1024 * 1024
 """Bytes per second of a link whose bandwidth is not given: about that of gigabit Ethernet."""
@@ -379,7 +381,7 @@ class LiveMachines(msgspec.Struct, frozen=True, kw_only=True):
         return Machines(nodes=tuple(sorted(best[:count], key=lambda node: node.name)))
 
 
-def live_machines(nodes: Sequence[NodeInfo]) -> LiveMachines:
+def live_machines(nodes: Sequence["NodeInfo"]) -> LiveMachines:
     """Return what the nodes of a cluster can do now.
 
     A node has as many cores as workers. Its speed is 1 if its host is idle. Busy processors are shared with what runs
@@ -400,7 +402,7 @@ def live_machines(nodes: Sequence[NodeInfo]) -> LiveMachines:
     )
 
 
-def _capacity(node: NodeInfo, neighbours: Sequence[NodeInfo]) -> NodeCapacity:
+def _capacity(node: "NodeInfo", neighbours: Sequence["NodeInfo"]) -> NodeCapacity:
     """Return the capacity of a node; `neighbours` are all on its host, with itself."""
     used = sum(one.load.processor for one in neighbours) / len(neighbours) / 100.0
     used = min(max(round(used / _USE_STEP) * _USE_STEP, 0.0), 1.0)
@@ -417,5 +419,5 @@ def _capacity(node: NodeInfo, neighbours: Sequence[NodeInfo]) -> NodeCapacity:
     )
 
 
-def _cores(node: NodeInfo) -> int:
+def _cores(node: "NodeInfo") -> int:
     return max(node.load.workers or node.load.cores, 1)
