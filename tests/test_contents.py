@@ -470,7 +470,7 @@ def test_a_path_that_cannot_be_written_is_reported(path: str, said: str, where: 
         builder = GraphBuilder("path")
         _function(builder, "one", "def f():\n    return 1", component=FILE, path=path)
         with pytest.raises(BadGraphError, match="DF104") as caught:
-            local_run.refuse_unusable(builder.build(), "threads")
+            local_run.run(builder.build(), tmp_path)
         assert said in str(caught.value.problems[0])
         return
     result = local_run.run(_named_by_input(path), tmp_path, RunOptions(runner="threads"))
@@ -535,4 +535,4 @@ def test_the_class_of_a_user_may_raise_anywhere(
         assert result.status is SessionState.FAILED
         return
     with pytest.raises(BadGraphError, match="cannot be made"):
-        local_run.refuse_unusable(builder.build(), "threads")
+        local_run.run(builder.build(), tmp_path / "session")

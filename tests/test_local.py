@@ -68,16 +68,16 @@ def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
 def test_an_unusable_graph_is_refused_before_files_are_written(tmp_path: Path) -> None:
     """An unknown class is refused with its node and name, and no file is written."""
     with pytest.raises(BadGraphError, match=r"no\.Such") as caught:
-        local_run.refuse_unusable(greeting("no.Such"), "inline")
+        local_run.run(greeting("no.Such"), tmp_path)
 
     assert [found.code for found in caught.value.problems] == ["DF103"]  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_runner_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_runner_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     """An unknown runner is refused; the hint has the known ones."""
     with pytest.raises(BadParameterError, match="warp") as caught:
-        local_run.refuse_unusable(greeting(), "warp")
+        local_run.run(greeting(), tmp_path, RunOptions(runner="warp"))
 
     assert "processes" in caught.value.hint
 

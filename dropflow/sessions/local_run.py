@@ -94,8 +94,6 @@ def run(
 
     Parameters
     ----------
-    graph : PhysicalGraph
-        What is executed; `refuse_unusable` has accepted it.
     directory : Path
         Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
     options : RunOptions
@@ -107,9 +105,10 @@ def run(
     Raises
     ------
     BadGraphError
-        The graph has a cycle.
-    MissingDependencyError
-        An image cannot be pulled.
+        A component is unknown, a parameter cannot be used, or the graph has a cycle: all problems together, before
+        anything runs. Or the runner cannot run its streams or MPI jobs.
+    BadParameterError, MissingDependencyError
+        There is no such runner, its package is not installed, or an image cannot be pulled.
     LinkError, WorkerStartError
         Its engine cannot be reached, or has no workers.
     ConflictError
@@ -117,6 +116,7 @@ def run(
     StorageError
         The session directory cannot be written.
     """
+    refuse_unusable(graph, options.runner)
     directory.mkdir(parents=True, exist_ok=True)
     with SessionLock(directory):
         graph = note_software(graph)

@@ -201,12 +201,12 @@ def test_a_session_continues_if_an_attempt_cannot_be_stopped(
 
 
 @pytest.mark.parametrize("value", ["soon", -1, float("nan"), float("inf"), 1e10])
-def test_an_invalid_limit_is_refused(value: object) -> None:
+def test_an_invalid_limit_is_refused(value: object, tmp_path: Path) -> None:
     """The run is refused before it starts, and the error has the invalid value."""
     builder = GraphBuilder("g")
     builder.app("app", component="NullBarrierApp", arguments=(Argument(name="timeout", value=value, type="Float"),))
     with pytest.raises(BadGraphError, match="parameter 'timeout' is") as caught:
-        local_run.refuse_unusable(builder.build(), "threads")
+        local_run.run(builder.build(), tmp_path)
 
     assert "parameter 'timeout' is" in str(caught.value.problems)
 

@@ -586,7 +586,7 @@ def test_ranks_are_placed_together_as_the_graph_says() -> None:
     assert [len(set(one)) for one in parts.tolist()] == [3, 3]
 
 
-def test_a_runner_of_one_attempt_refuses_jobs() -> None:
+def test_a_runner_of_one_attempt_refuses_jobs(tmp_path: Path) -> None:
     """Inline, the ranks could not run together: the session is refused before anything runs."""
     with pytest.raises(BadGraphError, match="3 ranks that run at once"):
-        local_run.refuse_unusable(job(COMMAND), "inline")
+        mpi_run(job(COMMAND), tmp_path / "run", "inline")
