@@ -99,12 +99,14 @@ def start_node(
     root: str,
     options: Sequence[str],
     changed: Callable[[ChildProcess], None],
-    tunnel: Sequence[str] = (),
+    hosts: Sequence[SshHost],
+    tunnel: Sequence[int],
 ) -> ChildProcess:
-    """Start the node manager of a host. Its process is the ``ssh`` to it, with the options of a tunnel."""
+    """Start the node manager of a host. Its process is the ``ssh`` to it; see `forwards` for `hosts` and `tunnel`."""
     more = ("--group", root, "--output", "json", *options)
     first = node_input(host, key=key, root=root, options=more)
-    launch = partial(processes.launch, "node", host.name, lambda _: node_command(host, tunnel), changed, first=first)
+    command = node_command(host, forwards(host, hosts, tunnel))
+    launch = partial(processes.launch, "node", host.name, lambda _: command, changed, first=first)
     return processes.call(launch)
 
 
@@ -148,12 +150,11 @@ def run_hosts(directory: str) -> Exit:
         processes = ChildProcesses(stop_seconds=_STOP_SECONDS, cancel=stop.fileno())
         try:
             root = safe_name(job.path.name)
-            hosts = job.request.hosts
-            for host in hosts:
-                tunnel = forwards(host, hosts, job.request.tunnel)
-                nodes.append(
-                    start_node(processes, host, key=job.key, root=root, options=(), changed=changed, tunnel=tunnel)
-                )
+            hosts, tunnel = job.request.hosts, job.request.tunnel
+            start = partial(
+                start_node, processes, key=job.key, root=root, options=(), changed=changed, hosts=hosts, tunnel=tunnel
+            )
+            nodes.extend(map(start, hosts))
             while not stop.wait(BEAT_SECONDS):
                 beat(nodes)
         finally:

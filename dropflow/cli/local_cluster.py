@@ -25,7 +25,7 @@ from dropflow.runners.capacity import host_gpus
 from dropflow.web.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
-from managers.places.ssh import BEAT_SECONDS, SshHost, forwards, local_address
+from managers.places.ssh import BEAT_SECONDS, SshHost, local_address
 
 _START_SECONDS = 60.0
 _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
@@ -191,9 +191,15 @@ class _Cluster:
     def _start_on(self, host: SshHost, options: Sequence[str]) -> ChildProcess:
         key = Path(self._options.key or default_key())
         changed = self._changed
-        tunnel = forwards(host, self._options.hosts, self._options.tunnel)
         process = start_node(
-            self._child_processes, host, key=key, root="up", options=options, changed=changed, tunnel=tunnel
+            self._child_processes,
+            host,
+            key=key,
+            root="up",
+            options=options,
+            changed=changed,
+            hosts=self._options.hosts,
+            tunnel=self._options.tunnel,
         )
         self._processes.append(process)
         return process

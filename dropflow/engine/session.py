@@ -530,9 +530,9 @@ class Session:
                 self._on_idle()
 
     def _tell_settled(self) -> None:
-        is_paused = self.core.status is SessionState.PAUSED
-        if self._on_settled is not None and is_paused and not self.core.drops.unsettled:
-            on_settled, self._on_settled = self._on_settled, None
+        on_settled = self._on_settled  # first: nearly all sessions have none, and this is asked in each step
+        if on_settled is not None and self.core.status is SessionState.PAUSED and not self.core.drops.unsettled:
+            self._on_settled = None
             on_settled()
 
     def deadline(self) -> float:

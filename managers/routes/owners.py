@@ -139,7 +139,7 @@ class Owners:
                 # In this order: one that is listed meanwhile counts twice, and none is missed.
                 starting = self._starting.copy()
                 counted = [one.drops for one in starting[: starting.index(own)] if one.user == user]
-                counted += [info.drops for info in self._manager.sessions() if info.user == user and not info.is_over]
+                counted += _running(self._manager.sessions())[user]
                 self._check(user, limit, counted, drops)
             yield
 
@@ -152,10 +152,7 @@ class Owners:
         if self._file is not None:
             with suppress(StorageError, BadFileError):
                 limits = read_user_limits(self._file)
-        running: dict[str, list[int]] = defaultdict(list)
-        for info in sessions:
-            if info.user and not info.is_over:
-                running[info.user].append(info.drops)
+        running = _running(sessions)
         return tuple(
             UserUse(
                 user=user,
@@ -179,3 +176,12 @@ class Owners:
                 where=where,
                 hint=hint,
             )
+
+
+def _running(sessions: Iterable[SessionInfo]) -> defaultdict[str, list[int]]:
+    """Return the drops of each session that is not over, by its user."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for info in sessions:
+        if info.user and not info.is_over:
+            found[info.user].append(info.drops)
+    return found
