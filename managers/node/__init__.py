@@ -5,6 +5,8 @@
                      and when
 `events`             Events and actions of a node manager's state machine, besides the calls of `managers.machine_calls`
 `sessions`           The sessions of a node: one table of all of them, hosted and finished, with one explicit phase each
+`lifecycle`          The life of each session of a node, from the end of its preparation to its removal, and the end of
+                     the node
 `host`               Carries out what `NodeMachine` decides about the sessions of a node
 `hosted_session`     A session whose engine is in this process: its parts, its states, and what users see of it
 `progress`           How far a hosted session has come: its state, times and statistics, and how fast its drops settle
@@ -19,6 +21,8 @@
 `members`            What a node does when members join or leave its sessions, answer or are lost: part of
                      `NodeMachine`. Pure decisions
 `view_changes`       The views of the sessions of a node: part of `NodeMachine`
+`view_requests`      Changes of views that a node was asked for: sent to the member that decides, again until a view
+                     has them
 `view_states`        What a member of a session reports, live or stopped, and with which states it continues in the next
                      view
 `peer_monitor`       Which other nodes the sessions here need, and which of them are lost: a pure state machine over a
@@ -33,7 +37,8 @@
                      machine decides
 `session_records`    Records about a session on this node that clients get: rows, details, counts, results
 `session_log`        The log of a session on one node: pages of the lines of all drops, found by the index of the logs
-`downloads`          Downloads from a node: files, contents of many drops, directories as tar files, previews
+`downloads`          Downloads from a node: files, contents of many drops, directories as tar files
+`previews`           Previews and pictures of contents, made by processes of their own
 `manager`            The node manager: a manager of the sessions of one host
 `fetch_pool`         Threads that fetch contents from other nodes, and counts of what a session has received
 ===================  ==================================================================================================

@@ -19,8 +19,9 @@ from dropflow.errors import LinkError
 from dropflow.formatting import plural
 from managers.machine_calls import Return
 from managers.node.events import Action, ContentsRead, Log, ReadContents, Tell
+from managers.node.lifecycle import Lifecycle, Timers
 from managers.node.members import MemberOperations
-from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable, Timers, ViewMember
+from managers.node.sessions import Phase, SessionRecord, SessionTable, ViewMember
 from managers.node.view_changes import ViewChanges
 from managers.recovery.records import View
 

@@ -55,8 +55,8 @@ from managers.node.progress import Progress, ProgressLog
 from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog
 from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
+from managers.recovery.explain import explain_decision
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
-from managers.recovery.replan import explain_decision
 
 # The nodes of MPI jobs over several nodes.
 

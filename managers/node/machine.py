@@ -50,9 +50,10 @@ from managers.node.events import (
     SessionEvent,
     ViewEvent,
 )
+from managers.node.lifecycle import Closing, Lifecycle, Timers
 from managers.node.members import MemberOperations, PeerLosses
 from managers.node.peer_monitor import PeerMonitor
-from managers.node.sessions import Closing, FinishedRecord, Lifecycle, Phase, SessionRecord, SessionTable, Timers
+from managers.node.sessions import FinishedRecord, Phase, SessionRecord, SessionTable
 from managers.node.view_changes import ViewChanges
 from managers.recovery.vote import ConnectPeers
 

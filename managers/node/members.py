@@ -22,8 +22,9 @@ from managers.node.events import (
     PeerStopped,
     ReadPeers,
 )
+from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
-from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable, ViewMember
+from managers.node.sessions import Phase, SessionRecord, SessionTable, ViewMember
 from managers.node.view_changes import ViewChanges
 from managers.recovery.records import CAN_RESUME, FEWEST_VOTERS, RequestedChange, node_lost
 from managers.recovery.vote import SendToPeer

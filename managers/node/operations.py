@@ -53,9 +53,10 @@ from dropflow.web.views import find_drop
 from managers.deployment import Deployment, deployment_download
 from managers.node import session_records
 from managers.node.copy_effects import CopyRecords, ReleasedContents, copied_results, served_copies
-from managers.node.downloads import ContentPreviews, batch, content_download, file_download
+from managers.node.downloads import batch, content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession, receipts_of
+from managers.node.previews import ContentPreviews
 from managers.node.session_log import SessionLogs, log_download, name_in
 from managers.node.session_records import StateLogs
 from managers.node.view_states import stopped_part

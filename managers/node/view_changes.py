@@ -41,17 +41,17 @@ from managers.node.events import (
     ViewBegun,
     ViewEvent,
 )
+from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
 from managers.node.sessions import (
     Joining,
-    Lifecycle,
     Phase,
     SessionRecord,
     SessionTable,
     ViewMember,
-    ViewRequests,
     Work,
 )
+from managers.node.view_requests import ViewRequests
 from managers.recovery.records import MemberReport, View, ViewDecision, first_view, node_lost, unpack_column
 from managers.recovery.vote import (
     AdoptDecision,

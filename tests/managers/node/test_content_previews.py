@@ -22,7 +22,7 @@ from dropflow.graph.slices import slice_for, with_placement
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import FIRST_LOOK, BytesSource, DirectorySource, Preview, PreviewAnswer
 from dropflow.testing.drawing import draw
-from managers.node.downloads import ContentPreviews, PreviewLimits
+from managers.node.previews import ContentPreviews, PreviewLimits
 from managers.node.session_records import results
 from tests.preview.made_files import fits, npy, png, tiled, zarr
 
@@ -76,7 +76,7 @@ def test_a_content_that_its_reader_fails_at_is_bad(
 ) -> None:
     """Whatever a library raises about a content is no internal error, and the traceback stays in the log."""
     answer = PreviewAnswer(bug="Traceback (most recent call last):\n  File x\nKeyError: 7\n")
-    monkeypatch.setattr("managers.node.downloads._Process.ask", lambda *_: answer)
+    monkeypatch.setattr("managers.node.previews._Process.ask", lambda *_: answer)
     with pytest.raises(BadFileError, match=r"cannot be shown: KeyError: 7 \(download it\)"):
         previews.preview("s", _TEXT, FIRST_LOOK)
 
@@ -226,7 +226,7 @@ def test_the_process_ends_with_its_manager() -> None:
     """Also when the manager is killed: then nothing can tell it to."""
     program = (
         "import sys; from dropflow.engine.api import Handle; from dropflow.preview.source import FIRST_LOOK\n"
-        "from managers.node.downloads import ContentPreviews\n"
+        "from managers.node.previews import ContentPreviews\n"
         "previews = ContentPreviews(); previews.preview('s', Handle(body=b'x'), FIRST_LOOK)\n"
         "print(previews._idle[0]._popen.pid, flush=True); sys.stdin.read()"
     )

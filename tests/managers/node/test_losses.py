@@ -21,7 +21,7 @@ from dropflow.graph.templates import Argument
 from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.messages import Events, StopSession
-from managers.node import host, sessions
+from managers.node import host, lifecycle
 from managers.node.events import PeerRestarted
 from managers.node.manager import NodeManager
 from tests.faults import ConnectionFaults, FaultyProxy
@@ -200,7 +200,7 @@ def test_a_session_that_is_not_started_in_time_is_cancelled(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session whose deployer ended between prepare and start is cancelled on all nodes, with the reason."""
-    monkeypatch.setattr(sessions, "_START_SECONDS", -9.8)
+    monkeypatch.setattr(lifecycle, "_START_SECONDS", -9.8)
     cluster = make_cluster(2)
     deployment = cluster.cut(_waiting())
     cluster["a"].prepare(deployment, seconds=60.0)  # waits for its start until the test is over

@@ -20,8 +20,9 @@ from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row, triples
 from managers.deployment import Place
+from managers.recovery.explain import explain_decision
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
-from managers.recovery.replan import decide, explain_decision
+from managers.recovery.replan import decide
 from managers.recovery.vote import PlanView
 from tests.engine.test_known_states import World, outcomes
 from tests.strategies import expected_states, graphs
