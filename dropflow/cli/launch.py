@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SYSTEMS = {
     "slurm": ("Slurm", "sbatch"),
     "pbs": ("PBS, untried: tell us whether it works", "qsub"),
-    "sge": ("Grid Engine, untried: tell us whether it works. It needs a parallel environment: -- -pe NAME N", "qsub"),
+    "sge": ("Grid Engine, on several hosts with a parallel environment of one slot a host: -- -pe NAME N", "qsub"),
 }
 
 
@@ -87,6 +87,12 @@ _results_option = click.option(
 _detach_option = click.option("--detach", is_flag=True, help="Do not wait for the job.")
 
 
+def _requeue_option(name: str) -> Callable[[Any], Any]:
+    # Grid Engine 8.1.9 keeps a job over several hosts waiting forever that has ended with the status for another run.
+    text = "Start the job again after the walltime, and go on, until the session is over."
+    return click.option("--requeue", is_flag=True, help=text) if name != "sge" else lambda command: command
+
+
 def _command_of(name: str) -> Callable[..., None]:
     """Return the command of one batch system."""
     title, submitter = _SYSTEMS[name]
@@ -106,7 +112,7 @@ def _command_of(name: str) -> Callable[..., None]:
         show_default=True,
         help="How long before the walltime the session stops, at most a quarter of it.",
     )
-    @click.option("--requeue", is_flag=True, help="Start the job again after the walltime, until the session is over.")
+    @_requeue_option(name)
     @_detach_option
     @click.option("--dry-run", is_flag=True, help="Print the batch script, and submit nothing.")
     @setting_options
@@ -120,9 +126,8 @@ def _command_of(name: str) -> Callable[..., None]:
     of the session, with the answer and exit status of 'dropflow submit --wait', and the results are in DIR: the job
     writes them there. Ctrl-C stops waiting, and the job continues. Arguments behind -- go to {submitter}.
 
-    Before the walltime nothing new is started, and what does not end in time is cancelled; exit status 4. With
-    --requeue the next job goes on. GRAPH may also be the directory of a job that has ended: a new job goes on with its
-    session.
+    Before the walltime nothing new is started, and what does not end in time is cancelled; exit status 4. GRAPH may
+    also be the directory of a job that has ended: a new job goes on with its session.
 
     While the job runs, commands find its manager by --to {name}:JOB. Without GRAPH the command ends once the cluster
     answers, and the cluster ends with the job.

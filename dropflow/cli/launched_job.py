@@ -62,8 +62,6 @@ _PREEMPTED_SECONDS = 6.0
 _MOST_IDLE = 3
 """How often in a row a job is started again after which no more was completed."""
 _ENDED = "the batch system has ended its job"
-_SGE_AGAIN = 99
-"""Status with which a job of Grid Engine asks to be started again."""
 
 
 def run_member(directory: str, rank: str | None = None) -> NoReturn:
@@ -72,6 +70,8 @@ def run_member(directory: str, rank: str | None = None) -> NoReturn:
     request = job.request
     system = SYSTEMS[request.system]
     number = int(rank if rank is not None else os.environ[system.rank])
+    for announced in (signal.SIGUSR1, signal.SIGUSR2):  # of the end of the job, by Grid Engine to all processes
+        signal.signal(announced, signal.SIG_IGN)
     root = job.nodes / str(number)
     private_directory(root)
     processors = os.environ.get(system.processors, "")
@@ -125,8 +125,6 @@ def run_head(directory: str, *spread: str) -> Exit:
 
 def _start_again(request: JobRequest, status: Exit) -> Exit:
     system = SYSTEMS[request.system]
-    if not system.requeue:
-        sys.exit(_SGE_AGAIN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     system.requeue_job(os.environ[system.job])
     return status

@@ -4,7 +4,7 @@ A script has directives, the lines that a facility needs, and one command: ``dro
 node managers by the command behind ``--``, once on each host. Only that command, the directives and the calls of
 ``sbatch``, ``qsub`` and others differ between batch systems.
 
-Slurm is used with ``srun``; PBS with ``pbsdsh`` and Grid Engine with ``qrsh -inherit`` are untried.
+Slurm is used with ``srun``, Grid Engine with ``qrsh -inherit``; PBS with ``pbsdsh`` is untried.
 """
 
 import os
@@ -135,7 +135,7 @@ class BatchSystem(NamedTuple):
         Returns the command that runs a command once on each host, given the number of hosts and that command.
     submit, states, cancel, requeue : tuple of str
         The commands that submit a script, list the jobs of the user, and cancel or start again the job whose number
-        follows. An empty `requeue`: the script ends with status 99.
+        follows. An empty `requeue`: it does not start jobs again.
     preempted : tuple of str
         The command that prints when the job whose number follows was preempted, if it was. Empty: it cannot be asked.
     read_states : callable
@@ -307,19 +307,32 @@ def _slurm_states(answer: str) -> dict[str, JobState]:
     }
 
 
-def _named(forms: Sequence[str], request: JobRequest, facility: Facility, output: Path) -> list[str]:
-    """Return the directives for the name of a job, its walltime, partition, account and output, of those it has."""
+def _named(forms: Sequence[str], request: JobRequest, facility: Facility, output: Path, *, time: str = "") -> list[str]:
+    """Return the directives for the name of a job, its walltime, partition, account and output, of those it has.
+
+    The walltime is as Slurm has it, where a plain number is minutes, or `time`.
+    """
     name = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in request.session)[:60] or "dropflow"
-    given = (name, facility.time, facility.partition, facility.account, str(output))
+    given = (name, time or facility.time, facility.partition, facility.account, str(output))
     return [form.format(value) for form, value in zip(forms, given, strict=True) if value]
 
 
-# PBS and Grid Engine. Untried.
+# PBS, untried, and Grid Engine.
+
+
+def _seconds(facility: Facility) -> str:
+    return f"{facility.seconds:.0f}" if facility.time else ""
 
 
 def _pbs_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
     return [
-        *_named(("-N {:.15}", "-l walltime={}", "-q {}", "-A {}", "-o {}"), request, facility, output),
+        *_named(
+            ("-N {:.15}", "-l walltime={}", "-q {}", "-A {}", "-o {}"),
+            request,
+            facility,
+            output,
+            time=_seconds(facility),
+        ),
         f"-l nodes={request.nodes}:ppn=1",
         "-j oe",
         "-r y" if request.goes_on else "-r n",
@@ -339,26 +352,37 @@ def _pbs_states(answer: str) -> dict[str, JobState]:
 
 def _sge_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:
     return [
-        *_named(("-N {}", "-l h_rt={}", "-q {}", "-A {}", "-o {}"), request, facility, output),
+        *_named(("-N {}", "-l h_rt={}", "-q {}", "-A {}", "-o {}"), request, facility, output, time=_seconds(facility)),
         "-j y",
         "-notify",
-        "-r y" if request.goes_on else "-r n",
+        "-r n",
     ]
 
 
 def _sge_spread(nodes: int, member: Sequence[str]) -> list[str]:
-    del nodes  # the file with the hosts has a line for each
-    each = f'while read host _; do qrsh -inherit "$host" {shlex.join(member)} "$k" & k=$((k + 1)); done'
-    return ["bash", "-c", f'k=0; {each} <"$PE_HOSTFILE"; wait']
+    if nodes == 1:
+        return [*member, "0"]
+    hosts = f'"${{PE_HOSTFILE:?several hosts need a parallel environment: -- -pe NAME {nodes}}}"'
+    # All processes of a job get the signals that announce its end, which are for the head of the job.
+    # The commands get this command's input, not that of the loop, nor /dev/null, which commands behind an & have.
+    each = f'while read host _; do qrsh -inherit "$host" {shlex.join(member)} "$k" <&3 & k=$((k + 1)); done'
+    return ["bash", "-c", f"trap '' USR1 USR2; exec 3<&0; k=0; {each} <{hosts}; wait"]
 
 
 def _sge_states(answer: str) -> dict[str, JobState]:
     rows = [line.split() for line in answer.splitlines()]
     return {
-        row[0]: JobState(word="RUNNING" if "r" in row[4] else "PENDING", reason=row[4] if "E" in row[4] else "")
+        row[0]: JobState(word=_sge_word(row[4]), reason=row[4] if "E" in row[4] else "")
         for row in rows
         if len(row) > 4 and row[0].isdigit()  # noqa: PLR2004 - the fifth column is the state
     }
+
+
+def _sge_word(letters: str) -> str:
+    """Return what the letters of a state mean, see sge_status(5)."""
+    if "q" in letters:
+        return "HELD" if "h" in letters else "PENDING"
+    return "RUNNING" if set(letters) & set("rt") else "SUSPENDED"
 
 
 # Hosts over ssh: a job is a process of this host, whose number is its process id.
@@ -402,7 +426,7 @@ SYSTEMS = {
         marker="#$",
         directives=_sge_directives,
         spread=_sge_spread,
-        submit=("qsub", "-terse"),
+        submit=("qsub", "-terse", "-w", "e"),
         states=("qstat",),
         cancel=("qdel",),
         requeue=(),
@@ -410,6 +434,7 @@ SYSTEMS = {
         rank="",
         processors="NSLOTS",
         job="JOB_ID",
+        has_input=True,
     ),
     "ssh": BatchSystem(
         marker="# ",

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.network import Network
+from tests.e2e.network import Network, missing
 from tests.processes import end_working_in, ended_with_this_process, environment, words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +50,42 @@ NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMe
 PartitionName=p Nodes=n[1-2] Default=YES MaxTime=60 State=UP PriorityTier=1 GraceTime=10
 PartitionName=urgent Nodes=n[1-2] MaxTime=60 State=UP PriorityTier=2 PreemptMode=OFF
 """
+_GRID_ENGINE = {
+    "bootstrap": "admin_user none\ndefault_domain none\nignore_fqdn false\nspooling_method classic\n"
+    "spooling_lib libspoolc\nspooling_params {root}/default/common;{directory}/queues\nbinary_path /usr/sbin\n"
+    "qmaster_spool_dir {directory}/queues\nsecurity_mode none\nlistener_threads 2\nworker_threads 2\n"
+    "scheduler_threads 1\n",
+    "act_qmaster": "login\n",
+    "hosts": "127.0.0.1 localhost\n{0} login\n{1} h1\n{2} h2\n",
+    "environment": "pe_name hosts\nslots 9\nuser_lists NONE\nxuser_lists NONE\nstart_proc_args NONE\n"
+    "stop_proc_args NONE\nallocation_rule 1\ncontrol_slaves TRUE\njob_is_first_task FALSE\nurgency_slots min\n"
+    "accounting_summary FALSE\nqsort_args NONE\n",
+}
+"""The files of a Grid Engine."""
+_GRID_ENGINE_SETUP = """
+set -e
+cd {directory}
+spooldefaults=/usr/lib/gridengine/spooldefaults
+/usr/lib/gridengine/spoolinit classic libspoolc "{root}/default/common;{directory}/queues" init
+$spooldefaults configuration /usr/share/gridengine/default-configuration
+$spooldefaults complexes /usr/share/gridengine/util/resources/centry
+$spooldefaults usersets /usr/share/gridengine/util/resources/usersets
+$spooldefaults managers root
+sge_qmaster
+until qconf -sss; do sleep 0.2; done
+qconf -ah h1,h2; qconf -as login; qconf -as h1; qconf -as h2
+qconf -Ap environment
+qconf -sq | sed -e 's/^qname .*/qname all.q/; s/^hostlist .*/hostlist h1 h2/; s/^pe_list .*/pe_list hosts/' \\
+  -e 's/^slots .*/slots 2/; s/^shell_start_mode .*/shell_start_mode unix_behavior/' \\
+  -e 's/^load_thresholds .*/load_thresholds NONE/; s/^notify .*/notify 00:00:10/' >queue
+qconf -Aq queue
+qconf -sconf | sed -e 's/^min_uid .*/min_uid 0/; s/^min_gid .*/min_gid 0/' \\
+  -e 's!^execd_spool_dir .*!execd_spool_dir {directory}/spool!' >global
+qconf -Mconf global
+qconf -ssconf | sed -e 's/^schedule_interval .*/schedule_interval 0:0:1/' \\
+  -e 's/^flush_\\(submit\\|finish\\)_sec .*/flush_\\1_sec 1/' >scheduler
+qconf -Msconf scheduler
+"""
 _SSH_SERVER = """
 Port {port}
 ListenAddress {address}
@@ -81,7 +117,7 @@ class Launched:
     directory : Path
         It, and their home.
     system : str
-        ``slurm`` or ``ssh``.
+        ``slurm``, ``sge`` or ``ssh``.
     more : str
         Further variables of their environment.
     """
@@ -192,6 +228,41 @@ def running_slurm(tmp_path: Path) -> Iterator[Launched]:
                 found.shell("timeout 20 scancel --user root --full --signal KILL; true")
             # The daemons of steps wait for the controller, have no variables, and remain if they are not killed.
             end_working_in(tmp_path, "slurm")
+
+
+@contextmanager
+def running_grid_engine(tmp_path: Path) -> Iterator[Launched]:
+    """Run a Grid Engine with two hosts beside that of the user, each a network namespace. It needs root."""
+    lacking = missing("ip", "unshare", "sge_qmaster", "sge_execd", "qsub", "qrsh")
+    if lacking:
+        pytest.skip(f"no Grid Engine: {lacking}")
+    root = tmp_path / "root"
+    for name in ("root/default/common", "queues", "spool/h1", "spool/h2"):
+        (tmp_path / name).mkdir(parents=True)
+    for link in Path("/var/lib/gridengine").iterdir():
+        if link.name != "default":
+            (root / link.name).symlink_to(link)
+    ports = {"SGE_QMASTER_PORT": "6444", "SGE_EXECD_PORT": "6445"}  # of network namespaces of the test
+    found = Launched(tmp_path, "sge", SGE_ROOT=str(root), SGE_CELL="default", **ports)
+    with Network(3) as network, ended_with_this_process(tmp_path):
+        addresses = [network.address(host) for host in range(3)]
+        for name, text in _GRID_ENGINE.items():
+            at = root / "default" / "common" if name in ("bootstrap", "act_qmaster") else tmp_path
+            (at / name).write_text(text.format(*addresses, directory=tmp_path, root=root))
+        # Each host has a name of its own, and knows those of the others.
+        enter = 'hostname "$0" && mount --bind hosts /etc/hosts && exec "$@"'
+        h1, h2, found.before = (
+            [*network.before(host), "unshare", "-m", "-u", "sh", "-c", enter, name]
+            for host, name in ((1, "h1"), (2, "h2"), (0, "login"))
+        )
+        try:
+            found.shell(_GRID_ENGINE_SETUP.format(directory=tmp_path, root=root))
+            for before in (h1, h2):
+                subprocess.run([*before, "sge_execd"], env=found.environment, cwd=tmp_path, check=True)
+            found.until("qhost | grep -c lx-", "2")
+            yield found
+        finally:
+            end_working_in(tmp_path, "sge")
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def test_a_job_is_not_started_again_without_end(slurm: Launched) -> None:
         for node in [one for one in slurm.processes() if one.info["cmdline"][3:5] == ["launch", "member"]]:
             node.terminate()
         launched.communicate(timeout=200)
-    first = (launched.returncode, slurm.shell("squeue -h"))
+    first = (launched.returncode, slurm.becomes("squeue -h | wc -l", "0"))
     (directory,) = (slurm.home / "dropflow-jobs").iterdir()
     with slurm.started(directory, *arguments) as launched:
         for number in range(1, 4):
@@ -145,7 +145,7 @@ def test_a_job_is_not_started_again_without_end(slurm: Launched) -> None:
                 slurm.shell("scontrol update jobid=2 StartTime=now")
         second, _ = launched.communicate(timeout=200)
 
-    assert first == (1, "")
+    assert first == (1, True)
     assert launched.returncode == 1
     assert "it ran 3 times in a row and completed no more drops" in json.loads(second)["error"]["text"]
     assert slurm.nothing_is_left()
