@@ -547,7 +547,7 @@ def _connect_value(
     graph: "GraphNodes", node: DraftNode, name: str, value: Any, *, wanted: Any = ANY, default: Any = ANY
 ) -> None:
     if isinstance(value, list | tuple) and any(isinstance(one, Data | CarriedValue) for one in value):
-        _connect_several(graph, node, name, value, wanted)
+        _connect_several(graph, node, name, [graph.as_data(one) for one in value], wanted)
     elif isinstance(value, Data):
         graph.refuse_unreadable(value, node)
         _refuse_other_type(graph, node, name, graph.annotation_at(value, node), wanted)

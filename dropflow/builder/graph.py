@@ -42,6 +42,7 @@ class Loop:
         UsageError
             `first` is inside the loop.
         """
+        first = self._graph.as_data(first)
         if not isinstance(first, Data):
             first = self._graph.value_in(self._node.inside, first, f"{self._node.name} begins with")
         if self._node in self._graph.drawing.path(first.node):
@@ -50,7 +51,7 @@ class Loop:
                 where=self._node.name,
                 hint="make it before the loop",
             )
-        made = CarriedValue(first)
+        made = CarriedValue(self._node, first)
         self._carried.append(made)
         return made
 
@@ -192,7 +193,12 @@ class Graph(GraphNodes):
 
     @contextmanager
     def scatter(
-        self, data: Data | None = None, *, copies: int | Formula, name: str = "Scatter", zip_with: str = ""
+        self,
+        data: Data | CarriedValue | None = None,
+        *,
+        copies: int | Formula,
+        name: str = "Scatter",
+        zip_with: str = "",
     ) -> Iterator[Data]:
         """Open a scatter: its nodes exist in so many copies, and each gets a piece of `data`.
 
@@ -223,7 +229,7 @@ class Graph(GraphNodes):
     @contextmanager
     def each(
         self,
-        data: Data | FilePattern,
+        data: Data | CarriedValue | FilePattern,
         *,
         copies: int | Formula | None = None,
         name: str = "Each",
@@ -263,7 +269,12 @@ class Graph(GraphNodes):
 
     @contextmanager
     def gather(
-        self, data: Data, *, width: int | Formula = 0, name: str = "Gather", tolerate: float | Formula = 0
+        self,
+        data: Data | CarriedValue,
+        *,
+        width: int | Formula = 0,
+        name: str = "Gather",
+        tolerate: float | Formula = 0,
     ) -> Iterator[Data]:
         """Open a gather: its nodes exist once for each `width` copies of `data`.
 
@@ -288,6 +299,7 @@ class Graph(GraphNodes):
         UsageError
             `width` is no number.
         """
+        gathered = self.as_data(data)
         with self.drawing.undone_on_error():
             node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
             if plain(width) != 0:
@@ -295,8 +307,8 @@ class Graph(GraphNodes):
             app, _ = self._component_node(COLLECT, "Collect", inside=node.inside, owner=node, role=Role.INPUT)
             app.set("num_of_inputs", plain(width), "Integer", kind="ApplicationArgument")
             app.set("input_error_threshold", plain(tolerate), "Float")
-            self.link(data, app, "value")
-            found = self.output(app, "list", list_of(data.annotation), inside=node)
+            self.link(gathered, app, "value")
+            found = self.output(app, "list", list_of(gathered.annotation), inside=node)
         with self._open(node):
             yield found
 
@@ -444,7 +456,8 @@ class Graph(GraphNodes):
             app.set("command", command)
             if ready:
                 app.set("ready", ready)
-            for one, value in inputs.items():
+            for one, given in inputs.items():
+                value = self.as_data(given)
                 if isinstance(value, Data):
                     self.link(value, app, one)
                 else:
@@ -453,7 +466,9 @@ class Graph(GraphNodes):
         with self._open(node):
             yield found
 
-    def branch(self, function: Callable[..., Any], data: Data, /, *args: Any, **kwargs: Any) -> tuple[Data, Data]:
+    def branch(
+        self, function: Callable[..., Any], data: Data | CarriedValue, /, *args: Any, **kwargs: Any
+    ) -> tuple[Data, Data]:
         """Add a branch: `data` go on, unchanged, on the way that the function chooses; the other way is skipped.
 
         Parameters
@@ -489,20 +504,20 @@ class Graph(GraphNodes):
 
     @contextmanager
     def _scattered(
-        self, data: Data | None, copies: int | Formula | None, name: str, zip_with: str, *, each: bool
+        self, data: Data | CarriedValue | None, copies: int | Formula | None, name: str, zip_with: str, *, each: bool
     ) -> Iterator[Data]:
-        number = _count(copies, "copies", 0)
+        number, whole = _count(copies, "copies", 0), self.as_data(data)
         fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}
         found: Any = None
         with self.drawing.undone_on_error():
             node = self._construct(name, "Scatter", **fields)
-            if data is not None:
+            if whole is not None:
                 app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role=Role.INPUT)
                 app.set("num_of_copies", number, "Integer", kind="ApplicationArgument")
                 app.set("each", each, kind="ApplicationArgument")
-                self.link(data, app, "array_in")
-                inner = get_args(data.annotation)
-                annotation = inner[0] if each and get_origin(data.annotation) is list and inner else ANY
+                self.link(whole, app, "array_in")
+                inner = get_args(whole.annotation)
+                annotation = inner[0] if each and get_origin(whole.annotation) is list and inner else ANY
                 found = self.output(app, "object_out", annotation, inside=node)
                 self.drawing.rename(found.node, f"{node.name} {'element' if each else 'piece'}")
         with self._open(node):

@@ -349,10 +349,18 @@ class Data:
 class CarriedValue:
     """What each iteration of a loop gets from the one before it. Made by `dropflow.builder.graph.Loop.carry`."""
 
-    def __init__(self, first: Data) -> None:
+    def __init__(self, loop: DraftNode, first: Data) -> None:
+        self.loop = loop
         self.first = first
         self.readers: list[tuple[DraftNode, str]] = []
         self.following: Data | None = None
+        self.copy: Data | None = None
+        """Data in the loop with its value, once something needs them."""
+
+    def save(self, path: "str | os.PathLike[str] | Formula", *, encoding: str = "") -> Data:
+        """Write what each iteration gets to a file, and return it; see `Data.save`."""
+        copied: Data = self.first.graph.as_data(self)
+        return copied.save(path, encoding=encoding)
 
     def __repr__(self) -> str:
         return f"<value that a loop carries, first {self.first.name!r}>"

@@ -15,7 +15,7 @@ from dropflow.apps.parameters import COMMON_APP, SURROUNDING
 from dropflow.apps.registry import app_class
 from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftGraph, DraftLink, DraftNode, type_name
 from dropflow.builder.functions import AppFunction, as_app, connect, connect_inputs, pickled_text
-from dropflow.builder.handles import ANY, Data, Formula, by_ending, list_of, port_type, set_parameters
+from dropflow.builder.handles import ANY, CarriedValue, Data, Formula, by_ending, list_of, port_type, set_parameters
 from dropflow.data.memory import MEMORY
 from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
@@ -306,6 +306,19 @@ class GraphNodes:
         aware = loop_aware or data.loop_aware
         self.drawing.links.append(DraftLink(data.node, "io", node, port, loop_aware=aware))
 
+    def as_data(self, value: Any) -> Any:
+        """Return data with what a loop carries: a function copies it in each iteration. Anything else is returned."""
+        if not isinstance(value, CarriedValue):
+            return value
+        if value.copy is None:
+            with self.drawing.undone_on_error():
+                copied, function = value.first, as_app(_same)
+                node = self.drawing.add(f"{value.loop.name} carries", "PyFuncApp", NodeKind.APP, inside=value.loop)
+                self._fill_function(node, function)
+                connect(self, node, function, (value,), {})
+                value.copy = self.output(node, _output_port(node), copied.annotation, inside=value.loop)
+        return value.copy
+
     def output(
         self, node: DraftNode, port: str, annotation: Any, *, inside: DraftNode | None, encoding: str = "pickle"
     ) -> Data:
@@ -459,6 +472,11 @@ class GraphNodes:
             where=f"graph {self.name}",
             hint=f"collect it in a function outside {one!r} or with graph.gather(...), or work in one construct",
         )
+
+
+def _same(value: Any) -> Any:
+    """Return what the loop carries."""
+    return value
 
 
 def _are_paired(one: DraftNode, other: DraftNode) -> bool:

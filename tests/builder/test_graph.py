@@ -224,6 +224,38 @@ def test_nested_loops_carry_into_every_iteration_of_the_outer_one(run: Run) -> N
     assert ended.value(last) == 1.0
 
 
+def test_what_a_loop_carries_goes_where_data_go(run: Run) -> None:
+    """To the copies of a scatter, to a loop inside, into a list, and to a file, in each iteration."""
+    with Graph("carried") as graph:
+        with graph.loop(iterations=2, name="Outer") as outer:
+            x, y, z = outer.carry([1, 2, 3]), outer.carry(64.0), outer.carry(5)
+            with graph.each(x, copies=3) as element:
+                twice = double(element)
+            with graph.loop(iterations=3, name="Inner") as inner:
+                kept = inner.carry(y)
+                half = halve(kept)
+                inner.again(kept, half)
+            both = graph.call(_any, [x, y])
+            outer.again(x, graph.call(_listed, twice))
+            outer.again(y, graph.call(_same, inner.last(half)))
+            outer.again(z, double(z))
+            seen = z.save("seen-{auto}.json")
+        found = graph.call(_listed, twice), graph.call(_listed, half), graph.call(_any, both)
+
+    ended = run(graph)
+
+    assert [ended.value(one) for one in found] == [
+        [2, 4, 6, 4, 8, 12],
+        [32.0, 16.0, 8.0, 4.0, 2.0, 1.0],
+        [[[1, 2, 3], 64.0], [[2, 4, 6], 8.0]],
+    ]
+    assert ended.value(seen) == [5, 10]
+
+
+def _any(values: Any) -> Any:
+    return values
+
+
 def test_a_branch_leaves_a_loop(run: Run) -> None:
     """The other iterations are skipped, and the value of the last one that ran is used after the loop."""
     with Graph("until") as graph:
