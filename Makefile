@@ -50,6 +50,8 @@ test: $(VENV)/.installed  ## all tests but the exhaustive ones; installs a brows
 
 exhaustive: coverage  ## tests that take minutes of processor time, all examples of all properties, and 10,000 simulated clusters: for the night
 	$(BIN)/python -m pip install -q kubernetes-validate runcrate  # over 100 MB, for two tests
+	$(BIN)/python -m venv $(VENV)/validator  # of its own, because it needs an older rich than import-linter
+	$(VENV)/validator/bin/pip install -q roc-validator
 	$(BIN)/python tests/bring_helm.py  # for the first one
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m exhaustive
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not (browser or netns or exhaustive)"

@@ -6,7 +6,7 @@ its objects, the results that are here its results.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from mimetypes import guess_type
@@ -33,12 +33,15 @@ _PROFILES = (
     "https://w3id.org/ro/wfrun/workflow/0.5",
     "https://w3id.org/workflowhub/workflow-ro-crate/1.0",
 )
+_WORKFLOW = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 _HOME = "https://github.com/dropflow/dropflow"
 _MOST_PARAMETERS = 2000
 _TEXT = 2000
 
 
-def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tuple[int, list[str]]:
+def write_crate(
+    report: SessionReport, directory: Path, *, license_: str, reused: Mapping[int, str]
+) -> tuple[int, list[str]]:
     """Describe a session in a directory that has its results; return how many it has, and the paths of the others.
 
     Parameters
@@ -49,6 +52,8 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
         Of the run, or of ``dropflow fetch``. It gets the graph, too, if it is not there.
     license_ : str
         Address of the license of the results, or its text.
+    reused : mapping of int to str
+        Where results were taken from that the session has not computed, by their drops.
 
     Raises
     ------
@@ -88,6 +93,7 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
     workflow["name"] = graph.name
     workflow["version"] = digest(graph)
     workflow["encodingFormat"] = "application/octet-stream"
+    workflow["conformsTo"] = {"@id": _WORKFLOW}
     workflow["hasPart"] = [
         crate.add(
             entities.softwareapplication.SoftwareApplication(
@@ -109,7 +115,7 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
         crate.add(entities.contextentity.ContextEntity(crate, key, properties=properties))
         for key, properties in described
     ]
-    found, missing = _add_results(crate, report, directory)
+    found, missing = _add_results(crate, report, directory, reused)
     is_finished = detail.status == SessionState.FINISHED.name
     status = "CompletedActionStatus" if is_finished else "FailedActionStatus"
     properties = {
@@ -129,7 +135,9 @@ def write_crate(report: SessionReport, directory: Path, *, license_: str) -> tup
     return len(found), missing
 
 
-def _add_results(crate: Any, report: SessionReport, directory: Path) -> tuple[list[Any], list[str]]:
+def _add_results(
+    crate: Any, report: SessionReport, directory: Path, reused: Mapping[int, str]
+) -> tuple[list[Any], list[str]]:
     """Add the results that are in a directory to a crate, and return them, and the paths of the others."""
     found, missing = [], []
     for result in report.results.results:
@@ -138,8 +146,10 @@ def _add_results(crate: Any, report: SessionReport, directory: Path) -> tuple[li
             missing.append(result.path)
             continue
         properties = {"name": result.name, "contentSize": str(result.size)}
-        if result.missing:
-            properties["description"] = f"made from {100 * (1 - result.missing):.3g} % of its data"
+        words = [f"made from {100 * (1 - result.missing):.3g} % of its data"] if result.missing else []
+        words += [reused[result.drop]] if result.drop in reused else []
+        if words:
+            properties["description"] = "; ".join(words)
         if path.is_dir():
             found.append(crate.add_directory(dest_path=f"{result.path}/", source=path, properties=properties))
         else:

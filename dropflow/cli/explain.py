@@ -530,9 +530,26 @@ def _write_crate(output: CommandOutput, manager: ConnectionOptions, run: str, di
 
     if not directory.is_dir():
         raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
-    found, missing = write_crate(_report_of(manager, run), directory.absolute(), license_=license_ or "not stated")
+    report = _report_of(manager, run)
+    found, missing = write_crate(
+        report, directory.absolute(), license_=license_ or "not stated", reused=_reused(manager, run, report)
+    )
     output.answer(CrateReply(ok=not missing, file=str(directory / METADATA), results=found, missing=tuple(missing)))
     return Exit.FAILED if missing else Exit.FINISHED
+
+
+def _reused(manager: ConnectionOptions, run: str, report: "SessionReport") -> dict[int, str]:
+    """Return from which session and host results were taken, by their drops."""
+    oids = {one.drop: one.oid for one in report.results.results} if report.detail.reused else {}
+    if is_run_directory(run, has_url=manager.url is not None):
+        from dropflow.reuse.log import reuse_lines
+
+        found = {row: reuse_lines(report.graph, run, row) for row in oids}
+    else:
+        with manager.connect() as client:
+            found = {row: client.drop(run, oid).reasons for row, oid in oids.items()}
+    lines = {row: [line for line in reasons if line.startswith("reused: ")] for row, reasons in found.items()}
+    return {row: "; ".join(reasons) for row, reasons in lines.items() if reasons}
 
 
 def show_origin(

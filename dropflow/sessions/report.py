@@ -9,10 +9,11 @@ from dropflow.api.records import ResultInfo, SessionDetail
 from dropflow.api.requests import ResultList
 from dropflow.clock import SystemClock
 from dropflow.engine.journal import ReplayedSession, is_blank, replay
-from dropflow.engine.statistics import cause_reports, snapshot
+from dropflow.engine.statistics import applications_run, cause_reports, snapshot
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
+from dropflow.reuse.log import taken_results
 from dropflow.sessions.shown import failure_info, logical_nodes
 from dropflow.times.attempts import attempts_of
 from dropflow.times.measured_run import read_parts
@@ -49,7 +50,7 @@ def run_report(directory: Path) -> SessionReport:
         raise UsageError("nothing has run in this directory", where=str(directory), hint="see dropflow run --keep")
     replayed, attempts = replay(graph, journal), attempts_of(sections)
     statistics = snapshot(replayed.core, 0.0)
-    ending = _ending(directory)
+    ending, reused = _ending(directory), len(taken_results(directory))
     detail = SessionDetail(
         session=directory.resolve().name,
         graph=graph.name,
@@ -62,6 +63,8 @@ def run_report(directory: Path) -> SessionReport:
         nodes=("this machine",),
         logical=logical_nodes(statistics),
         notes=ending.notes,
+        computed=applications_run(statistics) - reused,
+        reused=reused,
     )
     return SessionReport(
         detail=detail,

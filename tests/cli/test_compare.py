@@ -1,7 +1,10 @@
 """``dropflow diff`` and ``explain --origin`` of runs and sessions."""
 
 import hashlib
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +143,70 @@ def test_runcrate_reports_the_run_of_a_crate(command: Command, examples: Path, t
     assert "instrument: graph.dfg" in done.output
     assert "20000" in done.output.partition("inputs:")[2]
     assert "files/pi.txt" in done.output.partition("outputs:")[2]
+
+
+# The validator asks for the context of RO-Crate 1.1. The library has only that of 1.3, where types of Bioschemas have
+# other addresses. Tests are without network, so that this goes into the cache that the validator reads offline.
+_FILL_CACHE = """
+import io, pathlib, sys
+from requests.adapters import HTTPAdapter
+from requests_cache import CachedSession
+from urllib3 import HTTPResponse
+
+class Context(HTTPAdapter):
+    def send(self, request, **_):
+        text = pathlib.Path(sys.argv[1]).read_text().replace("bioschemas.org/terms/", "bioschemas.org/")
+        headers = {"Content-Type": "application/ld+json"}
+        found = HTTPResponse(io.BytesIO(text.encode()), headers, 200, preload_content=False)
+        return self.build_response(request, found)
+
+with CachedSession(sys.argv[2]) as session:
+    session.mount("https://", Context())
+    session.get("https://w3id.org/ro/crate/1.1/context")
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_validator_of_crates_finds_all_that_is_required(command: Command, examples: Path, tmp_path: Path) -> None:
+    """Of a run that is computed, of one that is reused, and of one that failed in part."""
+    library = pytest.importorskip("rocrate.rocrate")
+    tools = Path(sys.prefix) / "validator" / "bin"
+    if not (tools / "rocrate-validator").exists():
+        pytest.skip("rocrate-validator is absent: make exhaustive installs it")
+    context = Path(library.__file__).parent / "data" / "ro-crate.jsonld"
+    cache = tmp_path / "cache"
+    subprocess.run([tools / "python", "-c", _FILL_CACHE, context, cache], check=True)
+    store = ("--reuse", "--store", tmp_path / "store")
+    for name, graph, options in (
+        ("computed", "estimate-pi.graph", store),
+        ("reused", "estimate-pi.graph", store),
+        ("partial", "error-threshold.graph", ()),
+    ):
+        run = tmp_path / name
+        command("run", examples / graph, "--keep", run, "--runner", "inline", *options)
+        assert command("explain", run, "--crate", run, "--license", "https://spdx.org/licenses/CC0-1.0").status == 0
+        words = ("validate", "--offline", "--cache-path", cache, "--verbose", "--no-paging", run)
+        done = subprocess.run([tools / "rocrate-validator", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        assert "is a valid workflow-run-crate-0.5" in done.stdout
+
+
+def test_a_crate_tells_where_reused_results_come_from(command: Command, examples: Path, tmp_path: Path) -> None:
+    """Each result has the session and host that computed it, if it was another one."""
+    pytest.importorskip("rocrate.rocrate")
+    found = []
+    for name in ("first", "second"):
+        run = tmp_path / name
+        command(
+            *("run", examples / "estimate-pi.graph", "--keep", run, "--runner", "inline"),
+            *("--reuse", "--store", tmp_path / "store"),
+        )
+        assert command("explain", run, "--crate", run).status == 0
+        graph = json.loads((run / "ro-crate-metadata.json").read_text())["@graph"]
+        (result,) = (one for one in graph if "sha256" in one and one["@id"].startswith("files/"))
+        found.append(result.get("description", ""))
+    assert found[0] == ""
+    assert found[1].startswith("reused: from session first on ")
 
 
 def test_results_that_are_not_there_are_not_described(command: Command, examples: Path, tmp_path: Path) -> None:
