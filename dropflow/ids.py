@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 DropId = NewType("DropId", int)
 """Row of a drop in its physical graph, from 0."""
 
-SESSION_NAME = r"^\w[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,99}$"
+SESSION_NAME = r"^\w[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,99}$(?!\n)"
 """Pattern of the names of sessions, for records and the API; `is_session_name` is stricter."""
 
 USER_NAME = "[a-z][a-z0-9_.-]{0,31}"

@@ -25,7 +25,14 @@ OUTPUT = "OUTPUT"
 """The level of what a program printed."""
 
 _Level = Literal["", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
-_Cursor = Annotated[str, Meta(max_length=100_000, pattern=r"^$|^[^,:]+:-?[0-9]{1,18}(,[^,:]+:-?[0-9]{1,18})*$")]
+_Cursor = Annotated[
+    str,
+    Meta(
+        max_length=100_000,
+        pattern=r"^$|^[^,:]+:-?[0-9]{1,18}(,[^,:]+:-?[0-9]{1,18})*$",
+        description="NODE:NUMBER, separated by commas, as an answer had it",
+    ),
+]
 _SEVERITY = {name: 10 * (place + 1) for place, name in enumerate(LEVELS)} | {OUTPUT: 20, "WARN": 30, "FATAL": 50}
 
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 from dropflow.clock import Clock
 from dropflow.formatting import format_quiet, format_remaining, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
-from dropflow.ids import SESSION_NAME, USER_NAME
+from dropflow.ids import SESSION_NAME, SESSION_NAME_HINT, USER_NAME
 from dropflow.sessions.options import SubmitOptions, chosen_of
 from dropflow.states import SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
@@ -298,7 +298,13 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ending: Annotated[str, Meta(max_length=1024)] = ""
     name: Annotated[str, Meta(max_length=1024)] = ""
     row: Annotated[int, Meta(ge=-1, le=2**53)] = -1
-    sort: Annotated[str, Meta(pattern="^$|^-?(row|id|name|state|node|attempt|size)$")] = ""
+    sort: Annotated[
+        str,
+        Meta(
+            pattern="^$|^-?(row|id|name|state|node|attempt|size)$",
+            description="row, id, name, state, node, attempt or size; with - in front, the largest first",
+        ),
+    ] = ""
     time: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     offset: _Natural = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -442,7 +448,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
         See `dropflow.sessions.options.SubmitOptions`.
     """
 
-    session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
+    session: Annotated[str, Meta(pattern=f"^$(?!\\n)|{SESSION_NAME}", description=SESSION_NAME_HINT)] = ""
     anew: bool = False
     movable: bool = False
     request_id: Annotated[str, Meta(max_length=64)] = ""

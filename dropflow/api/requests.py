@@ -58,7 +58,7 @@ class ChildQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class GraphQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The format of a graph: `dfg` (ours), `json` (DALiuGE's), or `logical`, the file of the logical graph."""
 
-    format: Annotated[str, Meta(pattern="^(dfg|json|logical)$")] = "dfg"
+    format: Annotated[str, Meta(pattern="^(dfg|json|logical)$", description="dfg, json or logical")] = "dfg"
 
 
 class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -149,7 +149,14 @@ class TimesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         other nodes, all records are sent.
     """
 
-    since: Annotated[str, Meta(max_length=100_000, pattern=r"^$|^[^,:]+:[0-9]{1,12}(,[^,:]+:[0-9]{1,12})*$")] = ""
+    since: Annotated[
+        str,
+        Meta(
+            max_length=100_000,
+            pattern=r"^$|^[^,:]+:[0-9]{1,12}(,[^,:]+:[0-9]{1,12})*$",
+            description="NODE:NUMBER, separated by commas, as an answer had it",
+        ),
+    ] = ""
 
     @property
     def known(self) -> dict[str, int]:
@@ -343,7 +350,10 @@ class FailureQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=T
         Return the numbers of all drops that are causes, and the records of lost nodes only.
     """
 
-    rows: Annotated[str, Meta(max_length=12_000, pattern=r"^(\d{1,10}(,\d{1,10})*)?$")] = ""
+    rows: Annotated[
+        str,
+        Meta(max_length=12_000, pattern=r"^(\d{1,10}(,\d{1,10})*)?$", description="numbers, separated by commas"),
+    ] = ""
     columns: bool = False
 
     @property
@@ -406,7 +416,13 @@ class ResultsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     text: Annotated[str, Meta(max_length=200)] = ""
     node: Annotated[str, Meta(max_length=255)] = ""
-    sort: Annotated[str, Meta(pattern="^$|^-?(path|name|node|size)$")] = ""
+    sort: Annotated[
+        str,
+        Meta(
+            pattern="^$|^-?(path|name|node|size)$",
+            description="path, name, node or size; with - in front, the largest first",
+        ),
+    ] = ""
     limit: Annotated[int, Meta(ge=0, le=2**54)] = 0
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import quote, unquote
 
 import bottle
@@ -37,7 +37,6 @@ from dropflow.api.openapi import Limits, Request, Response, Route, posted_fields
 from dropflow.api.request_bodies import Account, Budget, check_depth, read_body, too_large
 from dropflow.clock import Clock
 from dropflow.errors import ClockSkewError, DropflowError, HttpError, InternalError, RangeError
-from dropflow.ids import SESSION_NAME_HINT
 
 # Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its
 # clients.
@@ -394,10 +393,34 @@ def _query(route: Route) -> Any:
     try:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:
-        if str(error).endswith("`$.session`"):
-            text = f"{given['session']!r} cannot be the name of a session"
-            raise HttpError(400, text, hint=SESSION_NAME_HINT) from error
-        raise HttpError(400, f"the query cannot be used: {error}") from error
+        raise _unusable("query", route.query, error, given) from error
+
+
+_KINDS = {
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`str`": "text",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "an object",
+    "`null`": "null",
+}
+
+
+def _unusable(what: str, kind: Any, error: Exception, given: Mapping[str, str]) -> HttpError:
+    """Return the answer to a query or body of another kind: what a library says, in words, and what the field takes."""
+    text, _, place = str(error).partition(" - at `")
+    for name, words in _KINDS.items():
+        text = text.replace(name, words)
+    name = place.removeprefix("$.").rstrip("`")
+    annotation = get_type_hints(kind, include_extras=True).get(name) if isinstance(kind, type) else None
+    metas = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
+    hint = next((one.description for one in metas if one.description), "")
+    if "matching regex" in text:
+        text = f"{name!r} cannot be {given[name]!r:.80}" if name in given else f"{name!r} has another form"
+    elif name:
+        text = f"{name!r}: {text[:1].lower()}{text[1:]}"
+    return HttpError(400, f"the {what} cannot be used: {text}", hint=hint)
 
 
 def _is_bodiless(route: Route) -> bool:
@@ -418,7 +441,7 @@ def _body(route: Route, check: HeadCheck, depth: int, account: Account) -> Any:
     try:
         return msgspec.json.decode(data or b"{}", type=route.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise HttpError(400, f"the body cannot be used: {error}") from error
+        raise _unusable("body", route.body, error, {}) from error
 
 
 def _respond(route: Route, answer: object) -> object:

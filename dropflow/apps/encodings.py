@@ -548,7 +548,9 @@ def cannot_hold(encoding: str, value: Any) -> Iterator[None]:
     except CannotHoldError as problem:
         raise AppError(
             f"encoding '{encoding}' cannot hold {_describe(value)}: {problem}",
-            hint="change the encoding of the output port ('pickle' holds any value), or what is returned",
+            hint="return another value, such as a list"
+            if encoding == "pickle"
+            else "change the encoding of the output port ('pickle' holds nearly any value), or what is returned",
         ) from problem.__cause__
 
 

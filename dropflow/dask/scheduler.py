@@ -595,7 +595,7 @@ def _limit(value: int | str | None) -> int | None:
     """Return a number of bytes."""
     try:
         found = None if value is None else int(parse_bytes(value))
-    except (ValueError, TypeError) as problem:
+    except (ValueError, TypeError, OverflowError) as problem:
         raise BadParameterError(
             f"memory_limit is {value!r}", hint="give bytes, such as 4_000_000_000 or '4 GB'"
         ) from problem

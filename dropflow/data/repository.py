@@ -652,7 +652,7 @@ class MemoryLimitedRepository(LocalRepository):
     """A `LocalRepository` with a limit for the bytes of its contents in shared memory and in handles.
 
     The writers of contents, in worker processes, write to the disk while there is a file that says so, so that the
-    limit is exceeded by what they are writing at most.
+    limit is exceeded at most by what they are writing, and have written since the session last heard of them.
 
     Parameters
     ----------

@@ -144,7 +144,13 @@ def _parted(shape: Callable[[int], PhysicalGraph], drops: int) -> PhysicalGraph:
 def test_cost_per_drop_stays_flat(shape: Callable[[int], PhysicalGraph], work: str, sizes: tuple[int, ...]) -> None:
     """The cost per drop in the largest graph is at most four times that in any smaller one."""
     graphs = [_parted(shape, size) for size in sizes]
-    costs = [_seconds(WORK[work], graph) / graph.drops for graph in graphs]
+    costs = [math.inf for _ in graphs]
+    for _ in range(3):  # other programs take turns at the caches of a busy machine
+        costs = [
+            min(cost, _seconds(WORK[work], graph) / graph.drops) for cost, graph in zip(costs, graphs, strict=True)
+        ]
+        if costs[-1] <= _FACTOR * min(costs):
+            break
 
     assert costs[-1] <= _FACTOR * min(costs)
 

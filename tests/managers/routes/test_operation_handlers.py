@@ -28,7 +28,6 @@ from dropflow.api.records import (
     FailureInfo,
     LogicalNodeInfo,
     SessionDetail,
-    SubmitQuery,
     apply_change,
     change_between,
 )
@@ -198,16 +197,25 @@ def test_errors_have_statuses(server: RestServer, method: str, target: str, body
     assert reply.json["error"]["text"]
 
 
-def test_a_name_that_no_session_can_have_is_refused_in_words(server: RestServer) -> None:
-    """The answer says which name it is, and which names there may be; no pattern."""
-    with (
-        Client(server.url) as client,
-        pytest.raises(HttpError, match="'a/b' cannot be the name of a session") as refused,
-    ):
-        client.submit(fan(2), SubmitQuery(session="a/b"))
+@pytest.mark.parametrize(
+    ("target", "words", "hint"),
+    [
+        ("POST /api/v1/sessions?session=a/b", "'session' cannot be 'a/b'", "without slashes"),
+        ("POST /api/v1/sessions?session=con%0A", r"'session' cannot be 'con\n'", "without slashes"),
+        ("GET /api/v1/sessions/s/log?seconds=9999", "'seconds': expected a number <= 60.0", ""),
+        ("GET /api/v1/sessions/s/log?after=x", "'after' cannot be 'x'", "NODE:NUMBER"),
+        ("GET /api/v1/sessions/s/log?colour=red", "Object contains unknown field `colour`", ""),
+    ],
+)
+def test_a_query_that_cannot_be_used_is_refused_in_words(
+    server: RestServer, target: str, words: str, hint: str
+) -> None:
+    """The answer names the field, and says what it may be; no pattern, and no notation of JSON."""
+    method, _, address = target.partition(" ")
+    reply = ask(server.url, method, address)
 
-    assert refused.value.status == 400
-    assert "without slashes" in refused.value.hint
+    assert (reply.status, reply.json["error"]["text"]) == (400, f"the query cannot be used: {words}")
+    assert hint in reply.json["error"].get("hint", "")
 
 
 @given(st.text(min_size=1, max_size=100))
