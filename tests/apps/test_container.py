@@ -29,6 +29,7 @@ from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.attempts import Attempted, Given, try_app
 from tests.drawn_graphs import app, data, draw
+from tests.e2e.cluster import PATIENT, Cluster, content, finished, placed, submit
 from translator.pipeline import translate
 
 BASH = "dlg.apps.bash_shell_app.BashShellApp"
@@ -291,6 +292,41 @@ def test_results_are_reused_by_the_image_and_not_by_its_name(podman: str, tmp_pa
     assert (runs, computed) == (1, 1)
     assert why.startswith("container image sha256:")
     assert " -> sha256:" in why
+
+
+@pytest.mark.slow
+def test_a_tag_that_means_two_images_on_two_nodes_is_told(
+    podman: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node runs its own image under the tag, and the notes of the session have the digests of both."""
+    home, image = Path(podman.split()[2]).parent, "localhost/dropflow-shared:1"
+    engines = [podman, podman.replace("/root ", "/root2 ").replace("/run ", "/run2 ")]
+    path, digests = os.environ["PATH"], list[str]()
+    with Cluster(tmp_path, times=PATIENT) as cluster:
+        nodes = []
+        for name, engine in zip("ab", engines, strict=True):
+            words = [*engine.split(), "import", "--change", f"ENV WHERE={name}", home / "image.tar", image]
+            subprocess.run(words, capture_output=True, check=True)
+            words = [*engine.split(), "image", "inspect", "--format", "{{index .RepoDigests 0}}", image]
+            done = subprocess.run(words, capture_output=True, check=True, text=True)
+            digests.append(done.stdout.strip())
+            program = tmp_path / name / "podman"  # nodes of tests get none of our variables
+            program.parent.mkdir()
+            program.write_text(f'#!/bin/sh\nexec {shutil.which("podman", path=path)} {engine.partition(" ")[2]} "$@"\n')
+            program.chmod(0o755)
+            monkeypatch.setenv("PATH", f"{program.parent}:{path}")
+            nodes.append(cluster.node(name))
+        apps = [app(name, BASH, run_in=image, command="echo $WHERE > {output}") for name in "AB"]
+        graph = translate(draw(tmp_path / "g.graph", [*apps, data("a"), data("b")], "A > a", "B > b")).graph
+        client = cluster.client(cluster.island(*nodes))
+        submit(client, placed(graph, {"A": "a", "a": "a"}, "b"), "shared")
+        notes = finished(client, "shared").notes
+        told = [one for one in notes if one.startswith(f"image {image} is ")]
+        said = {content(client, "shared", one.oid) for one in client.results("shared").results}
+
+    assert sorted(told) == sorted(f"image {image} is {one}" for one in digests)
+    assert digests[0] != digests[1]
+    assert said == {b"a\n", b"b\n"}
 
 
 @pytest.mark.slow
