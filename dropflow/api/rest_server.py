@@ -9,6 +9,7 @@ streams end, and requests that still run after that are abandoned.
 """
 
 import contextlib
+import errno
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -153,10 +154,15 @@ def _bound(host: str, port: int) -> socket.socket:
         found.listen(1024)
     except OSError as error:
         found.close()
-        raise ConflictError(
-            f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port, or 0 for any"
-        ) from error
+        raise address_error(f"cannot listen on {host}:{port}", error) from error
     return found
+
+
+def address_error(text: str, error: OSError) -> ConflictError:
+    """Return the error for an address that this process cannot have."""
+    is_elsewhere = error.errno == errno.EADDRNOTAVAIL
+    hint = "give an address of this host, or 0.0.0.0 for all" if is_elsewhere else "choose another port, or 0 for any"
+    return ConflictError(f"{text}: {error.strerror}", hint=hint)
 
 
 def _waitress(app: RestApp, streams: StreamSlots, listening: socket.socket, *, most: int) -> "WaitressServer":

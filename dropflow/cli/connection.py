@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dropflow.api.client import Client
+from dropflow.api.operations import INFO
 from dropflow.api.patience import PatientClient
 from dropflow.api.signing import UserKey
 from dropflow.cli.manager_options import ConnectionOptions
@@ -22,10 +23,11 @@ from managers.keys import ClusterKey, load_any
 if TYPE_CHECKING:
     from managers.places.job_directory import JobStatus
 
+_REQUEST_SECONDS = 30.0
 _RANK = ("master", "island", "node")
 
 
-def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -> Client:
+def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = _REQUEST_SECONDS) -> Client:
     """Return a client for the manager at `url`, with the credential that the options or this host have for it.
 
     A token of the options is sent only to the manager that they name.
@@ -35,9 +37,18 @@ def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -
 
 
 def patient(client: Client, manager: ConnectionOptions, seconds: float) -> PatientClient:
-    """Return a client that asks the manager of `client` again while it is away; the next connections are its own."""
+    """Return a client that asks the manager of `client` again while it is away; the next connections are its own.
+
+    Raises
+    ------
+    LinkError
+        The manager does not answer a short question in this time, if that is less than any request may take.
+    """
     left = [client]
-    return PatientClient(lambda: left.pop() if left else connect_to(client.url, manager), seconds=seconds)
+    found = PatientClient(lambda: left.pop() if left else connect_to(client.url, manager), seconds=seconds)
+    if seconds < _REQUEST_SECONDS:
+        found.ask(lambda one: one.within(max(seconds / 2, 1.0)).call(INFO))
+    return found
 
 
 def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float, read_only: bool = False) -> TicketReply:

@@ -90,7 +90,9 @@ def split_urls(given: Sequence[str]) -> tuple[str, ...]:
     found = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
     for url in found:
         if ":" not in url:
-            raise UsageError(f"{url!r} is not a manager URL", hint=f"such as http://{url}:8000, or {url}:8000")
+            raise UsageError(
+                f"{url!r} is not a manager URL", hint=f"such as http://{url if url.isidentifier() else 'host'}:8000"
+            )
     return tuple(dict.fromkeys(url if "://" in url else f"http://{url}" for url in found))
 
 

@@ -13,7 +13,8 @@ import zmq
 from zmq.utils import z85
 
 from dropflow.api.error_body import is_loopback
-from dropflow.errors import DropflowError, LinkError, UsageError
+from dropflow.api.rest_server import address_error
+from dropflow.errors import DropflowError, UsageError
 from managers.keys import ClusterKey
 from managers.links.actions import LinkAction
 from managers.links.link_manager import LinkManager
@@ -83,8 +84,8 @@ def router(context: "zmq.Context[zmq.Socket[bytes]]", bind: str, key: ClusterKey
         socket.bind(bind)
     except zmq.ZMQError as error:
         socket.close(0)
-        text = f"links cannot listen on {bind}: {error.strerror}"
-        raise LinkError(text, hint="choose another port, or port 0 for any that is free") from error
+        reason = OSError(error.errno, error.strerror)
+        raise address_error(f"links cannot listen on {bind}", reason) from error
     return socket
 
 

@@ -1,5 +1,6 @@
 """``dropflow submit``, and how it partitions and places a graph."""
 
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,16 @@ def test_wait_while_the_manager_is_away(ask: Command, service: Service, monkeypa
     assert answer.status == 3
     assert "asking again for up to 0.5 s" in answer.err
     assert "away for 0.5 s" in answer.err
+
+
+def test_a_manager_that_takes_connections_and_never_answers_is_given_up(ask: Command) -> None:
+    """The patience of the user counts, and not the longer time that a request may take."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        answer = ask("submit", EXAMPLES / "hello.graph", "--to", url, "--wait", "--patience", "1")
+
+    assert answer.status == 3
+    assert "no answer for 1 s" in answer.err
 
 
 def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Command, manager: FakeManager) -> None:

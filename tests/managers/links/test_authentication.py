@@ -9,7 +9,7 @@ import psutil
 import pytest
 import zmq
 
-from dropflow.errors import LinkError, ProtocolError, UsageError
+from dropflow.errors import ConflictError, LinkError, ProtocolError, UsageError
 from managers.keys import ClusterKey, create
 from managers.links import (
     LinkEvent,
@@ -113,7 +113,7 @@ def test_a_malformed_address_is_refused(link_factory: LinkFactory, address: str)
 def test_a_port_in_use_is_an_error(link_factory: LinkFactory) -> None:
     """Listening on an address in use is an error that names the address, and leaves nothing open."""
     a, _ = link_factory.open("a")
-    with pytest.raises(LinkError, match=a.address):
+    with pytest.raises(ConflictError, match=a.address):
         Links("b", bind=a.address, on_message=print)
 
 
