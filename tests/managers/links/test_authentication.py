@@ -9,7 +9,7 @@ import psutil
 import pytest
 import zmq
 
-from dropflow.errors import ConflictError, LinkError, ProtocolError, UsageError
+from dropflow.errors import ConflictError, ProtocolError, UsageError
 from managers.keys import ClusterKey, create
 from managers.links import (
     LinkEvent,
