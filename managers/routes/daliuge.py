@@ -468,7 +468,7 @@ def _not_offered() -> Iterator[tuple[str, str, _Handler]]:
     """Yield routes that answer 501 with the reason and with what to use instead."""
     links = "nodes of dropflow use links of their own, which a deployment sets up"
     journal = "use /api/v1/sessions/SESSION/journal, or /api/v1/sessions/SESSION/drops/DROP/log"
-    hashes = "reproducibility records are not made yet"
+    hashes = "dropflow explain SESSION --origin has digests of graph, parameters, software and contents"
     for method, path, reason in (
         ("POST", _S + "/graph/link", links),
         ("POST", _S + "/subscriptions", links),
