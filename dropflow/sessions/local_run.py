@@ -278,7 +278,7 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
     if options.reuse:
         store = _store(options)
         store.prune_if_due()
-        if not taken:
+        if not taken and not options.verify_reuse:  # which computes again what fits
             notes = (*notes, f"nothing was reused: the store {store.directory} had no result that fits")
     saved = sum(one.seconds for one in taken.values())
     return msgspec.structs.replace(
