@@ -152,7 +152,7 @@ def _spelled(size: int, checksum: int) -> str:
 
 def _how(left: Handle | None, right: Handle | None) -> tuple[str, ...]:
     """Return how two contents differ, as a process with limits finds it."""
-    if left is None or right is None or "directory" in (left.kind, right.kind):
+    if left is None or right is None:
         return ()
     with TemporaryDirectory(prefix="dropflow-") as folder:
         paths = []

@@ -1,12 +1,13 @@
 """How two contents differ: ``python -m dropflow.preview.difference LEFT RIGHT`` writes it, a line for each finding.
 
 It has the limits of the process for previews. Arrays, FITS files and Parquet tables are compared by their values,
-text by its lines, and all else by its bytes. Nothing is unpickled.
+text by its lines, directories file by file, and all else by its bytes. Nothing is unpickled.
 """
 
 import csv
 import sys
 from collections.abc import Iterator, Sequence
+from filecmp import cmp
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,10 @@ _Array = npt.NDArray[Any]
 
 
 def differences(left: Path, right: Path) -> Iterator[str]:
-    """Yield how the contents of two files differ; nothing if they do not."""
+    """Yield how two files or directories differ; nothing if they do not."""
+    if left.is_dir() or right.is_dir():
+        yield from _directories(left, right)
+        return
     starts = []
     for path in (left, right):
         with path.open("rb") as stream:
@@ -47,6 +51,30 @@ def differences(left: Path, right: Path) -> Iterator[str]:
         yield from _lines(left, right)
     else:
         yield from _bytes(left, right)
+
+
+def _directories(left: Path, right: Path) -> Iterator[str]:
+    """Yield which files are on one side only, and how the first ones differ that are on both, by their names."""
+    if not (left.is_dir() and right.is_dir()):
+        yield " / ".join("a directory" if path.is_dir() else "a file" for path in (left, right))
+        return
+    ours, theirs = (
+        {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
+        for root in (left, right)
+    )
+    for side, names in (("left", sorted(ours - theirs)), ("right", sorted(theirs - ours))):
+        yield from (f"{name} is on the {side} only" for name in names[:_SHOWN])
+        if len(names) > _SHOWN:
+            yield f"{plural(len(names), 'file')} are on the {side} only"
+    count = 0
+    for name in sorted(ours & theirs):
+        if cmp(left / name, right / name, shallow=False):
+            continue
+        count += 1
+        if count <= _SHOWN:
+            yield from (f"{name}: {line}" for line in differences(left / name, right / name))
+    if count:
+        yield f"{plural(count, 'file')} of {len(ours & theirs):,} {_differ(count)}"
 
 
 def _numbers(what: str, left: _Array, right: _Array) -> Iterator[str]:

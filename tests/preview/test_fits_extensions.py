@@ -345,6 +345,28 @@ def test_bytes_differ_at_a_place_and_are_not_unpickled(tmp_path: Path) -> None:
     assert _found(tmp_path, one, two) == [f"the first byte that differs is number {at}"]
 
 
+def test_directories_differ_in_their_files(tmp_path: Path) -> None:
+    """Files on one side only are named; those on both are compared as what they are, such as parts of a table."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    left, right = tmp_path / "left", tmp_path / "right"
+    for root, last in ((left, 3.0), (right, 4.0)):
+        for year, flux in ((2025, [1.0]), (2026, [2.0, last])):
+            part = root / f"year={year}" / "part-0.parquet"
+            part.parent.mkdir(parents=True)
+            parquet.write_table(arrow.table({"flux": flux}), part)
+    (left / "_SUCCESS").touch()
+
+    assert [*differences(left, right)] == [
+        "_SUCCESS is on the left only",
+        "year=2026/part-0.parquet: column flux: 1 number of 2 differs (0.5 of all)",
+        "year=2026/part-0.parquet: column flux: largest difference 1 at [1]: 3.0 / 4.0",
+        "year=2026/part-0.parquet: column flux: largest relative difference 0.25 at [1]: 3.0 / 4.0",
+        "1 file of 2 differs",
+    ]
+    assert [*differences(left, left)] == []
+    assert [*differences(left, left / "_SUCCESS")] == ["a directory / a file"]
+
+
 def test_fits_files_differ_in_cards_and_pixels(tmp_path: Path) -> None:
     """The largest and the largest relative difference, with their places; NaN on both sides is the same."""
     fits = pytest.importorskip("astropy.io.fits")
