@@ -7,6 +7,7 @@ DALiuGE deploys with ``GET /gen_pg``. A link on any page could do that with a pe
 program that sends the token. A browser is redirected to the form that deploys; other programs use ``POST /gen_pg``.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -200,7 +201,25 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         rehearsal=test in _YES,  # EAGLE's "Test PGT"
         **steered,
     )
-    return form.fields["json_data"], query, tuple(found)
+    content = _in_utf8(form.fields["json_data"], found)
+    return content, query, tuple(found)
+
+
+def _in_utf8(content: bytes, found: list[Problem]) -> bytes:
+    """Return a graph in UTF-8; note if it was not.
+
+    A browser posts the form of a page without a charset, such as EAGLE's behind a plain web server, in Windows-1252.
+    """
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        with contextlib.suppress(UnicodeDecodeError):  # LG001 tells where it is no text at all
+            content = content.decode("cp1252").encode()
+            text = (
+                "the graph came in Windows-1252 and not in UTF-8, as from a page without a charset: it is read as that"
+            )
+            found.append(problem("LG092", text, where="json_data", severity=Severity.INFO))
+    return content
 
 
 def imbalance_of(balance: int) -> float:

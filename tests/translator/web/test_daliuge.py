@@ -214,6 +214,20 @@ def test_the_defaults_of_eagle_have_no_problems() -> None:
 
 
 @pytest.mark.parametrize(
+    ("posted", "read", "places"),
+    [
+        ('{"a": "45°"}'.encode(), '{"a": "45°"}', []),
+        ('{"a": "45°"}'.encode("cp1252"), '{"a": "45°"}', ["json_data"]),
+    ],
+)
+def test_a_graph_from_a_page_without_a_charset_is_read(posted: bytes, read: str, places: list[str]) -> None:
+    """A browser posts the form of such a page in Windows-1252. That is noted."""
+    source, _, notes = read_eagle(Form({**_form().fields, "json_data": posted}))
+
+    assert (source.decode(), [note.where for note in notes]) == (read, places)
+
+
+@pytest.mark.parametrize(
     ("test", "rehearsal"), [("true", True), ("True", True), ("1", True), ("false", False), ("", False), ("0", False)]
 )
 def test_the_test_button_asks_for_a_rehearsal(test: str, rehearsal: bool) -> None:  # noqa: FBT001 - a parameter
