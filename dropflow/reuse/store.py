@@ -32,7 +32,7 @@ from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
 from dropflow.data.storage_errors import below, storage_errors
 from dropflow.engine.api import Handle, KeyPart
-from dropflow.errors import DropflowError, StorageError
+from dropflow.errors import DropflowError, StorageError, UsageError
 from dropflow.files import content_digest, make_once, private_directory, private_opener, shares_blocks
 
 DIRECTORY_VARIABLE, LIMIT_VARIABLE = "DROPFLOW_STORE", "DROPFLOW_STORE_LIMIT"
@@ -48,8 +48,18 @@ _FILE = "file"
 
 
 def store_directory(given: str = "") -> Path:
-    """Return the directory of the store: the given one, that of ``DROPFLOW_STORE``, or the user's cache."""
+    """Return the directory of the store: the given one, that of ``DROPFLOW_STORE``, or the user's cache.
+
+    Raises
+    ------
+    UsageError
+        It is an address, such as of an object store.
+    """
     if given or (given := os.environ.get(DIRECTORY_VARIABLE, "")):
+        if "://" in given:
+            raise UsageError(
+                "the store of --reuse is not a directory", where=given, hint="give a directory, which hosts may share"
+            )
         return Path(given).expanduser().absolute()
     return Path(platformdirs.user_cache_dir("dropflow"))
 
