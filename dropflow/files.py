@@ -180,7 +180,8 @@ def refuse_other_directory(directory: Path) -> None:
         raise NotFoundError(
             "there is no run in this directory" if directory.is_dir() else "there is no such directory",
             where=str(directory),
-            hint="give the directory of a run: the argument of --keep, or one below dropflow-runs",
+            hint="give the directory of a run: the argument of --keep, or one below dropflow-runs; --to URL names the "
+            "manager of a session",
         )
 
 

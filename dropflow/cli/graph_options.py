@@ -14,7 +14,8 @@ from dropflow.cli.common_options import GivenOptions, given_on_command_line, gro
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import NotFoundError, UsageError
+from dropflow.errors import UsageError
+from dropflow.files import refuse_other_directory
 from dropflow.sessions.options import meta_of
 from translator.options import PartitionOptions
 
@@ -196,11 +197,7 @@ def refuse_without_run(run: str) -> None:
         It is one.
     """
     if Path(run).is_dir() and not is_run_directory(run) and _no_manager(click.get_current_context()):
-        raise NotFoundError(
-            "the directory has no run: there is neither graph.dfg nor journal.dfj in it",
-            where=run,
-            hint="give the directory of 'dropflow run --keep'; --to URL names the manager of a session of this name",
-        )
+        refuse_other_directory(Path(run))
 
 
 def continue_session(

@@ -398,6 +398,7 @@ def resume_command(
     "graph. If no drop failed, those that differ run again. May be repeated.",
 )
 @options_of(RunOptions, without=("until",))
+@grace_option
 def retry_command(
     output: CommandOutput,
     *,
@@ -411,6 +412,7 @@ def retry_command(
     patience: float,
     without_missing: bool,
     options: GivenOptions[RunOptions],
+    grace: float,
 ) -> Exit:
     """Run the failed drops of RUN again, after their cause was corrected.
 
@@ -464,7 +466,7 @@ def retry_command(
             "functions in the graph have the code that the run began with; for code that was edited since, "
             "name its file with --new-code FILE"
         )
-    with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
+    with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         hooks = RunHooks(on_preparing=output.note, on_session=signals.watch, on_statistics=show)
         result = retry(Path(run), drops, options.options, hooks=hooks, start=start, settings=settings, code=code)
     _note_unused(code, load(kept) if code else None, output)
