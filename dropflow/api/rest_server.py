@@ -154,14 +154,16 @@ def _bound(host: str, port: int) -> socket.socket:
         found.listen(1024)
     except OSError as error:
         found.close()
-        raise address_error(f"cannot listen on {host}:{port}", error) from error
+        raise address_error(f"cannot listen on {host}:{port}", error, option="--port") from error
     return found
 
 
-def address_error(text: str, error: OSError) -> ConflictError:
-    """Return the error for an address that this process cannot have."""
+def address_error(text: str, error: OSError, *, option: str) -> ConflictError:
+    """Return the error for an address that this process cannot have, whose port is that of an option."""
     is_elsewhere = error.errno == errno.EADDRNOTAVAIL
-    hint = "give an address of this host, or 0.0.0.0 for all" if is_elsewhere else "choose another port, or 0 for any"
+    hint = (
+        "give an address of this host, or 0.0.0.0 for all" if is_elsewhere else f"choose another {option}, or 0 for any"
+    )
     return ConflictError(f"{text}: {error.strerror}", hint=hint)
 
 

@@ -85,7 +85,7 @@ def router(context: "zmq.Context[zmq.Socket[bytes]]", bind: str, key: ClusterKey
     except zmq.ZMQError as error:
         socket.close(0)
         reason = OSError(error.errno, error.strerror)
-        raise address_error(f"links cannot listen on {bind}", reason) from error
+        raise address_error(f"links cannot listen on {bind}", reason, option="--links-port") from error
     return socket
 
 
