@@ -53,9 +53,8 @@ def command(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def dropflow(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Run ``dropflow`` in this process, in an empty directory."""
-    monkeypatch.chdir(tmp_path)
+def dropflow(command: Command, home: Path) -> Command:  # noqa: ARG001 - for its variables
+    """Run ``dropflow`` in this process, in an empty directory. Managers that run on this host are not seen."""
     return command
 
 
