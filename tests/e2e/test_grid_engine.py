@@ -10,7 +10,7 @@ from dropflow.graph.codec import save
 from tests.e2e.launched import Launched, running_grid_engine
 from tests.recovery_graphs import files
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -21,26 +21,28 @@ def grid_engine(tmp_path: Path) -> Iterator[Launched]:
 
 
 def test_a_session_goes_on_in_another_job(grid_engine: Launched) -> None:
-    """It stops before the walltime of a job on two hosts, and another job goes on with what is left."""
+    """A job on two hosts is deleted, and another job goes on with what is left."""
     marks = grid_engine.home / "marks"
     save(files(marks, 1), grid_engine.home / "g.dfg")
-    launch = "dropflow launch sge --nodes 2 --output json"
-    behind = "-- -pe hosts 2"
-    stopped = json.loads(grid_engine.shell(f"{launch} g.dfg --time 0:0:12 --margin 3s {behind} 2>&-", status=4))
+    with grid_engine.started("g.dfg", "--nodes", 2, "--", "-pe", "hosts", 2) as launched:
+        grid_engine.until(f"cat {marks} 2>&1", "FIRST")
+        grid_engine.shell("qdel $(qstat | awk 'NR > 2 {print $1}')")
+        _, notes = launched.communicate(timeout=200)
     first = marks.read_text().split()
-    again = json.loads(grid_engine.shell(f"{launch} dropflow-jobs/* -o results {behind} 2>&-"))
+    answer = grid_engine.shell(
+        "dropflow launch sge dropflow-jobs/* --nodes 2 --output json -o results -- -pe hosts 2 2>&-"
+    )
+    again = json.loads(answer)
     then = marks.read_text().split()[len(first) :]
 
-    assert (stopped["status"], stopped["nodes"]) == ("CANCELLED", ["node-0", "node-1"])
+    assert launched.returncode in (1, 4), notes
     assert (again["status"], again["nodes"]) == ("FINISHED", ["node-0", "node-1"])
     assert (grid_engine.home / "results" / "files" / "sums.txt").exists()
-    assert "SOURCE" in first
     assert "SOURCE" not in then  # what was completed is kept
     assert grid_engine.nothing_is_left()
     assert grid_engine.becomes("qstat | wc -l", "0")
 
 
-@pytest.mark.exhaustive
 def test_what_grid_engine_refuses_and_ends(grid_engine: Launched) -> None:
     """A refused job, several hosts without a parallel environment, and a job that was deleted end in words."""
     refused = grid_engine.shell("dropflow launch sge examples/hello.graph -- -q nowhere", status=2)
