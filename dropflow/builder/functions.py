@@ -546,6 +546,8 @@ def _bound(
 def _connect_value(
     graph: "GraphNodes", node: DraftNode, name: str, value: Any, *, wanted: Any = ANY, default: Any = ANY
 ) -> None:
+    if isinstance(value, CarriedValue) and value.loop not in graph.drawing.path(node):
+        value = graph.as_data(value)  # outside the loop, the list of all iterations
     if isinstance(value, list | tuple) and any(isinstance(one, Data | CarriedValue) for one in value):
         _connect_several(graph, node, name, [graph.as_data(one) for one in value], wanted)
     elif isinstance(value, Data):
@@ -558,7 +560,7 @@ def _connect_value(
             value.first, node, name, type_=port_type(wanted), loop_aware=_enters_one_loop(graph, value.first, node)
         )
         node.set("group_start", value=True)
-        value.readers.append((node, name))
+        value.add_reader(node, name)
     elif isinstance(value, GroupedData):
         _refuse_other_type(graph, node, name, value.annotation, wanted)
         node.set("group_start", value=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
 from dropflow.api.patience import PATIENCE, PatientClient
-from dropflow.builder.draft import DraftLink, DraftNode, logical_graph
+from dropflow.builder.draft import DraftNode, logical_graph
 from dropflow.builder.functions import OPEN_GRAPHS, as_app
 from dropflow.builder.handles import ANY, CarriedValue, Data, FilePattern, Formula, GroupedData, list_of, plain
 from dropflow.builder.nodes import COMMAND, GraphNodes
@@ -55,7 +55,7 @@ class Loop:
         self._carried.append(made)
         return made
 
-    def again(self, carried: CarriedValue, value: Data) -> None:
+    def again(self, carried: CarriedValue, value: Data | CarriedValue) -> None:
         """Have the next iteration get `value` for `carried`.
 
         Raises
@@ -66,41 +66,45 @@ class Loop:
         if carried not in self._carried or carried.following is not None:
             why = "already has a next value" if carried in self._carried else "belongs to another loop"
             raise UsageError(f"the {carried!r} {why}", where=self._node.name, hint="call again() once for each carry()")
-        if not isinstance(value, Data) or self._node not in self._graph.drawing.path(value.node):
+        made = self._graph.as_data(value)
+        if not isinstance(made, Data) or self._node not in self._graph.drawing.path(made.node):
             raise UsageError(
-                f"{getattr(value, 'name', value)!r} is not made in the loop",
+                f"{getattr(made, 'name', made)!r} is not made in the loop",
                 where=self._node.name,
                 hint="make it inside",
             )
-        value.node.set("group_end", value=True)
-        carried.following = value
+        made.node.set("group_end", value=True)
+        carried.following = made
 
-    def last(self, value: Data) -> Data:
+    def last(self, value: Data | CarriedValue) -> Data:
         """Return what `value` is in the last iteration, for use after the loop; also the last of a loop around it."""
-        self._refuse_outside(value)
-        seen = Data(value.graph, value.node, annotation=value.annotation)
+        made = self._made_inside(value)
+        seen = Data(made.graph, made.node, annotation=made.annotation)
         seen.loop_aware = True
         return seen
 
-    def exited(self, value: Data) -> Data:
+    def exited(self, value: Data | CarriedValue) -> Data:
         """Return what `value` is in the iteration that was left through a branch, for use after the loop.
 
         A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
         """
-        self._refuse_outside(value)
+        made = self._made_inside(value)
         found = self._graph.component(
             "dlg.apps.simple.CopyApp",
-            inputs={"input": value},
+            inputs={"input": made},
             name=f"Leave {self._node.name}",
             settings={"block_skip": True},
         )
         assert isinstance(found, Data)  # noqa: S101 - the application has one output
-        found.annotation, found.node.encoding = value.annotation, value.node.encoding
+        found.annotation, found.node.encoding = made.annotation, made.node.encoding
         return found
 
-    def _refuse_outside(self, value: Data) -> None:
-        if self._node not in self._graph.drawing.path(value.node):
-            raise UsageError(f"{value.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
+    def _made_inside(self, value: Data | CarriedValue) -> Data:
+        """Return what is made in the loop as data; raise for anything else."""
+        made: Data = self._graph.as_data(value)
+        if self._node not in self._graph.drawing.path(made.node):
+            raise UsageError(f"{made.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
+        return made
 
     def close(self) -> None:
         """Add the edges from each iteration to the next.
@@ -121,8 +125,7 @@ class Loop:
                 lacks = "no next value" if one.following is None else "no function that uses it"
                 hint = "call again(carried, value) in the loop" if one.following is None else "give it to a function"
                 raise UsageError(f"the {one!r} has {lacks}", where=self._node.name, hint=hint)
-            for reader, port in one.readers:
-                self._graph.drawing.links.append(DraftLink(one.following.node, "io", reader, port, closes_loop=True))
+            one.close()
 
 
 class MknContent:
@@ -313,7 +316,9 @@ class Graph(GraphNodes):
             yield found
 
     @contextmanager
-    def group_by(self, data: Data, *, keys: tuple[str, ...] = (), name: str = "Group by") -> Iterator[GroupedData]:
+    def group_by(
+        self, data: Data | CarriedValue, *, keys: tuple[str, ...] = (), name: str = "Group by"
+    ) -> Iterator[GroupedData]:
         """Open a group-by: its nodes exist once for each index of a scatter around `data` (a corner turn).
 
         Parameters
@@ -335,26 +340,29 @@ class Graph(GraphNodes):
         UsageError
             `data` are in no scatter, a key is none of them, or no function uses the group.
         """
+        grouped: Data = self.as_data(data)
         around = [
             one
-            for one in self.drawing.path(data.node)
+            for one in self.drawing.path(grouped.node)
             if one.category in ("Scatter", "GroupBy") and one not in self.inside
         ]
         if not around:
             raise UsageError(
-                f"{data.name!r} is not made in a scatter that ends before the group-by",
+                f"{grouped.name!r} is not made in a scatter that ends before the group-by",
                 where=self.name,
                 hint="make the data inside a scatter, and open the group-by after it",
             )
         for key in keys:
             if key not in [one.name for one in around]:
                 names = ", ".join(repr(one.name) for one in around)
-                raise UsageError(f"{data.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}")
+                raise UsageError(
+                    f"{grouped.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}"
+                )
         with self.drawing.undone_on_error():
             node = self._construct(name, "GroupBy", num_of_inputs=1, group_key=",".join(keys))
             app, _ = self._component_node(GROUP, "Collect group", inside=node.inside, owner=node, role=Role.INPUT)
-            self.link(data, app, "input")
-        found = GroupedData(self, node, list_of(data.annotation))
+            self.link(grouped, app, "input")
+        found = GroupedData(self, node, list_of(grouped.annotation))
         with self._open(node):
             yield found
         if not found.is_used:

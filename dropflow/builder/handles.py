@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dropflow.apps.formats import FORMATS, FormatPath
-from dropflow.builder.draft import DraftNode
+from dropflow.builder.draft import DraftLink, DraftNode
 from dropflow.data.file import matching_files
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.parameters import Component
@@ -356,6 +356,24 @@ class CarriedValue:
         self.following: Data | None = None
         self.copy: Data | None = None
         """Data in the loop with its value, once something needs them."""
+        self._is_closed = False
+
+    def add_reader(self, node: DraftNode, port: str) -> None:
+        """Have an input of a node in the loop get the value from the iteration before."""
+        self.readers.append((node, port))
+        if self._is_closed:
+            self._carry(node, port)
+
+    def close(self) -> None:
+        """Add the edges from each iteration to the next; the value that follows is known now."""
+        self._is_closed = True
+        for node, port in self.readers:
+            self._carry(node, port)
+
+    def _carry(self, node: DraftNode, port: str) -> None:
+        assert self.following is not None  # noqa: S101 - see `Loop.close`
+        link = DraftLink(self.following.node, "io", node, port, closes_loop=True)
+        self.first.graph.drawing.links.append(link)
 
     def save(self, path: "str | os.PathLike[str] | Formula", *, encoding: str = "") -> Data:
         """Write what each iteration gets to a file, and return it; see `Data.save`."""

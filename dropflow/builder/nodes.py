@@ -61,12 +61,7 @@ class GraphNodes:
             An argument is missing, unknown or of the wrong type, or comes from a construct that cannot be read here;
             or the code of the function cannot be written into the graph.
         """
-        made = as_app(function)
-        with self.drawing.undone_on_error():
-            node = self._node(made.title, "PyFuncApp", NodeKind.APP)
-            self._fill_function(node, made)
-            connect(self, node, made, args, kwargs)
-            return self._outputs(node, made, inside=self._around)
+        return self._call_in(self._around, as_app(function), args, kwargs)
 
     def command(
         self,
@@ -311,12 +306,10 @@ class GraphNodes:
         if not isinstance(value, CarriedValue):
             return value
         if value.copy is None:
-            with self.drawing.undone_on_error():
-                copied, function = value.first, as_app(_same)
-                node = self.drawing.add(f"{value.loop.name} carries", "PyFuncApp", NodeKind.APP, inside=value.loop)
-                self._fill_function(node, function)
-                connect(self, node, function, (value,), {})
-                value.copy = self.output(node, _output_port(node), copied.annotation, inside=value.loop)
+            function = as_app(_same).options(name=f"{value.loop.name} carries")
+            copied = self._call_in(value.loop, function, (value,), {})
+            copied.annotation = value.first.annotation
+            value.copy = copied
         return value.copy
 
     def output(
@@ -368,6 +361,20 @@ class GraphNodes:
             returned = function.returned
             is_list = construct.category == "MKN" and role is Role.OUTPUT
             return self.output(node, port, list_of(returned) if is_list else returned, inside=inside)
+
+    def _call_in(
+        self,
+        inside: DraftNode | None,
+        function: AppFunction[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function in a construct; see `call`."""
+        with self.drawing.undone_on_error():
+            node = self.drawing.add(function.title, "PyFuncApp", NodeKind.APP, inside=inside)
+            self._fill_function(node, function)
+            connect(self, node, function, args, kwargs)
+            return self._outputs(node, function, inside=inside)
 
     @property
     def _around(self) -> DraftNode | None:

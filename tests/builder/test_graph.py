@@ -252,6 +252,27 @@ def test_what_a_loop_carries_goes_where_data_go(run: Run) -> None:
     assert ended.value(seen) == [5, 10]
 
 
+def test_a_loop_carries_one_value_on_as_another(run: Run) -> None:
+    """Each number of Fibonacci's is the sum of the two before; after the loop there are those of all iterations."""
+    with Graph("fibonacci") as graph:
+        with graph.loop(iterations=6) as loop:
+            first, second = loop.carry(0), loop.carry(1)
+            sums = graph.call(_sum_of, first, second)
+            loop.again(first, second)
+            loop.again(second, sums)
+        found = graph.call(_same, loop.last(sums)), graph.call(_any, loop.last(first)), graph.call(_any, first)
+        with pytest.raises(UsageError, match="is not made in a scatter"), graph.group_by(first):
+            pass
+
+    ended = run(graph)
+
+    assert [ended.value(one) for one in found] == [13, 5, [0, 1, 1, 2, 3, 5]]
+
+
+def _sum_of(one: int, other: int) -> int:
+    return one + other
+
+
 def _any(values: Any) -> Any:
     return values
 
