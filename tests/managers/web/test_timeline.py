@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -118,14 +117,15 @@ def test_a_trace_and_a_picture_are_downloaded(serve: Any) -> None:
 
 
 def _check_growth(page: Any) -> None:
-    """Assert that the end of the timeline moves from frame to frame, and that there are fewer requests than frames.
-
-    A late answer of a busy machine may set it back.
-    """
+    """Assert that the end of the timeline moves from frame to frame, and that there are fewer requests than frames."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    frames = page.evaluate(_FRAMES)
-    assert sum(after > before for before, after in pairwise(frames)) > len(frames) / 2
+    for _ in range(3):  # a late answer of a busy machine sets it back
+        asked.clear()
+        frames = page.evaluate(_FRAMES)
+        if frames == sorted(set(frames)):
+            break
+    assert frames == sorted(set(frames))
     assert sum("/times" in url for url in asked) < len(frames)
 
 
