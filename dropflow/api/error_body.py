@@ -1,5 +1,6 @@
 """Errors as JSON: a status and a body when they are sent, an error of the same class when they are received."""
 
+import errno
 import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dropflow import errors
-from dropflow.errors import DropflowError, HttpError
+from dropflow.errors import ConflictError, DropflowError, HttpError
 from dropflow.failure import Problem
 
 # Server-sent events: formats and parses them (HTML standard, 9.2).
@@ -174,3 +175,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def address_error(text: str, error: OSError, *, option: str) -> ConflictError:
+    """Return the error for an address that this process cannot have, whose port is that of an option."""
+    is_elsewhere = error.errno == errno.EADDRNOTAVAIL
+    hint = (
+        "give an address of this host, or 0.0.0.0 for all" if is_elsewhere else f"choose another {option}, or 0 for any"
+    )
+    return ConflictError(f"{text}: {error.strerror}", hint=hint)

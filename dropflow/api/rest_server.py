@@ -9,7 +9,6 @@ streams end, and requests that still run after that are abandoned.
 """
 
 import contextlib
-import errno
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -17,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dropflow.api.error_body import is_loopback
+from dropflow.api.error_body import address_error, is_loopback
 from dropflow.api.openapi import StreamSlots
 from dropflow.api.server import RestApp, error_response
 from dropflow.clock import SystemClock
-from dropflow.errors import ConflictError, HttpError, UsageError
+from dropflow.errors import HttpError, UsageError
 
 if TYPE_CHECKING:
     from dropflow.api.http_server import WaitressServer
@@ -156,15 +155,6 @@ def _bound(host: str, port: int) -> socket.socket:
         found.close()
         raise address_error(f"cannot listen on {host}:{port}", error, option="--port") from error
     return found
-
-
-def address_error(text: str, error: OSError, *, option: str) -> ConflictError:
-    """Return the error for an address that this process cannot have, whose port is that of an option."""
-    is_elsewhere = error.errno == errno.EADDRNOTAVAIL
-    hint = (
-        "give an address of this host, or 0.0.0.0 for all" if is_elsewhere else f"choose another {option}, or 0 for any"
-    )
-    return ConflictError(f"{text}: {error.strerror}", hint=hint)
 
 
 def _waitress(app: RestApp, streams: StreamSlots, listening: socket.socket, *, most: int) -> "WaitressServer":

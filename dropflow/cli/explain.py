@@ -540,7 +540,9 @@ def _write_crate(output: CommandOutput, manager: ConnectionOptions, run: str, di
 
 def _reused(manager: ConnectionOptions, run: str, report: "SessionReport") -> dict[int, str]:
     """Return from which session and host results were taken, by their drops."""
-    oids = {one.drop: one.oid for one in report.results.results} if report.detail.reused else {}
+    if not report.detail.reused:
+        return {}
+    oids = {one.drop: one.oid for one in report.results.results}
     if is_run_directory(run, has_url=manager.url is not None):
         from dropflow.reuse.log import reuse_lines
 

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import zmq
 from zmq.utils import z85
 
-from dropflow.api.error_body import is_loopback
-from dropflow.api.rest_server import address_error
+from dropflow.api.error_body import address_error, is_loopback
 from dropflow.errors import DropflowError, UsageError
 from managers.keys import ClusterKey
 from managers.links.actions import LinkAction

@@ -4,11 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
-from managers.recovery.records import ViewDecision, unpack_column
-
-_NO_MEMBER = -1
-
-BooleanColumn = npt.NDArray[np.bool_]
+from managers.recovery.records import NO_MEMBER, ViewDecision, unpack_column
 
 
 def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
@@ -21,11 +17,11 @@ def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
     """
     placement = unpack_column(decision.placement, np.uint16)
     numbers = {name: number for number, name in enumerate(decision.places)}
-    before = np.array([numbers.get(place, _NO_MEMBER) for place in graph.places], dtype=np.int32)[graph.part]
+    before = np.array([numbers.get(place, NO_MEMBER) for place in graph.places], dtype=np.int32)[graph.part]
     clauses = []
     away = np.zeros(graph.drops, dtype=np.bool_)
 
-    def shares(drops: BooleanColumn) -> str:
+    def shares(drops: npt.NDArray[np.bool_]) -> str:
         counts = np.bincount(placement[drops], minlength=len(decision.places)).tolist()
         return _listed([f"{name} ({count})" for name, count in zip(decision.places, counts, strict=True) if count])
 

@@ -15,6 +15,9 @@ from managers.deployment import Deployment, Place
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
+NO_MEMBER = -1
+"""Stands for the member of a drop that is with none."""
+
 FEWEST_VOTERS = 3
 """How many voters a session needs to survive a loss: one of two cannot know which of them is cut off."""
 

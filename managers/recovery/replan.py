@@ -17,6 +17,7 @@ from dropflow.sessions.again import RETRY_REASON, causes_to_retry
 from dropflow.states import DropState
 from managers.deployment import Place
 from managers.recovery.records import (
+    NO_MEMBER,
     MemberReport,
     Refusal,
     RequestedChange,
@@ -153,8 +154,6 @@ def _speeds(counts: FloatColumn, spent: FloatColumn, seconds: FloatColumn) -> Fl
     return limited
 
 
-_NO_MEMBER = -1
-
 IntColumn = npt.NDArray[np.int32]
 
 
@@ -234,7 +233,7 @@ def decide(
     retried = {*retried, *asked}
     again = sorted({*_failed_because(known, retried), *repeated})
     known.states[again] = _INITIALIZED
-    unknown = (owner == _NO_MEMBER) & (known.states == _INITIALIZED)
+    unknown = (owner == NO_MEMBER) & (known.states == _INITIALIZED)
     states = with_implied_completions(graph, known.states, unknown)
     # To its neighbours, a drop that was cancelled alone is one that failed.
     failed = np.where(states == _CANCELLED, np.uint8(_ERROR), states)
@@ -258,7 +257,7 @@ def decide(
         rescued=known.rescued & ~runs & _is_needed(graph, runs, kept),
     )
     taken_over = np.where(moved & ~runs, states, np.uint8(_INITIALIZED))
-    gone = _is_read_file(graph) & (owner == _NO_MEMBER) & (taken_over == _COMPLETED) & ~known.available
+    gone = _is_read_file(graph) & (owner == NO_MEMBER) & (taken_over == _COMPLETED) & ~known.available
     is_moved, will_run = moved.view(np.uint8).data, runs.view(np.uint8).data
     return ViewDecision(
         view=_next_view(plan, placement),
@@ -309,7 +308,7 @@ def _members(graph: PhysicalGraph, plan: PlanView) -> tuple[tuple[Place, ...], I
     if not members:
         raise ProtocolError("no member of the session has reported")
     numbers = {place.node: number for number, place in enumerate(members)}
-    number_of_part = np.array([numbers.get(place, _NO_MEMBER) for place in graph.places], dtype=np.int32)
+    number_of_part = np.array([numbers.get(place, NO_MEMBER) for place in graph.places], dtype=np.int32)
     return members, number_of_part[graph.part]
 
 
@@ -421,13 +420,13 @@ class _Placement:
         goes = np.append(~self.stays, True)  # the last for drops without a member, whose number is -1
         is_left: BooleanColumn = goes[owner] | rescued
         stays = np.where(is_left, holder, owner)
-        moved: BooleanColumn = stays == _NO_MEMBER
+        moved: BooleanColumn = stays == NO_MEMBER
         if self.draining and free:
             full = [number for number in self._numbers if self._everybody[number].node in self.draining]
             moved |= movable & np.isin(owner, full)
         if self._is_rebalancing:
             moved |= excess_drops(
-                graph, np.where(moved, _NO_MEMBER, stays), movable, work, members=targets, capacities=speed
+                graph, np.where(moved, NO_MEMBER, stays), movable, work, members=targets, capacities=speed
             )
         placed = stays
         if moved.any():
@@ -553,7 +552,7 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
 
     What a member that leaves has is not available any more.
     """
-    nowhere = np.full(graph.drops, _NO_MEMBER, dtype=np.int32)
+    nowhere = np.full(graph.drops, NO_MEMBER, dtype=np.int32)
     states, available = np.zeros(graph.drops, dtype=np.uint8), np.zeros(graph.drops, dtype=np.bool_)
     known = _Known(states, available, [], {}, {}, nowhere, [], np.zeros(graph.drops, dtype=np.bool_))
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
@@ -572,14 +571,14 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
         known.parts.extend(zip(here[:, 0].tolist(), here[:, 1].tolist(), strict=True))
         if stays[number]:
             copied = report.copies[~has_home[owner[report.copies]] & is_data[report.copies]]
-            known.holder[copied[known.holder[copied] == _NO_MEMBER]] = number
+            known.holder[copied[known.holder[copied] == NO_MEMBER]] = number
         known.replaced.extend(report.replaced[owner[report.replaced] == number].tolist())
         for drop, attempt in report.attempts.items():
             known.attempts[drop] = max(attempt, known.attempts.get(drop, 1))
         for drop, cause in report.causes.items():
             known.causes.setdefault(drop, cause)
     # Only contents of completed drops are copied.
-    has_copy = known.holder != _NO_MEMBER
+    has_copy = known.holder != NO_MEMBER
     known.states[has_copy] = _COMPLETED
     is_gone = is_data & (known.states == _COMPLETED) & ~known.available & has_home[owner]
     is_gone[known.replaced] = False
@@ -591,7 +590,7 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
     known.available[has_copy] = True
     known.replaced[:] = [drop for drop in known.replaced if not has_copy[drop]]
     for cause in {cause for drop, cause in known.causes.items() if known.states[drop] == _ERROR}:
-        if owner[cause] == _NO_MEMBER and known.states[cause] == _INITIALIZED:
+        if owner[cause] == NO_MEMBER and known.states[cause] == _INITIALIZED:
             # No member has a neighbour of it, but it has failed, since others have because of it.
             known.states[cause], known.causes[cause] = _ERROR, cause
     return known
@@ -601,7 +600,7 @@ def _cut_edges(graph: PhysicalGraph, owner: IntColumn) -> tuple[IntColumn, IntCo
     """Return the drop of a lost node, and the owner of the other end, of each edge between a lost node and a member."""
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
-    from_lost, to_lost = owner[source] == _NO_MEMBER, owner[out.neighbour] == _NO_MEMBER
+    from_lost, to_lost = owner[source] == NO_MEMBER, owner[out.neighbour] == NO_MEMBER
     down, up = from_lost & ~to_lost, to_lost & ~from_lost
     drops = np.concatenate([source[down], out.neighbour[up]])
     others = np.concatenate([owner[out.neighbour[down]], owner[source[up]]])

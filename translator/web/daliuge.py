@@ -210,6 +210,8 @@ def _in_utf8(content: bytes, found: list[Problem]) -> bytes:
 
     A browser posts the form of a page without a charset, such as EAGLE's behind a plain web server, in Windows-1252.
     """
+    if content.isascii():  # nearly all, and without a copy
+        return content
     try:
         content.decode()
     except UnicodeDecodeError:

@@ -117,6 +117,14 @@ def test_a_port_in_use_is_an_error(link_factory: LinkFactory) -> None:
         Links("b", bind=a.address, on_message=print)
 
 
+def test_an_address_of_another_host_is_an_error(key: ClusterKey) -> None:
+    """The hint is about the address, and not about the port."""
+    with pytest.raises(ConflictError, match=r"tcp://203\.0\.113\.7:5555") as caught:
+        Links("b", bind="tcp://203.0.113.7:5555", key=key, on_message=print)
+
+    assert "give an address of this host" in caught.value.hint
+
+
 @pytest.mark.usefixtures("nothing_leaks")
 def test_only_loopback_is_listened_on(link_factory: LinkFactory, key: ClusterKey) -> None:
     """By default, every listening socket of the process is on loopback."""
