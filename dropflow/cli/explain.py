@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from dropflow.cli.divergence import Divergence
     from dropflow.graph.differences import Difference
     from dropflow.graph.physical import PhysicalGraph
-    from dropflow.web.comparison import Comparison, SessionSignature
+    from dropflow.web.comparison import Comparison
     from dropflow.web.origin import Origin, OriginDrop
     from dropflow.web.report import SessionReport
+    from dropflow.web.signature import SessionSignature
 
 _FIRST, _LAST = 6, 3
 """Drops of a long chain that are shown."""
@@ -379,8 +380,7 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{number}: {one.session}, {one.status.lower()}{begun}: {drops}"
         yield from (f"note: {text}" for text in found.warnings)
         yield found.verdict
-        for level, state in msgspec.structs.asdict(found.levels).items():
-            yield f"  {level}: {state}"
+        yield from _level_lines(found)
         for number, one in (("first", found.first), ("second", found.second)):
             if found.levels.contents == "unknown" and one.signature.contents_note:
                 yield f"  contents of the {number}: {one.signature.contents_note}"
@@ -400,6 +400,11 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
             )
             if listed.total > len(rows):
                 yield f"  {listed.total - len(rows):,} more; --output json has them"
+
+
+def _level_lines(found: "Comparison") -> Iterator[str]:
+    yield from (f"  {level}: {state}" for level, state in msgspec.structs.asdict(found.levels).items())
+    yield from (f"  {state} in DALiuGE's modes {modes}" for state, modes in found.modes_by_state.items())
 
 
 def _divergence_lines(drop: "Divergence") -> Iterator[str]:
@@ -463,6 +468,8 @@ class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
         yield f"  parameters  {found.parameters}"
         yield f"  software    {_software(found.software)}"
         yield f"  contents    {found.contents or f'not known: {found.contents_note}'}"
+        yield "as DALiuGE's modes:"
+        yield from (f"  {mode:<15} {digest or 'not known'}" for mode, digest in found.modes.items())
 
 
 class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -560,7 +567,7 @@ def show_origin(
     """Answer with what a run computed, as a signature, or with what a drop of it was made from."""
     report = _report_of(manager, run, has_states=drop is not None)
     if drop is None:
-        from dropflow.web.comparison import signature
+        from dropflow.web.signature import signature
 
         name = report.detail.session
         output.answer(SignatureReply(run=name, signature=signature(report.graph, report.results)))

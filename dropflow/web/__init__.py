@@ -14,8 +14,8 @@
                 of results
 `times`         The times of a session, and its drops as they were at a moment, for pages
 `report`        A report of a session: one HTML file with pictures and tables, without scripts, that needs no server
-`comparison`    The comparison of two sessions: graph, parameters, programs, drops, times and failures; the signature
-                of a session
+`comparison`    The comparison of two sessions: graph, parameters, programs, drops, times and failures
+`signature`     The signature of a session: what it computed, by four levels, and by DALiuGE's seven modes
 `origin`        The origin of a result: the inputs, applications, parameters, versions and attempts that it was made
                 from
 `cause_groups`  Groups root causes whose texts are equal but for numbers: the same failure of forty instances is shown

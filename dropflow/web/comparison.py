@@ -5,10 +5,9 @@ directories of runs. Its size does not grow with the number of drops: each list 
 says how many there are.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,131 +19,18 @@ from dropflow.api.submission import submission_options
 from dropflow.formatting import DASH, few, format_brief, format_count, format_size, plural, single_line
 from dropflow.graph.codec import digest
 from dropflow.graph.differences import Difference, graph_differences, matched_templates
-from dropflow.graph.digests import drop_digests, signature_of
 from dropflow.graph.drop_counts import DropCounts
-from dropflow.graph.notes import RepositoryNote, planning_of, repository_of, software_of
+from dropflow.graph.notes import planning_of, software_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import iid, label
 from dropflow.times.timeline import profile
 from dropflow.web.cause_groups import Cause, without_numbers
 from dropflow.web.report import SessionReport
+from dropflow.web.signature import Level, Levels, SessionSignature, levels_of, modes_of, signature
 
 _MOST = 300
 _TEXT = 500
 _T = TypeVar("_T")
-
-
-# The signature of a session: what it computed, by four levels, and at which of them two sessions are the same.
-#
-# ``graph``: the same components with the same links and indices. ``parameters``: also the same parameters.
-# ``software``: the same versions of dropflow and Python. ``contents``: the same results, by the sizes and checksums
-# with which they were committed.
-
-
-Level = Literal["same", "different", "unknown"]
-_FEW = 20
-
-
-class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session computed.
-
-    Attributes
-    ----------
-    graph, parameters : str
-        Digests of the components, links and indices of all drops, and of these with their parameters.
-    contents : str
-        Digest of names, indices, sizes and checksums of all results; empty if one of these is not known.
-    software : dict
-        Versions of programs; empty if they were not recorded.
-    repository : RepositoryNote or None
-        Where the graph was read from, if that is a repository.
-    results : int
-        How many results there are.
-    unknown : int
-        How many of them have no checksum: directories, and results of nodes that do not keep them.
-    first_unknown : tuple of str
-        Names of the first of these.
-    missing : tuple of str
-        Nodes that did not answer: their results are not known.
-    """
-
-    graph: str
-    parameters: str
-    contents: str
-    software: dict[str, str]
-    results: int
-    unknown: int
-    first_unknown: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    repository: RepositoryNote | None = None
-
-    @property
-    def contents_note(self) -> str:
-        """Why the contents have no digest; empty if they have one."""
-        if self.missing:
-            return f"nodes that did not answer: {', '.join(self.missing[:_FEW])}"
-        if self.unknown:
-            more = ", ..." if self.unknown > len(self.first_unknown) else ""
-            names = f"{', '.join(self.first_unknown)}{more}"
-            return f"{self.unknown:,} of {self.results:,} results have no checksum: {names}"
-        return "" if self.results else "there are no results"
-
-    def words(self, level: str) -> str:
-        """Return what is known at a level: a digest, versions, or why there is none."""
-        if level == "software":
-            return ", ".join(f"{program} {version}" for program, version in self.software.items()) or "not recorded"
-        found = {"graph": self.graph, "parameters": self.parameters, "contents": self.contents}[level]
-        return found or f"not known: {self.contents_note}"
-
-
-class Levels(msgspec.Struct, frozen=True, kw_only=True):
-    """At which levels two sessions are the same."""
-
-    graph: Level
-    parameters: Level
-    software: Level
-    contents: Level
-
-
-def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
-    """Return the signature of a session with these results.
-
-    Raises
-    ------
-    BadGraphError
-        The graph has a cycle.
-    """
-    digests = drop_digests(graph)
-    unknown = [one for one in results.results if one.checksum is None]
-    contents = ""
-    if results.results and not unknown and not results.missing:
-        rows = sorted((one.name, iid(graph, one.drop), one.size, one.checksum or 0) for one in results.results)
-        contents = hashlib.blake2b(msgspec.json.encode(rows), digest_size=16).hexdigest()
-    return SessionSignature(
-        graph=signature_of(graph, digests.graph),
-        parameters=signature_of(graph, digests.parameters),
-        contents=contents,
-        software=software_of(graph),
-        results=len(results.results),
-        unknown=len(unknown),
-        first_unknown=tuple(label(graph, one.drop) for one in unknown[:_FEW]),
-        missing=results.missing,
-        repository=repository_of(graph),
-    )
-
-
-def levels_of(first: SessionSignature, second: SessionSignature, differences: int) -> Levels:
-    """Compare two sessions level by level. `differences` is the number of results that differ."""
-    contents: Level = "different" if differences else "same" if first.contents and second.contents else "unknown"
-    software: Level = "unknown"
-    if first.software and second.software:
-        software = _level(first.software == second.software)
-    return Levels(
-        graph=_level(first.graph == second.graph),
-        parameters=_level(first.parameters == second.parameters),
-        software=software,
-        contents=contents,
-    )
 
 
 def content_differences(
@@ -169,10 +55,6 @@ def content_differences(
     if not ours.missing:
         for one in known.values():
             yield Difference(subject=label(other_graph, one.drop), what="result", right=_spelled(one))
-
-
-def _level(is_same: bool) -> Level:  # noqa: FBT001 - the only argument
-    return "same" if is_same else "different"
 
 
 def _place(graph: PhysicalGraph, result: ResultInfo) -> tuple[int, str]:
@@ -235,6 +117,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     first, second : ComparedSession
     levels : Levels
         At which levels both are the same.
+    modes : dict
+        In which of DALiuGE's modes of reproducibility they are.
     graph : Listed of Difference
         Logical nodes, their drops, parameters and other properties, and links.
     settings : Listed of Difference
@@ -252,6 +136,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     first: ComparedSession
     second: ComparedSession
     levels: Levels
+    modes: dict[str, Level]
     graph: Listed[Difference]
     settings: Listed[Difference]
     totals: Listed[Difference]
@@ -259,6 +144,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     results: Listed[Difference]
     failures: Listed[Difference]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def modes_by_state(self) -> dict[Level, str]:
+        """The names of the modes that are the same, different or unknown."""
+        states = dict.fromkeys(self.modes.values())
+        return {state: ", ".join(mode for mode, one in self.modes.items() if one == state) for state in states}
 
     @property
     def is_same_graph(self) -> bool:
@@ -302,10 +193,12 @@ def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
     """Return what differs between two sessions."""
     one, two = _session(first), _session(second)
     results = tuple(content_differences((first.graph, first.results), (second.graph, second.results)))
+    levels = levels_of(one.signature, two.signature, len(results))
     return Comparison(
         first=one,
         second=two,
-        levels=levels_of(one.signature, two.signature, len(results)),
+        levels=levels,
+        modes=modes_of(levels),
         graph=_listed(graph_differences(first.graph, second.graph)),
         settings=_listed(tuple(_settings(first, second))),
         totals=_listed(tuple(_totals(first, second))),

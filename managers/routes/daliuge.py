@@ -5,7 +5,7 @@ Successful answers look as DALiuGE's do. Errors have correct statuses, and both 
 (links, subscriptions, triggers) is answered with 501, because our links do it; and no session id is used as a path.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, quote
@@ -19,8 +19,11 @@ from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.operations import Operation
 from dropflow.api.records import NodeInfo, Role
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
+from dropflow.graph.text_ids import oids
 from dropflow.ids import session_directory_name
+from dropflow.version import __version__
 from dropflow.web.frame import redirect
+from dropflow.web.signature import drop_modes, signature
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions, session_name
 from managers.routes.graphs import drop_status, find_node, log_records, node_string, refused, url_of
 
@@ -56,6 +59,16 @@ def download_response(download: Download) -> Response:
 # Handlers of DALiuGE's paths: each answers with the JSON that DALiuGE would.
 
 _SUCCESS = {"Status": "Success"}
+_RMODES = {
+    "RERUN": 1,
+    "REPEAT": 2,
+    "RECOMPUTE": 4,
+    "REPRODUCE": 5,
+    "REPLICATE_SCI": 6,
+    "REPLICATE_COMP": 7,
+    "REPLICATE_TOTAL": 8,
+}
+_ALL_RMODES = "-1"
 _ISLAND_PORT = 8001
 _DAEMON_PORT = 9000
 _START_SECONDS = 60.0
@@ -304,6 +317,22 @@ class SessionHandlers(_HandlerBase):
         """Answer ``GET /api/sessions/{session}/dir``."""
         return self._directory(self._sessions.get(request.path["session"]).name)
 
+    def has_reproducibility(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/repro/status``: whether the session has ended."""
+        return self._sessions.get(request.path["session"]).status.is_terminal
+
+    def reproducibility(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/repro/data``: digests of each drop and of the session, in all modes."""
+        name = request.path["session"]
+        specifications = self._sessions.specifications(name)
+        graph, results = self._manager.graph(session_name(name)), self._manager.results(session_name(name))
+        for oid, modes in zip(oids(graph, range(graph.drops)), drop_modes(graph, results), strict=True):
+            if oid in specifications:
+                specifications[oid]["reprodata"] = _reprodata(modes, "rg_blockhash")
+        record = _reprodata(signature(graph, results).modes, "signature")
+        about = {"repro_protocol": f"dropflow {__version__}", "HashingAlg": "BLAKE2b"}
+        return {"graph": specifications, "reprodata": {"meta_data": about, **record}}
+
     def drop_log(self, request: Request) -> object:
         """Answer ``GET /api/sessions/{session}/graph/drop/{drop}``."""
         name, drop = request.path["session"], request.path["drop"]
@@ -332,6 +361,13 @@ class SessionHandlers(_HandlerBase):
     def page(self, request: Request) -> object:
         """Answer ``GET /session``."""
         return redirect(f"/sessions/{quote(session_name(request.query.sessionId), safe='')}")
+
+
+def _reprodata(modes: Mapping[str, str], field: str) -> dict[str, object]:
+    """Return digests by their modes, as DALiuGE's records have them."""
+    return {"rmode": _ALL_RMODES} | {
+        mode: {"rmode": str(_RMODES[mode]), field: digest or None} for mode, digest in modes.items()
+    }
 
 
 class NodeHandlers(_HandlerBase):
@@ -448,6 +484,8 @@ def daliuge_routes(
         ("GET", _S + "/graph/size", sessions.size),
         ("GET", _S + "/graph/status", sessions.graph_status),
         ("GET", _S + "/dir", sessions.directory),
+        ("GET", _S + "/repro/status", sessions.has_reproducibility),
+        ("GET", _S + "/repro/data", sessions.reproducibility),
         ("GET", _S + "/graph/drop/{drop}", sessions.drop_log),
         ("GET", _S + "/graph/drop/data/{drop}", sessions.drop_path),
         ("GET", "/sessions/{session}/graph/drop/data/{drop}", sessions.drop_data),
@@ -468,15 +506,12 @@ def _not_offered() -> Iterator[tuple[str, str, _Handler]]:
     """Yield routes that answer 501 with the reason and with what to use instead."""
     links = "nodes of dropflow use links of their own, which a deployment sets up"
     journal = "use /api/v1/sessions/SESSION/journal, or /api/v1/sessions/SESSION/drops/DROP/log"
-    hashes = "dropflow explain SESSION --origin has digests of graph, parameters, software and contents"
     for method, path, reason in (
         ("POST", _S + "/graph/link", links),
         ("POST", _S + "/subscriptions", links),
         ("POST", _S + "/trigger", links),
         ("GET", "/api/shutdown", "a GET changes nothing: POST /api/stop"),
         ("GET", _S + "/logs", journal),
-        ("GET", _S + "/repro/status", hashes),
-        ("GET", _S + "/repro/data", hashes),
     ):
         yield method, path, _refusing(reason)
 

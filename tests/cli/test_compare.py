@@ -92,11 +92,12 @@ def test_a_run_has_a_signature(command: Command, tmp_path: Path) -> None:
     )
 
     assert one == two
-    assert {level for level in one if one[level] != other[level]} == {"parameters", "contents"}
+    assert {level for level in one if one[level] != other[level]} == {"parameters", "contents", "modes"}
     assert one["software"].keys() == {"dropflow", "Python"}
     answer = command("diff", tmp_path / "a", tmp_path / "c").text
     assert "graph: same" in answer
     assert "contents: different" in answer
+    assert "same in DALiuGE's modes RERUN\n" in answer
 
 
 def test_a_drop_of_a_session_has_an_origin(ask: Command) -> None:

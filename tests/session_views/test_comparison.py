@@ -16,9 +16,10 @@ from dropflow.graph.notes import note_planning, note_software
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.testing.drawing import chain, fan
-from dropflow.web.comparison import Comparison, comparison_of, signature
+from dropflow.web.comparison import Comparison, comparison_of
 from dropflow.web.origin import origin_of
 from dropflow.web.report import SessionReport, session_report
+from dropflow.web.signature import signature
 from tests.fake_manager import FakeManager
 from tests.times.made_times import records_of, sections_of
 
@@ -193,6 +194,45 @@ def test_levels_at_which_two_sessions_are_the_same(
 ) -> None:
     """Graph, parameters, software and contents, each by itself; what was not recorded is unknown."""
     assert msgspec.structs.astuple(_signature_compared(*graphs, contents=contents).levels) == levels
+
+
+@pytest.mark.parametrize(
+    ("graphs", "contents", "different", "unknown"),
+    [
+        ((note_software(fan(8)), note_software(fan(8))), (b"x", b"x"), "", ""),
+        (
+            (note_software(fan(8)), note_software(fan(8))),
+            (b"x", b"y"),
+            "REPRODUCE REPLICATE_SCI REPLICATE_COMP REPLICATE_TOTAL",
+            "",
+        ),
+        (
+            (note_software(_with_level(fan(8), 1)), note_software(_with_level(fan(8), 2))),
+            (b"x", b"x"),
+            "REPEAT RECOMPUTE REPLICATE_COMP REPLICATE_TOTAL",
+            "",
+        ),
+        ((fan(8), fan(8)), (b"x", b"x"), "", "RECOMPUTE REPLICATE_COMP"),
+        (
+            (note_software(fan(8)), replace(fan(8), meta={META: '{"dropflow": "0.0.1"}'})),
+            (b"x", b"x"),
+            "RECOMPUTE REPLICATE_COMP",
+            "",
+        ),
+    ],
+)
+def test_modes_of_reproducibility(
+    graphs: tuple[PhysicalGraph, PhysicalGraph], contents: tuple[bytes, bytes], different: str, unknown: str
+) -> None:
+    """A mode of DALiuGE is the same if all that it compares is, in the comparison and in the digests of both."""
+    found = _signature_compared(*graphs, contents=contents)
+    one, two = found.first.signature.modes, found.second.signature.modes
+
+    assert [mode for mode, state in found.modes.items() if state == "different"] == different.split()
+    assert [mode for mode, state in found.modes.items() if state == "unknown"] == unknown.split()
+    assert list(found.modes) == list(one) == list(two)
+    assert [mode for mode in one if one[mode] != two[mode]] == different.split()
+    assert [mode for mode, digest in one.items() if not digest] == unknown.split()
 
 
 def test_results_that_differ_are_listed() -> None:

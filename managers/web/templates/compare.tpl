@@ -65,6 +65,11 @@
 </tr>
 % end
 </tbody></table></div>
+<p class="muted small">In the modes of DALiuGE:
+% for state, modes in found.modes_by_state.items():
+<span class="level {{state}}">{{state}}</span> {{modes}}
+% end
+</p>
 </section>
 % for title, listed in found.parts:
 % has_ratio = any(one.ratio is not None for one in listed.rows)

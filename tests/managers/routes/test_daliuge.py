@@ -163,6 +163,36 @@ def test_a_node_lists_its_own_drops(node: Served) -> None:
     assert set(node.ask("GET", "/api/sessions/s/graph").json) == set(oids(graph, range(4)))
 
 
+def test_the_records_of_reproducibility(served: Served, role: Role) -> None:
+    """Each manager has digests of each drop and of the session in all modes, once the session has ended."""
+    path = served.build("s")
+    served.ask("POST", f"{path}/deploy")
+    assert served.ask("GET", f"{path}/repro/status").json is False
+    served.manager.complete("s")
+    served.manager.write("s", 2, b"image")
+    assert served.ask("GET", f"{path}/repro/status").json is True
+    found = served.ask("GET", f"{path}/repro/data").json
+    session = found["reprodata"]
+    modes = {name: value["rmode"] for name, value in session.items() if name.startswith("RE")}
+
+    assert modes == {
+        "RERUN": "1",
+        "REPEAT": "2",
+        "RECOMPUTE": "4",
+        "REPRODUCE": "5",
+        "REPLICATE_SCI": "6",
+        "REPLICATE_COMP": "7",
+        "REPLICATE_TOTAL": "8",
+    }
+    without_versions = set(modes) - {"RECOMPUTE", "REPLICATE_COMP"}  # which this manager does not note
+    assert {name for name in modes if session[name]["signature"]} == without_versions, role
+    assert set(found["graph"]) == {"A", "B", "C"}
+    for oid, drop in found["graph"].items():
+        assert drop["oid"] == oid
+        known = {name for name in modes if drop["reprodata"][name]["rg_blockhash"]}
+        assert known == (without_versions if oid == "C" else {"RERUN", "REPEAT"})
+
+
 @pytest.mark.parametrize("role", ["island", "master"])
 def test_a_graph_with_unknown_nodes_is_refused(served: Served) -> None:
     """The hint lists the nodes, and the session can be destroyed."""
