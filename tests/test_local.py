@@ -9,13 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import click
 import msgspec
 import numpy as np
 import pytest
 
+from dropflow.apps.api import App, Context
 from dropflow.cli.main import load_command
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
@@ -30,6 +31,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.options import RunKeywords, RunOptions, SubmitOptions, meta_of
+from dropflow.sessions.public import run
 from dropflow.states import SessionState
 from dropflow.testing.virtual import VirtualClock
 from tests.drawn_graphs import data, draw, function
@@ -72,6 +74,31 @@ def test_an_unusable_graph_is_refused_before_files_are_written(tmp_path: Path) -
 
     assert [found.code for found in caught.value.problems] == ["DF103"]  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
+
+
+class CheckedApp(App):
+    """An application that notes when it is checked."""
+
+    checks: ClassVar[list[object]] = []
+
+    def check(self) -> None:
+        """Note it."""
+        self.checks.append(self)
+
+    def run(self, context: Context) -> None:
+        """Do nothing."""
+
+
+def test_a_graph_is_accepted_before_its_directory_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run checks each component once before an earlier run is replaced; one whose graph is refused replaces none."""
+    monkeypatch.setattr(CheckedApp, "checks", [])
+    kept = tmp_path / "run"
+    run(greeting("tests.test_local.CheckedApp"), directory=kept, runner="inline")
+    assert len(CheckedApp.checks) == 1
+
+    with pytest.raises(BadParameterError, match="warp"):
+        run(greeting(), directory=kept, overwrite=True, runner="warp")
+    assert load(kept / "graph.dfg").templates[0].component == "tests.test_local.CheckedApp"
 
 
 def test_an_unknown_runner_is_refused_with_the_known_ones(tmp_path: Path) -> None:

@@ -265,19 +265,10 @@ def run_command(
     if dry_run:
         output.answer(ForecastReply.of(local_run.foresee(physical, options.options)))
         return Exit.FINISHED
-    # Before an earlier run in the same directory is removed.
-    choice = local_run.refuse_unusable(physical, options.options.runner)
-    for note in local_run.placement_notes(physical, choice):
-        output.note(note)
-    directory = (
-        local_run.prepare_directory(Path(keep), overwrite=overwrite, graph=physical if options.options.reuse else None)
-        if keep
-        else local_run.new_directory(physical)
-    )
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         result = local_run.run(
             physical,
-            directory,
+            lambda: local_run.directory_for(physical, keep or None, options.options, overwrite=overwrite),
             options.options,
             hooks=local_run.RunHooks(on_preparing=output.note, on_session=signals.watch, on_statistics=show),
         )

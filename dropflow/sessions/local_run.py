@@ -3,6 +3,7 @@
 The session directory is described in ``docs/reference/session-directory.md``.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,14 +89,18 @@ _DEFAULT, _NO_HOOKS = RunOptions(), RunHooks()
 
 
 def run(
-    graph: PhysicalGraph, directory: Path, options: RunOptions = _DEFAULT, *, hooks: RunHooks = _NO_HOOKS
+    graph: PhysicalGraph,
+    directory: Path | Callable[[], Path],
+    options: RunOptions = _DEFAULT,
+    *,
+    hooks: RunHooks = _NO_HOOKS,
 ) -> SessionResult:
     """Execute `graph` to its end, or until its walltime: then it is PAUSED, and can be resumed.
 
     Parameters
     ----------
-    directory : Path
-        Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
+    directory : Path or callable
+        Session directory, or what makes it once the graph is accepted. Its last part is the session's name.
     options : RunOptions
         How the drops are executed. Unless the runner is ``inline``, applications that only wait run in threads of this
         process.
@@ -116,12 +121,24 @@ def run(
     StorageError
         The session directory cannot be written.
     """
-    refuse_unusable(graph, options.runner)
-    directory.mkdir(parents=True, exist_ok=True)
-    with SessionLock(directory):
+    choice = refuse_unusable(graph, options.runner)
+    for note in placement_notes(graph, choice):
+        hooks.on_preparing(note)
+    place = directory if isinstance(directory, Path) else directory()
+    place.mkdir(parents=True, exist_ok=True)
+    with SessionLock(place):
         graph = note_software(graph)
-        save(graph, directory / _GRAPH)
-        return execute(graph, directory, options, hooks)
+        save(graph, place / _GRAPH)
+        return execute(graph, place, options, hooks)
+
+
+def directory_for(
+    graph: PhysicalGraph, keep: str | os.PathLike[str] | None, options: RunOptions, *, overwrite: bool
+) -> Path:
+    """Make the directory `keep` for a run, or a new one; with reuse, an earlier run of the graph in it is replaced."""
+    if keep is None:
+        return new_directory(graph)
+    return prepare_directory(Path(keep), overwrite=overwrite, graph=graph if options.reuse else None)
 
 
 def execute(

@@ -397,12 +397,6 @@ def run(
     partition_options = PartitionOptions(parts=parts) if parts is not None else None
     physical = finish(found, partition_options=partition_options).graph
     chosen = run_options(options)
-    local_run.refuse_unusable(physical, chosen.runner)
-    place = (
-        local_run.new_directory(physical)
-        if directory is None
-        else local_run.prepare_directory(Path(directory), overwrite=overwrite, graph=physical if chosen.reuse else None)
-    )
     sessions: list[Session] = []
 
     def started(session: Session) -> None:
@@ -410,14 +404,19 @@ def run(
         if on_session is not None:
             on_session(session)
 
-    result = local_run.run(physical, place, chosen, hooks=local_run.RunHooks(on_session=started))
+    result = local_run.run(
+        physical,
+        lambda: local_run.directory_for(physical, directory, chosen, overwrite=overwrite),
+        chosen,
+        hooks=local_run.RunHooks(on_session=started),
+    )
     return RunResult(
         status=result.status,
         states=result.states,
         failures=result.failures,
         notes=result.notes,
         seconds=result.seconds,
-        directory=place,
+        directory=Path(result.directory),
         graph=physical,
         _contents=sessions[0].contents(),
         computed=result.computed,
