@@ -39,7 +39,8 @@ package may import all others, and no other package imports it.
 `cache`              ``dropflow cache``: the store of results
 `completion`         ``dropflow completion``: a script that completes commands in a shell
 `connection`         The manager that a command connects to, and its credentials
-`crate`              Workflow Run RO-Crates, for ``dropflow explain --crate``
+`crate`              Workflow Run RO-Crates and their signatures, for ``dropflow explain --crate``
+`prov`               The provenance of every drop of a session, as W3C PROV, for crates
 `exit_status`        The exit statuses of the command
 `incoming_files`     Write contents that managers send into a directory: each file is complete, or it is not there
 `local_cluster`      A translator, a master, an island and nodes on this host, as processes that end with this one:

@@ -2,22 +2,29 @@
 
 The profile is Workflow Run Crate 0.5 (S. Leo et al., "Recording provenance of workflow runs with RO-Crate", PLOS ONE 19
 (2024), e0309210): one action for the run, whose instrument is the graph; the inputs from outside and the parameters are
-its objects, the results that are here its results.
+its objects, the results that are here its results. A file beside it can hold a signature with the cluster key: the
+digests of all files of the crate, under an HMAC (RFC 2104).
 """
 
 import hashlib
+import hmac
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import msgspec
 import numpy as np
 
+from dropflow.cli.prov import MOST_DROPS, PROV, write_prov
+from dropflow.clock import SystemClock
 from dropflow.data.registry import is_read_from_outside
 from dropflow.data.storage_errors import storage_errors
-from dropflow.errors import optional_package
+from dropflow.errors import BadFileError, optional_package
+from dropflow.files import replace_file
 from dropflow.graph.codec import digest, save
 from dropflow.graph.drop_counts import failed_words
 from dropflow.graph.notes import repository_of, software_of
@@ -27,6 +34,8 @@ from dropflow.states import SessionState
 from dropflow.web.report import SessionReport
 
 METADATA = "ro-crate-metadata.json"
+SIGNATURE = f"{METADATA}.sig"
+_PURPOSE = b"dropflow crate signature 1"
 _GRAPH = "graph.dfg"
 _PROFILES = (
     "https://w3id.org/ro/wfrun/process/0.5",
@@ -47,7 +56,7 @@ def write_crate(
     Parameters
     ----------
     report : SessionReport
-        The session, with its results.
+        The session, with its results and states.
     directory : Path
         Of the run, or of ``dropflow fetch``. It gets the graph, too, if it is not there.
     license_ : str
@@ -58,7 +67,7 @@ def write_crate(
     Raises
     ------
     MissingDependencyError
-        The package rocrate is not installed.
+        The package rocrate or prov is not installed.
     StorageError
         The directory cannot be written, or a result cannot be read.
     """
@@ -130,6 +139,15 @@ def write_crate(
         properties["error"] = "; ".join(cause.text for cause in report.causes)[:_TEXT]
     action = crate.add_action(workflow, identifier="#run", object=objects, result=found, properties=properties)
     root["mentions"] = action
+    if graph.drops <= MOST_DROPS:
+        write_prov(report, directory / PROV, reused)
+        about = {
+            "name": "Provenance of all drops",
+            "encodingFormat": "application/json",
+            "conformsTo": {"@id": "https://www.w3.org/submissions/prov-json/"},
+            "about": {"@id": "#run"},
+        }
+        crate.add_file(directory / PROV, PROV, properties=about)
     with storage_errors("write", str(directory / METADATA)):
         crate.metadata.write(directory)
     return len(found), missing
@@ -188,3 +206,98 @@ def _sha256(path: Path) -> str:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+# Signatures.
+
+
+class CrateSignature(msgspec.Struct, frozen=True, kw_only=True):
+    """The signature of a crate.
+
+    Attributes
+    ----------
+    key : str
+        Fingerprint of the cluster key.
+    signed : str
+        When, in UTC.
+    files : dict
+        SHA-256 of each file, also of those in directories, by its path in the crate.
+    mac : str
+        HMAC-SHA256 of the rest, as hexadecimal digits.
+    """
+
+    key: str
+    signed: str
+    files: dict[str, str]
+    mac: str = ""
+
+    def made_with(self, secret: bytes) -> str:
+        """Return the MAC that these fields have with the secret half of a cluster key."""
+        key = hmac.new(secret, _PURPOSE, hashlib.sha256).digest()
+        covered = msgspec.json.encode((self.key, self.signed, sorted(self.files.items())))
+        return hmac.new(key, covered, hashlib.sha256).hexdigest()
+
+
+def sign_crate(directory: Path, secret: bytes, fingerprint: str) -> int:
+    """Write the signature of a crate beside its metadata, and return how many files it covers.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be read, or the signature cannot be written.
+    """
+    files = {path: _sha256(directory / path) for path in _files_of(directory)}
+    bare = CrateSignature(key=fingerprint, signed=_time(SystemClock().now()), files=files)
+    signed = msgspec.structs.replace(bare, mac=bare.made_with(secret))
+    text = msgspec.json.format(msgspec.json.encode(signed)) + b"\n"
+    with storage_errors("write", str(directory / SIGNATURE)):
+        replace_file(directory / SIGNATURE, text)
+    return len(files)
+
+
+def check_crate(directory: Path, secret: bytes, fingerprint: str) -> tuple[CrateSignature, list[str]]:
+    """Return the signature of a crate, and what is not as it was when it was signed.
+
+    Raises
+    ------
+    BadFileError
+        There is no signature, it cannot be read, or it was not made with this key.
+    StorageError
+        A file cannot be read.
+    """
+    path = directory / SIGNATURE
+    if not path.exists():
+        hint = "'dropflow explain RUN --crate DIR --sign' writes one"
+        raise BadFileError("the crate is not signed", where=str(path), hint=hint)
+    try:
+        with storage_errors("read", str(path)):
+            found = msgspec.json.decode(path.read_bytes(), type=CrateSignature)
+    except msgspec.DecodeError as error:
+        raise BadFileError(f"this is no signature of a crate: {error}", where=str(path)) from error
+    if not hmac.compare_digest(found.made_with(secret), found.mac):
+        if found.key != fingerprint:
+            hint = f"this is cluster key {fingerprint}: name the other key with --key"
+            raise BadFileError(f"the crate is signed with cluster key {found.key}", where=str(path), hint=hint)
+        hint = "it or the list of files was changed after the crate was signed"
+        raise BadFileError("the signature does not match", where=str(path), hint=hint)
+    changed = [
+        f"{name} is not there" if not (directory / name).is_file() else f"{name} was changed"
+        for name, digest in found.files.items()
+        if not (directory / name).is_file() or _sha256(directory / name) != digest
+    ]
+    # Who changed the metadata chose what they name.
+    added = [] if changed else sorted(set(_files_of(directory)) - found.files.keys())
+    return found, [*changed, *(f"{name} was added" for name in added)]
+
+
+def _files_of(directory: Path) -> Iterator[str]:
+    """Yield the paths of all files of a crate: its metadata, and what these describe."""
+    yield METADATA
+    with storage_errors("read", str(directory / METADATA)):
+        described = msgspec.json.decode((directory / METADATA).read_bytes())
+    for name in (unquote(entity["@id"]) for entity in described["@graph"]):
+        path = directory / name
+        if path.is_file():
+            yield name
+        elif name != "./" and path.is_dir():
+            yield from sorted(str(one.relative_to(directory)) for one in path.rglob("*") if one.is_file())

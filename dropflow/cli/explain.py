@@ -83,6 +83,11 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
     help="Write a Workflow Run RO-Crate into DIR, which has the results: RUN itself, or what fetch wrote.",
 )
 @click.option(
+    "--sign",
+    is_flag=True,
+    help="With --crate: sign it with the cluster key, or that of --key; 'dropflow keys verify DIR' checks it.",
+)
+@click.option(
     "--license", "license_", metavar="TEXT", default="", help="Of the results, for --crate: an address, or words."
 )
 @click.option(
@@ -104,6 +109,7 @@ def explain_command(
     offset: int,
     limit: int,
     crate: str | None,
+    sign: bool,
     license_: str,
     places: tuple[str, ...],
 ) -> Exit:
@@ -124,12 +130,15 @@ def explain_command(
     RUN can also be a file or directory that is a copy of a result. Its size and checksum find its
     run, or the session of a manager, and DROP is the one that it is.
 
-    With --crate, the answer is what ro-crate-metadata.json in DIR has; exit status 1 if results are not there.
+    With --crate, the answer is what ro-crate-metadata.json in DIR has; exit status 1 if results are not there. What
+    used and made each drop, where and when, is in provenance.json beside it, as W3C PROV.
     """
     if drop is None and crate is None and _is_copy(run):
         run, drop = _made_in(output, manager, Path(run), places)
+    if sign and crate is None:
+        raise UsageError("--sign is for a crate", where="--sign", hint="name its directory with --crate DIR")
     if crate is not None:
-        return _write_crate(output, manager, run, Path(crate), license_)
+        return _write_crate(output, manager, run, Path(crate), license_, is_signed=sign)
     if origin:
         from dropflow.api.records import PageQuery
 
@@ -518,30 +527,52 @@ def _made(drop: "OriginDrop") -> str:
 
 
 class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written for an archive."""
+    """What was written for an archive.
+
+    Attributes
+    ----------
+    signed : int
+        How many files its signature covers; 0 without one.
+    """
 
     ok: bool
     file: str
     results: int
     missing: tuple[str, ...]
+    signed: int = 0
 
     def lines(self) -> Iterator[str]:
-        """The file, and the results that are not described."""
+        """The file, the results that are not described, and the signature."""
         yield f"{self.file} describes {plural(self.results, 'result')}"
         if self.missing:
             yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN)}"
+        if self.signed:
+            yield f"signed: {plural(self.signed, 'file')}"
 
 
-def _write_crate(output: CommandOutput, manager: ConnectionOptions, run: str, directory: Path, license_: str) -> Exit:
-    from dropflow.cli.crate import METADATA, write_crate
+def _write_crate(
+    output: CommandOutput, manager: ConnectionOptions, run: str, directory: Path, license_: str, *, is_signed: bool
+) -> Exit:
+    from dropflow.cli.crate import METADATA, sign_crate, write_crate
+    from dropflow.cli.prov import MOST_DROPS
 
     if not directory.is_dir():
         raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
-    report = _report_of(manager, run)
+    key = None
+    if is_signed:
+        from dropflow.cli.manager_records import default_key
+        from managers.keys import load
+
+        key = load(Path(manager.key) if manager.key else default_key())
+    report = _report_of(manager, run, has_states=True)
+    if report.graph.drops > MOST_DROPS:
+        output.note(f"the provenance of single drops is left out: there are more than {MOST_DROPS:,}")
     found, missing = write_crate(
         report, directory.absolute(), license_=license_ or "not stated", reused=_reused(manager, run, report)
     )
-    output.answer(CrateReply(ok=not missing, file=str(directory / METADATA), results=found, missing=tuple(missing)))
+    signed = 0 if key is None else sign_crate(directory, key.secret, key.fingerprint)
+    file = str(directory / METADATA)
+    output.answer(CrateReply(ok=not missing, file=file, results=found, missing=tuple(missing), signed=signed))
     return Exit.FAILED if missing else Exit.FINISHED
 
 

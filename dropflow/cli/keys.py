@@ -9,6 +9,7 @@ import msgspec
 from dropflow.cli.common_options import output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
+from dropflow.formatting import plural
 
 _file_option = click.option(
     "--key", "file", metavar="FILE", help="The key file; in the user's configuration by default."
@@ -56,6 +57,24 @@ class RevokedReply(msgspec.Struct, frozen=True, kw_only=True):
         """What is revoked, and what is left to do."""
         yield f"all keys of user {self.user} that were made until now are revoked in {self.file}"
         yield "  copy this file to the same place on every host with a manager: each reads it at the next request"
+
+
+class CrateCheckReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a signed crate is as it was."""
+
+    ok: bool
+    crate: str
+    key: str
+    signed: str
+    files: int
+    differences: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """When it was signed, and what differs."""
+        yield f"{self.crate}: signed {self.signed} with cluster key {self.key}, {plural(self.files, 'file')}"
+        yield from (f"  {one}" for one in self.differences)
+        if not self.differences:
+            yield "  all are as they were"
 
 
 @click.group("keys")
@@ -140,6 +159,34 @@ def revoke_user(output: CommandOutput, *, file: str | None, name: str) -> Exit:
     revoke(revoked, name, int(SystemClock().now()))
     output.answer(RevokedReply(user=name, file=str(revoked)))
     return Exit.FINISHED
+
+
+@keys_command.command("verify")
+@output_options
+@_file_option
+@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+def verify_crate(output: CommandOutput, *, file: str | None, directory: str) -> Exit:
+    """Check the crate in DIR, which 'dropflow explain RUN --crate DIR --sign' has signed.
+
+    Exit status 1 if a file is not there, was changed or was added; 2 if the signature itself does not match, or is of
+    another cluster key.
+    """
+    from dropflow.cli.crate import check_crate
+    from managers.keys import load
+
+    key = load(_path(file))
+    found, differences = check_crate(Path(directory), key.secret, key.fingerprint)
+    output.answer(
+        CrateCheckReply(
+            ok=not differences,
+            crate=directory,
+            key=found.key,
+            signed=found.signed,
+            files=len(found.files),
+            differences=tuple(differences),
+        )
+    )
+    return Exit.FAILED if differences else Exit.FINISHED
 
 
 def _path(file: str | None) -> Path:

@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from dropflow import Graph, InputPath, OutputPath, app
+from dropflow.graph.codec import load
+from dropflow.graph.templates import ORDER_PORT, Kind
 from managers.service import Service
 from tests.cli.answers import Command
 
@@ -208,6 +211,73 @@ def test_a_crate_tells_where_reused_results_come_from(command: Command, examples
         found.append(result.get("description", ""))
     assert found[0] == ""
     assert found[1].startswith("reused: from session first on ")
+
+
+def test_a_crate_has_the_provenance_of_every_drop(command: Command, examples: Path, tmp_path: Path) -> None:
+    """A library of PROV reads who used and made what: failed applications made nothing, all others their data."""
+    pytest.importorskip("rocrate.rocrate")
+    library = pytest.importorskip("prov.model")
+    run = tmp_path / "run"
+    command("run", examples / "error-threshold.graph", "--keep", run, "--runner", "inline")
+    assert command("explain", run, "--crate", run).status == 0
+    document = library.ProvDocument.deserialize(str(run / "provenance.json"), format="json")
+
+    def of(kind: Any) -> list[dict[str, str]]:
+        found = document.get_records(kind)
+        return [{name.localpart: str(value) for name, value in one.attributes} for one in found]
+
+    graph = load(run / "graph.dfg")
+    links = [graph.links[link] for link in graph.successors.link]
+    sources = np.repeat(np.arange(graph.drops), np.diff(graph.successors.ptr))
+    is_app = graph.kinds[graph.template] == Kind.APP
+    ends = zip(sources, graph.successors.neighbour, links, strict=True)
+    edges = {(f"run:drop-{one}", f"run:drop-{two}") for one, two, link in ends if link.source_port != ORDER_PORT}
+    failed = {str(one.identifier) for one in document.get_records(library.ProvActivity) if "ERROR" in str(one)}
+    lost = {two for one, two in edges if one in failed}
+    assert lost
+
+    assert len(of(library.ProvActivity)) == int(is_app.sum())
+    assert len(of(library.ProvEntity)) == int((~is_app).sum()) - len(lost)
+    made = {(one["activity"], one["entity"]) for one in of(library.ProvGeneration)}
+    used = {(one["entity"], one["activity"]) for one in of(library.ProvUsage)}
+    assert made | used == {edge for edge in edges if not lost & set(edge)}
+    assert all(one["startTime"] <= one["endTime"] for one in of(library.ProvActivity))
+
+
+def test_a_crate_is_signed_with_the_cluster_key(command: Command, examples: Path, tmp_path: Path) -> None:
+    """Files that are changed, removed or added are named; another key or a forged signature is refused."""
+    pytest.importorskip("rocrate.rocrate")
+    run, key, other = tmp_path / "run", tmp_path / "cluster.key", tmp_path / "other.key"
+    command("run", examples / "estimate-pi.graph", "--keep", run, "--runner", "inline")
+    for one in (key, other):
+        assert command("keys", "create", "--key", one).status == 0
+    check = ("keys", "verify", run, "--output", "json", "--key")
+
+    def refused(key: Path) -> str:
+        answer = command("keys", "verify", run, "--key", key)
+        assert (answer.status, "Traceback" in answer.err) == (2, False)
+        return answer.err
+
+    assert "not signed" in refused(key)
+    signed = command("explain", run, "--crate", run, "--sign", "--key", key, "--output", "json").json["signed"]
+    answer = command(*check, key)
+    assert (answer.status, answer.json["files"], answer.json["differences"]) == (0, signed, [])
+    assert "signed with cluster key" in refused(other)
+
+    (result,) = (run / "files").iterdir()
+    content = result.read_bytes()
+    result.write_bytes(content + b"0")
+    answer = command(*check, key)
+    assert (answer.status, answer.json["differences"]) == (1, ["files/pi.txt was changed"])
+    result.unlink()
+    assert command(*check, key).json["differences"] == ["files/pi.txt is not there"]
+    digest = hashlib.sha256(content + b"0").hexdigest()
+    result.write_bytes(content + b"0")
+    signature = run / "ro-crate-metadata.json.sig"
+    signature.write_text(signature.read_text().replace(hashlib.sha256(content).hexdigest(), digest))
+    assert "the signature does not match" in refused(key)
+    signature.write_text("{")
+    assert "no signature of a crate" in refused(key)
 
 
 def test_results_that_are_not_there_are_not_described(command: Command, examples: Path, tmp_path: Path) -> None:
