@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 _store_option = click.option(
-    "--store", default="", metavar="DIR", help="The store; by default that of DROPFLOW_STORE, or ~/.cache/dropflow."
+    "--store",
+    default="",
+    metavar="PLACE",
+    help="Where the store is, a directory or an address; by default as DROPFLOW_STORE says, or ~/.cache/dropflow.",
 )
 
 
@@ -77,8 +80,8 @@ def prune_cache(output: CommandOutput, *, store: str, limit: str) -> Exit:
 
 
 def _answer_cache(output: CommandOutput, store: str, work: "Callable[[ResultStore], StoreUse]") -> Exit:
-    from dropflow.reuse.store import ResultStore, store_directory
+    from dropflow.reuse.store import ResultStore, store_place
 
-    found = ResultStore(store_directory(store))
-    output.answer(CacheReply(store=str(found.directory), use=work(found)))
+    found = ResultStore(store_place(store))
+    output.answer(CacheReply(store=found.where, use=work(found)))
     return Exit.FINISHED

@@ -449,7 +449,7 @@ class _Factor(click.ParamType[float]):
 
 
 _TYPES: dict[str, dict[str, Any]] = {
-    "directory": {"metavar": "DIR", "type": click.STRING},
+    "place": {"metavar": "PLACE", "type": click.STRING},
     "share": {"metavar": "SHARE", "type": _Share()},
     "factor": {"metavar": "FACTOR", "type": _Factor()},
     "walltime": {"type": _Walltime(), "metavar": "WALLTIME"},

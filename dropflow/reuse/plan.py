@@ -93,7 +93,7 @@ def _spec(
     keys: str = "",
 ) -> ReuseSpec:
     return ReuseSpec(
-        store=str(store.directory),
+        store=store.where,
         graph=graph.name,
         nodes=tuple(None if node.reason or not node.parts else node.parts for node in nodes),
         always_run={row: node.reason for row, node in enumerate(nodes) if node.reason},

@@ -11,19 +11,24 @@ Several processes and hosts may write at the same time, also on NFS: a file appe
 same name have the same content. What is read is compared with its digest, so a damaged content is not used; it is
 removed, and made again. Each record carries a keyed digest. The key is in a file of this user outside of the store, so
 what another user has put into a shared store is never used, and never unpickled.
+
+A store at an address, such as ``s3://bucket/results``, has the same files there, and copies of those that this host has
+read or written in a directory (`dropflow.reuse.remote_store`).
 """
 
 import errno
 import hashlib
 import hmac
+import logging
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import platformdirs
@@ -32,8 +37,20 @@ from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
 from dropflow.data.storage_errors import below, storage_errors
 from dropflow.engine.api import Handle, KeyPart
-from dropflow.errors import DropflowError, StorageError, UsageError
-from dropflow.files import content_digest, make_once, private_directory, private_opener, shares_blocks
+from dropflow.errors import DropflowError, StorageError
+from dropflow.files import (
+    content_digest,
+    make_directories,
+    make_once,
+    private_directory,
+    private_opener,
+    shares_blocks,
+)
+
+if TYPE_CHECKING:
+    from dropflow.reuse.remote_store import RemoteFile, RemoteStore
+
+_log = logging.getLogger(__name__)
 
 DIRECTORY_VARIABLE, LIMIT_VARIABLE = "DROPFLOW_STORE", "DROPFLOW_STORE_LIMIT"
 DEFAULT_LIMIT = 20 << 30
@@ -47,21 +64,12 @@ _MEMORY = ("bytes", "shm")
 _FILE = "file"
 
 
-def store_directory(given: str = "") -> Path:
-    """Return the directory of the store: the given one, that of ``DROPFLOW_STORE``, or the user's cache.
-
-    Raises
-    ------
-    UsageError
-        It is an address, such as of an object store.
-    """
-    if given or (given := os.environ.get(DIRECTORY_VARIABLE, "")):
-        if "://" in given:
-            raise UsageError(
-                "the store of --reuse is not a directory", where=given, hint="give a directory, which hosts may share"
-            )
-        return Path(given).expanduser().absolute()
-    return Path(platformdirs.user_cache_dir("dropflow"))
+def store_place(given: str = "") -> str:
+    """Return where the store is: the given directory or address, that of ``DROPFLOW_STORE``, or the user's cache."""
+    place = given or os.environ.get(DIRECTORY_VARIABLE, "")
+    if "://" in place:
+        return place
+    return str(Path(place).expanduser().absolute()) if place else platformdirs.user_cache_dir("dropflow")
 
 
 def key_of(*parts: object) -> str:
@@ -147,20 +155,49 @@ class StoreUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultStore:
-    """The store in one directory. Any number of threads, processes and hosts may use it.
+    """The store at one place, a directory or an address. Any number of threads, processes and hosts may use it.
 
     Raises
     ------
+    BadParameterError, MissingDependencyError
+        fsspec does not know the protocol of the address, or its package is not installed.
     StorageError
         The directory cannot be made, or other users can write to it.
     """
 
-    def __init__(self, directory: str | Path) -> None:
-        self.directory = private_directory(Path(directory))
+    def __init__(self, place: str | Path) -> None:
+        self.where = str(place)
+        self._remote: RemoteStore | None = None
+        directory = Path(place)
+        if "://" in self.where:
+            from dropflow.reuse import remote_store  # noqa: PLC0415 - most stores are directories
+
+            self._remote = remote_store.RemoteStore(self.where)
+            directory = Path(platformdirs.user_cache_dir("dropflow"), "copies", key_of(self._remote.address))
+        self.directory = private_directory(directory)
+        self._shared: set[str] = set()
+        """Contents that are at the address."""
         self._secret = _user_key()
         for name in ("contents", "records", "drops", "tmp"):
             with storage_errors("make the directory", self.directory / name):
                 (self.directory / name).mkdir(mode=0o700, exist_ok=True)
+
+    def check(self) -> None:
+        """Raise if the address of the store cannot be written.
+
+        Raises
+        ------
+        StorageError
+            It cannot.
+        """
+        if self._remote is not None:
+            name = secrets.token_hex(16)
+            part = self._part()
+            with storage_errors("write", part):
+                self._write(part, b"")
+            self._remote.put("tmp", name, part)
+            self._remote.remove("tmp", name)
+            _remove(part)
 
     # Records.
 
@@ -169,19 +206,14 @@ class ResultStore:
 
         It counts as used now, if it `is_use`.
         """
-        path = self._path("drops" if last else "records", key)
-        try:
-            # Once for each application: `open` takes twice as long.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        kind = "drops" if last else "records"
+        path = self._path(kind, key)
+        there = _read_record(path)
+        if there is None and self._fetch(kind, key):
+            there = _read_record(path)
+        if there is None:
             return None
-        try:
-            status = os.fstat(descriptor)
-            found = os.read(descriptor, status.st_size)
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
+        found, changed = there
         body = found[_MAC_BYTES:]
         if not hmac.compare_digest(found[:_MAC_BYTES], self._mac(body)):
             return None
@@ -191,7 +223,7 @@ class ResultStore:
             return None
         if key != record.name if last else key not in record.keys:
             return None  # a file with another name
-        if is_use and not last and status.st_mtime < SystemClock().now() - _GRACE_SECONDS:
+        if is_use and not last and changed < SystemClock().now() - _GRACE_SECONDS:
             with suppress(OSError):
                 os.utime(path)
         return record
@@ -218,6 +250,10 @@ class ResultStore:
             except OSError:
                 _remove(part)
                 raise
+        if self._remote is not None:
+            for path in paths:
+                kind, _, name = path.split("/")[-3:]
+                self._remote.put(kind, name, path)
 
     def _name_too(self, part: str, path: str) -> None:
         """Give a file another name, in place of a file that has it."""
@@ -268,14 +304,16 @@ class ResultStore:
         """Have the store keep bytes, and return their digest."""
         digest = _digest(content)
         path = self._path("contents", digest)
-        if not self._has(digest, len(content), checked=False):
+        if not self._has_here(digest, len(content), checked=False):
             with storage_errors("write", path):
                 self._write(path, content)
+        self._share(digest, len(content))
         return digest
 
     def read(self, digest: str) -> bytes | None:
         """Return a content of the store; None if it is not there, or damaged."""
         path = self._path("contents", digest)
+        self._bring(digest)
         try:
             with open_file(path) as stream:
                 content = stream.read()
@@ -295,6 +333,14 @@ class ResultStore:
         return self._has(content.digest, content.size, checked=checked)
 
     def _has(self, digest: str, size: int, *, checked: bool) -> bool:
+        if self._remote is not None and not os.path.exists(self._path("contents", digest)):  # noqa: PTH110 - text
+            if not checked:
+                with suppress(StorageError):
+                    return self._remote.size("contents", digest) == size
+            self._bring(digest)
+        return self._has_here(digest, size, checked=checked)
+
+    def _has_here(self, digest: str, size: int, *, checked: bool) -> bool:
         path = self._path("contents", digest)
         try:
             found = os.stat(path).st_size  # noqa: PTH116 - text
@@ -354,6 +400,7 @@ class ResultStore:
             Path(path).write_bytes(content.body)
 
     def _copy(self, source: str, target: str, *, linked: bool) -> None:
+        self._bring(source.rpartition("/")[2])
         try:
             _copy(source, target, linked=linked)
         except FileNotFoundError as error:
@@ -371,21 +418,52 @@ class ResultStore:
 
     def _keep_file(self, location: str, digest: str, size: int, *, linked: bool) -> None:
         path = self._path("contents", digest)
-        if self._has(digest, size, checked=False):
+        if not self._has_here(digest, size, checked=False):
+            with storage_errors("write", path):
+                part = self._part()
+                try:
+                    _copy(location, part, linked=linked)
+                    self._rename(part, path)
+                    _KNOWN_DIGESTS[_version_of(location)] = digest  # a link changes the time
+                finally:
+                    _remove(part)  # of two names of one file, a rename removes none
+        self._share(digest, size)
+
+    # What is at the address.
+
+    def _bring(self, digest: str) -> None:
+        """Have a content here, if there is one at the address."""
+        if self._remote is not None and not os.path.exists(self._path("contents", digest)):  # noqa: PTH110 - text
+            self._fetch("contents", digest)
+
+    def _fetch(self, kind: str, name: str) -> bool:
+        """Copy a file from the address to this host; return whether it was there."""
+        if self._remote is None:
+            return False
+        path = self._path(kind, name)
+        try:
+            with storage_errors("write", path):
+                make_directories(Path(path).parent)
+                return self._remote.fetch(kind, name, path)
+        except StorageError as error:
+            _log.warning("a result is not taken: %s", error.text)
+            return False
+
+    def _share(self, digest: str, size: int) -> None:
+        """Have a content at the address."""
+        if self._remote is None or digest in self._shared:
             return
-        with storage_errors("write", path):
-            part = self._part()
-            try:
-                _copy(location, part, linked=linked)
-                self._rename(part, path)
-                _KNOWN_DIGESTS[_version_of(location)] = digest  # a link changes the time
-            finally:
-                _remove(part)  # of two names of one file, a rename removes none
+        if self._remote.size("contents", digest) != size:
+            self._remote.put("contents", digest, self._path("contents", digest))
+        self._shared.add(digest)
 
     def _is_whole(self, path: str, is_whole: bool) -> bool:  # noqa: FBT001 - the only argument beside the path
         """Return `is_whole`; remove a damaged content, so that it is written again."""
         if not is_whole:
             _remove(path)
+            if self._remote is not None:
+                with suppress(StorageError):
+                    self._remote.remove("contents", path.rpartition("/")[2])
         return is_whole
 
     def _path(self, kind: str, name: str) -> str:
@@ -415,13 +493,22 @@ class ResultStore:
     # The store as a whole.
 
     def use(self) -> StoreUse:
-        """Return how much is in it."""
+        """Return how much is in it: at the address, if it has one.
+
+        Raises
+        ------
+        StorageError
+            The address cannot be reached.
+        """
+        return self._use_here() if self._remote is None else _use_of(self._remote.files())
+
+    def _use_here(self) -> StoreUse:
         contents, records = list(_files(self.directory / "contents")), list(_files(self.directory / "records"))
         size = sum(one.st_size for _, one in (*contents, *records))
         return StoreUse(records=len(records), contents=len(contents), size=size)
 
     def verify(self) -> StoreUse:
-        """Read all contents, and remove those that are damaged."""
+        """Read all contents, and remove those that are damaged. Raises as `use`."""
         damaged = []
         for path, _ in _files(self.directory / "contents"):
             digest = path.rpartition("/")[2]
@@ -431,11 +518,22 @@ class ResultStore:
                 continue  # removed meanwhile
             if not self._is_whole(path, is_whole):
                 damaged.append(digest)
+        for one in [] if self._remote is None else self._remote.files():
+            if one.kind == "contents" and self._remote is not None and self._remote.digest(one.name) != one.name:
+                self._remote.remove(one.kind, one.name)
+                damaged.append(one.name)
         return msgspec.structs.replace(self.use(), damaged=tuple(damaged), removed_contents=len(damaged))
 
     def prune(self, limit: int) -> StoreUse:
-        """Remove the records that were not used for longest, and contents that no record has, down to `limit` bytes."""
-        before = self.use()
+        """Remove the records that were not used for longest, and contents that no record has, down to `limit` bytes.
+
+        At an address, what was written first is removed, as stores do not tell when a file was read. Raises as `use`.
+        """
+        here = self._prune_here(limit)
+        return here if self._remote is None else _prune_at(self._remote, limit)
+
+    def _prune_here(self, limit: int) -> StoreUse:
+        before = self._use_here()
         records = sorted(_files(self.directory / "records"), key=lambda one: -one[1].st_mtime)
         sizes = {path.rpartition("/")[2]: found.st_size for path, found in _files(self.directory / "contents")}
         kept: set[str] = set()
@@ -461,7 +559,7 @@ class ResultStore:
         for path, found in list(_files(self.directory / "tmp")):
             if found.st_ctime < young:
                 _remove(path)
-        after = self.use()
+        after = self._use_here()
         return msgspec.structs.replace(
             after,
             removed_records=removed,
@@ -480,7 +578,7 @@ class ResultStore:
                 pass
             if is_new:
                 return
-            self.prune(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)) if limit is None else limit)
+            self._prune_here(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)) if limit is None else limit)
 
     def _contents_of(self, path: str, *, sources: bool = False) -> set[str]:
         """Return the digests of the contents that a record has, and of the sources that its key was made from."""
@@ -494,6 +592,47 @@ class ResultStore:
             if content.kind == "directory":
                 found |= {one.target for one in self._listing(content) or () if one.kind in "fx"}
         return found
+
+
+def _use_of(files: Sequence["RemoteFile"]) -> StoreUse:
+    counts = Counter(one.kind for one in files)
+    size = sum(one.size for one in files if one.kind != "drops")
+    return StoreUse(records=counts["records"], contents=counts["contents"], size=size)
+
+
+def _prune_at(remote: "RemoteStore", limit: int) -> StoreUse:
+    files = remote.files()
+    total = sum(one.size for one in files)
+    removed: set[RemoteFile] = set()
+    for one in files:
+        if total <= limit:
+            break
+        remote.remove(one.kind, one.name)
+        removed.add(one)
+        total -= one.size
+    gone = _use_of([*removed])
+    return msgspec.structs.replace(
+        _use_of([one for one in files if one not in removed]),
+        removed_records=gone.records,
+        removed_contents=gone.contents,
+        removed_size=gone.size,
+    )
+
+
+def _read_record(path: str) -> tuple[bytes, float] | None:
+    """Return a record, and when it was used last; None if it is not there."""
+    try:
+        # Once for each application: `open` takes twice as long.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        return os.read(descriptor, status.st_size), status.st_mtime
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 # Digests of contents.

@@ -243,9 +243,11 @@ def _with_reuse(
 
 
 def _store(options: RunOptions) -> "ResultStore":
-    from dropflow.reuse.store import ResultStore, store_directory  # noqa: PLC0415 - as above
+    from dropflow.reuse.store import ResultStore, store_place  # noqa: PLC0415 - as above
 
-    return ResultStore(store_directory(options.store))
+    store = ResultStore(store_place(options.store))
+    store.check()
+    return store
 
 
 def foresee(
@@ -296,7 +298,7 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
         store = _store(options)
         store.prune_if_due()
         if not taken and not options.verify_reuse:  # which computes again what fits
-            notes = (*notes, f"nothing was reused: the store {store.directory} had no result that fits")
+            notes = (*notes, f"nothing was reused: the store {store.where} had no result that fits")
     saved = sum(one.seconds for one in taken.values())
     return msgspec.structs.replace(
         result, notes=notes, computed=result.computed - len(taken), reused=len(taken), saved=saved

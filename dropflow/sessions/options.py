@@ -128,8 +128,9 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
     store: Annotated[
         str,
         Meta(
-            description="Directory of the store of --reuse; by default that of DROPFLOW_STORE, or ~/.cache/dropflow.",
-            extra={"flag": "--store", "type": "directory"},
+            description="Where the store of --reuse is, a directory or an address such as s3://bucket/results; by "
+            "default as DROPFLOW_STORE says, or ~/.cache/dropflow.",
+            extra={"flag": "--store", "type": "place"},
         ),
     ] = ""
 

@@ -24,7 +24,7 @@ from dropflow.engine.session import Session, Watch
 from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
-from dropflow.reuse.store import ResultStore, store_directory
+from dropflow.reuse.store import ResultStore, store_place
 from dropflow.runners.engine import EngineCapacity
 from dropflow.runners.make_runner import capacity_notes, make_runner
 from dropflow.runners.pool import WorkerPool
@@ -180,7 +180,7 @@ class ProcessResources:
             reuse = None
             if deployment.reuse:
                 choices = ReuseChoices(deployment.verify_reuse, deployment.trust_times)
-                reuse = reuse_spec(graph, ResultStore(store_directory()), repository.workspace.directory, choices)
+                reuse = reuse_spec(graph, ResultStore(store_place()), repository.workspace.directory, choices)
             runner = make_runner(
                 graph,
                 repository.workspace,

@@ -2,7 +2,6 @@
 
 import http.server
 import threading
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,9 +25,8 @@ from dropflow.sessions import local_run
 from dropflow.sessions.options import RunOptions
 from dropflow.sessions.report import run_report
 from dropflow.states import SessionState
-from tests.lazy_module import LazyModule
+from tests.s3_server import ask, make_bucket, s3_server
 
-moto_server = LazyModule("moto.server")
 pytestmark = [
     pytest.mark.skipif(find_spec("s3fs") is None, reason="needs the extra stores"),
     pytest.mark.skipif(find_spec("moto") is None, reason="needs moto[s3] and flask-cors"),
@@ -43,37 +41,15 @@ URL_CLASS = "dropflow.data.url.UrlStore"
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a server of S3."""
-    found = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    found.start()
-    host, port = found.get_host_and_port()
-    yield f"http://{host}:{port}"
-    found.stop()
+    with s3_server() as found:
+        yield found
 
 
 @pytest.fixture
 def endpoint(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of the server, which has an empty bucket called ``bucket``."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",  # what moto takes
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_MAX_ATTEMPTS": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    _ask(server, "reset", b"")
-    import s3fs  # noqa: PLC0415 - an extra
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    system, _ = file_system(location_of("s3://bucket", {"endpoint_url": server}))
-    system.mkdir("bucket")
+    make_bucket(server, monkeypatch)
     return server
-
-
-def _ask(server: str, action: str, body: bytes) -> None:
-    """Call the control interface of moto."""
-    request = urllib.request.Request(f"{server}/moto-api/{action}", data=body, headers={"Content-Type": "text/plain"})  # noqa: S310 - ours
-    urllib.request.urlopen(request).close()  # noqa: S310
 
 
 def _objects(endpoint: str) -> dict[str, bytes]:
@@ -165,7 +141,7 @@ def test_a_content_that_changes_is_an_error(
     with pytest.raises(StorageError, match="has 2 bytes where there were 10"):
         read(content)
     part = _write(template, slot(drop=2), b"again")
-    _ask(endpoint, "reset", b"")
+    ask(endpoint, "reset", b"")
     with pytest.raises(StorageError, match=r"s3://bucket/sub/x.dat cannot be read: FileNotFoundError"):
         read(content)
     with pytest.raises(StorageError, match=r"s3://bucket/sub/x.dat cannot be committed"):
@@ -177,14 +153,14 @@ def test_refused_credentials_are_an_error(node: Node, slot: Slots, endpoint: str
     """With the URL and where to look; to read and to write."""
     _put(endpoint, "sub/x.dat", b"x")
     template = _s3(node, endpoint)
-    _ask(endpoint, "reset-auth", b"0")
+    ask(endpoint, "reset-auth", b"0")
     try:
         for action in (lambda: store_for(template).initial(slot()), lambda: _write(template, slot(), b"x")):
             with pytest.raises(StorageError, match=r"s3://bucket/sub/.*cannot be \w+: PermissionError") as caught:
                 action()
             assert "credentials" in caught.value.hint
     finally:
-        _ask(endpoint, "reset-auth", b"1000000000")
+        ask(endpoint, "reset-auth", b"1000000000")
 
 
 def test_secrets_are_refused(node: Node) -> None:

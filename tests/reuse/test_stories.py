@@ -188,17 +188,6 @@ def test_a_content_that_is_gone_or_damaged_is_made_again(
     assert ResultStore(store).verify().damaged == ()
 
 
-def test_an_address_is_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused, and no directory with its name is made."""
-    monkeypatch.chdir(tmp_path)
-    graph = str(Path(__file__).parents[2] / "examples" / "hello.graph")
-    for words in (["run", graph, "--reuse", "--store", "s3://bucket/x"], ["cache", "info", "--store", "s3://bucket/x"]):
-        done = CliRunner().invoke(commands, words)
-        assert done.exit_code == 2
-        assert "s3://bucket/x: the store of --reuse is not a directory" in done.stderr
-    assert not (tmp_path / "s3:").exists()
-
-
 def test_records_that_this_user_has_not_written_are_not_used(story: Story, tmp_path: Path) -> None:
     """A result can be a pickle, so a record counts only with the key of this user."""
     (tmp_path / "config" / "dropflow" / "results.key").unlink()
