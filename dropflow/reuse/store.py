@@ -9,8 +9,9 @@
 
 Several processes and hosts may write at the same time, also on NFS: a file appears by a rename, and two files of the
 same name have the same content. What is read is compared with its digest, so a damaged content is not used; it is
-removed, and made again. Each record carries a keyed digest. The key is in a file of this user outside of the store, so
-what another user has put into a shared store is never used, and never unpickled.
+removed, and made again. Each record carries a keyed digest. The key is in a file of this user outside of the store, or
+it is the cluster key of this host, if there is one and others may use the store. So what somebody else has put there is
+never used, and never unpickled.
 
 A store at an address, such as ``s3://bucket/results``, has the same files there, and copies of those that this host has
 read or written in a directory (`dropflow.reuse.remote_store`).
@@ -21,6 +22,7 @@ import hashlib
 import hmac
 import logging
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -60,6 +62,7 @@ _BLOCK = 1 << 20
 _GRACE_SECONDS = 3600.0
 """Contents younger than this are kept though no record has them: their record may be about to be written."""
 _MAC_BYTES = 32
+_CLUSTER_SECRET = re.compile(rb"^secret (\S{40})$", re.MULTILINE)
 _MEMORY = ("bytes", "shm")
 _FILE = "file"
 
@@ -177,7 +180,10 @@ class ResultStore:
         self.directory = private_directory(directory)
         self._shared: set[str] = set()
         """Contents that are at the address."""
-        self._secret = _user_key()
+        is_shared = self.where != platformdirs.user_cache_dir("dropflow")
+        cluster = _cluster_secret() if is_shared else b""
+        self._secrets = (cluster, _user_key()) if cluster else (_user_key(),)
+        """The first one signs what is written here; what any of them has signed is used."""
         for name in ("contents", "records", "drops", "tmp"):
             with storage_errors("make the directory", self.directory / name):
                 (self.directory / name).mkdir(mode=0o700, exist_ok=True)
@@ -215,7 +221,7 @@ class ResultStore:
             return None
         found, changed = there
         body = found[_MAC_BYTES:]
-        if not hmac.compare_digest(found[:_MAC_BYTES], self._mac(body)):
+        if not any(hmac.compare_digest(found[:_MAC_BYTES], _mac(body, secret)) for secret in self._secrets):
             return None
         try:
             record = msgspec.msgpack.decode(body, type=Record)
@@ -242,7 +248,7 @@ class ResultStore:
         with storage_errors("write", part):
             try:
                 with open(part, "wb", opener=private_opener) as stream:
-                    stream.write(self._mac(body) + body)
+                    stream.write(_mac(body, self._secrets[0]) + body)
                 # One file with several names: to make a file takes longer than to give it a name.
                 for path in paths[1:]:
                     self._name_too(part, path)
@@ -267,9 +273,6 @@ class ResultStore:
             beside = self._part()
             shutil.copyfile(part, beside)
             self._rename(beside, path)
-
-    def _mac(self, body: bytes) -> bytes:
-        return hashlib.blake2b(body, key=self._secret, digest_size=_MAC_BYTES).digest()
 
     # Contents.
 
@@ -737,6 +740,23 @@ def _gone(digest: str) -> StorageError:
         f"the content {digest} of the store is gone or damaged",
         hint="run it again: it is computed, and stored again; 'dropflow cache verify' looks for others",
     )
+
+
+def _mac(body: bytes, secret: bytes) -> bytes:
+    return hashlib.blake2b(body, key=secret, digest_size=_MAC_BYTES).digest()
+
+
+def _cluster_secret() -> bytes:
+    """Return a key that is derived from the cluster key of this host; empty if there is none."""
+    given = os.environ.get("DROPFLOW_KEY")
+    path = Path(given) if given else Path(platformdirs.user_config_dir("dropflow")) / "cluster.key"
+    try:
+        with path.open("rb") as file:
+            is_private = not os.fstat(file.fileno()).st_mode & 0o077
+            found = _CLUSTER_SECRET.search(file.read(_INLINE)) if is_private else None
+    except OSError:
+        return b""
+    return hmac.new(found[1], b"dropflow results 1", hashlib.sha256).digest() if found else b""
 
 
 def _write_key(path: Path) -> None:

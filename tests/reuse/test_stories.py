@@ -194,6 +194,20 @@ def test_records_that_this_user_has_not_written_are_not_used(story: Story, tmp_p
     assert story.run() == ("is 18", ALL)
 
 
+def test_hosts_with_the_same_cluster_key_share_results(story: Story, tmp_path: Path) -> None:
+    """What was signed with it is used by all who have it, whatever their own keys are; and never with another one."""
+    config = tmp_path / "config" / "dropflow"
+    made = CliRunner().invoke(commands, ["keys", "create", "--key", str(config / "cluster.key")])
+    assert made.exit_code == 0
+    assert story.run() == ("is 18", set())  # what this user has written before still counts
+    story.values["Rms"]["offset"] = 1
+    assert story.run() == ("is 19", {"Rms", "Show"})
+    (config / "results.key").unlink()
+    assert story.run() == ("is 19", set())
+    (config / "cluster.key").chmod(0o644)  # it may be that of others
+    assert story.run() == ("is 19", ALL)
+
+
 @pytest.mark.slow
 def test_a_deleted_result_is_put_back(story: Story) -> None:
     """It is taken from the store, though the directory of the run that computed it is gone."""
