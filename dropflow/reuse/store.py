@@ -10,7 +10,7 @@
 Several processes and hosts may write at the same time, also on NFS: a file appears by a rename, and two files of the
 same name have the same content. What is read is compared with its digest, so a damaged content is not used; it is
 removed, and made again. Each record carries a keyed digest. The key is in a file of this user outside of the store, or
-it is the cluster key of this host, if there is one and others may use the store. So what somebody else has put there is
+it is the cluster key of this host, if there is one and others may use the store. So what another user has put there is
 never used, and never unpickled.
 
 A store at an address, such as ``s3://bucket/results``, has the same files there, and copies of those that this host has
