@@ -157,9 +157,8 @@ def unroll_command(
 # The plans of a graph.
 
 
-_EQUAL = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?")
-"""A number of nodes, and of the cores of each."""
-_NUMBER = re.compile(r"[-+]?\d+(?:x\d*)?")
+_EQUAL_NODES = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?|[-+]?\d+(?:x\d*)?")
+"""A number of nodes, and of the cores of each; without groups if it is out of range."""
 _SESSION = re.compile(r"[\w-]+")
 """The name of a session, where files and addresses of graphs have a dot or a slash."""
 
@@ -273,11 +272,11 @@ def _nodes_of(
         machines = found.machines(len(found.nodes) if parts is None else parts, graph.templates)
     elif source.endswith(".toml") or Path(source).is_file():
         machines = read_machines(Path(source))
-    elif equal := _EQUAL.fullmatch(source):
+    elif equal := _EQUAL_NODES.fullmatch(source):
+        if equal[1] is None:
+            hint = "from 1 to 99999, such as 4, or 4x8 for four nodes of eight cores"
+            raise UsageError(f"--nodes {source} is no number of nodes", hint=hint)
         machines = equal_machines(int(equal[1]), cores=int(equal[2] or 1))
-    elif _NUMBER.fullmatch(source):
-        hint = "from 1 to 99999, such as 4, or 4x8 for four nodes of eight cores"
-        raise UsageError(f"--nodes {source} is no number of nodes", hint=hint)
     else:
         names = tuple(name.strip() for name in source.split(","))
         if len(set(names)) < len(names):
