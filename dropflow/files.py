@@ -164,8 +164,8 @@ def shares_blocks(new: int, old: int) -> bool:
 
 # The lock of a session directory: at most one process works in it.
 
-LOCK = "lock"
-"""Name of the file in the session directory."""
+LOCK, GRAPH_FILE = "lock", "graph.dfg"
+"""Names of the files of a session directory with its lock and with its physical graph, which every session has."""
 
 
 def refuse_other_directory(directory: Path) -> None:
@@ -176,7 +176,7 @@ def refuse_other_directory(directory: Path) -> None:
     NotFoundError
         There is none.
     """
-    if not (directory / "graph.dfg").exists():
+    if not (directory / GRAPH_FILE).exists():
         raise NotFoundError(
             "there is no run in this directory" if directory.is_dir() else "there is no such directory",
             where=str(directory),

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
-from dropflow.api.error_body import is_loopback
+from dropflow.api.error_body import EVERYWHERE, is_loopback
 from dropflow.api.records import ManagerInfo, Role
 from dropflow.errors import WorldError
 from dropflow.ids import safe_name
@@ -36,7 +36,6 @@ TYPES: dict[Role, str] = {
 }
 DALIUGE_TYPES: dict[Role, str] = {"node": "_NodeManager._tcp.local.", "island": "_DIM._tcp.local."}
 
-_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - to recognise it, not to bind it
 _ASK_MILLISECONDS = 3000
 _DALIUGE_NAME = 15
 
@@ -229,7 +228,7 @@ def interfaces_of(host: str) -> list[str]:
 
     For a server on loopback these are only loopback; for a server on all addresses, those of all interfaces.
     """
-    if host in _EVERYWHERE:
+    if not host or host in EVERYWHERE:
         found = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
         return sorted({"127.0.0.1", *(address.address for address in found if address.family is socket.AF_INET)})
     if is_loopback(host):

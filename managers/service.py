@@ -14,7 +14,7 @@ import msgspec
 import psutil
 
 from dropflow.api.auth import AccessRules
-from dropflow.api.error_body import is_loopback
+from dropflow.api.error_body import EVERYWHERE, is_loopback
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Route, StreamSlots
 from dropflow.api.rest_server import RestServer
@@ -31,8 +31,6 @@ from managers.routes.metrics import metrics_routes
 from managers.routes.owners import Owners
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
-
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise it, not to bind it
 
 
 class Service:
@@ -96,7 +94,7 @@ class Service:
     ) -> None:
         bounds = limits or Limits()
         self._streams = StreamSlots(bounds.streams)
-        self._advertise = advertise or (socket.gethostname() if host in _EVERYWHERE else host)
+        self._advertise = advertise or (socket.gethostname() if host in EVERYWHERE else host)
         access = make_access_rules(
             host,
             token=token,
@@ -239,7 +237,7 @@ def make_access_rules(
         token=token,
         secret=secret,
         revoked=None if users is None else users.revoked,
-        hosts=frozenset(name.lower() for name in names if name not in _EVERYWHERE),
+        hosts=frozenset(name.lower() for name in names if name not in EVERYWHERE),
         origins=frozenset(origins),
     )
 

@@ -164,7 +164,11 @@ def from_body(status: int, body: Any) -> DropflowError:
     return _KINDS.get(wire.code, DropflowError)(wire.text, where=wire.where, hint=wire.hint)
 
 
-# The loopback interface, which only processes on this host reach.
+# The loopback interface, which only processes on this host reach, and all interfaces.
+
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind them
+"""What a server listens on to be reached by all addresses of its host."""
 
 
 def is_loopback(host: str) -> bool:

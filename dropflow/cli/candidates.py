@@ -88,18 +88,22 @@ def is_run_directory(run: str, *, has_url: bool = False) -> bool:
 
     Names of sessions have no slash. With the address of a manager, a name without one is a session.
     """
-    is_there = not has_url and any(Path(run, name).exists() for name in ("graph.dfg", "journal.dfj"))
+    from dropflow.files import GRAPH_FILE
+
+    is_there = not has_url and any(Path(run, name).exists() for name in (GRAPH_FILE, "journal.dfj"))
     return is_there or "/" in run or run in (".", "..")
 
 
 def _drops(context: click.Context, incomplete: str) -> Iterator[str]:
     """Yield ids of drops that begin with the text; if none does, those that contain it."""
+    from dropflow.files import GRAPH_FILE
+
     run = str(context.params.get("session") or context.params.get("run") or "")
-    if (Path(run) / "graph.dfg").is_file():
+    if (Path(run) / GRAPH_FILE).is_file():
         from dropflow.graph.codec import load
         from dropflow.graph.text_ids import oids
 
-        graph = load(Path(run) / "graph.dfg")
+        graph = load(Path(run) / GRAPH_FILE)
         known = list(oids(graph, range(min(graph.drops, 100_000))))
     else:
         from dropflow.api.records import DropQuery

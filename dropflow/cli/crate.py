@@ -24,7 +24,7 @@ from dropflow.clock import SystemClock
 from dropflow.data.registry import is_read_from_outside
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import BadFileError, optional_package
-from dropflow.files import replace_file
+from dropflow.files import GRAPH_FILE, replace_file
 from dropflow.graph.codec import digest, save
 from dropflow.graph.drop_counts import failed_words
 from dropflow.graph.notes import repository_of, software_of
@@ -36,7 +36,6 @@ from dropflow.web.report import SessionReport
 METADATA = "ro-crate-metadata.json"
 SIGNATURE = f"{METADATA}.sig"
 _PURPOSE = b"dropflow crate signature 1"
-_GRAPH = "graph.dfg"
 _PROFILES = (
     "https://w3id.org/ro/wfrun/process/0.5",
     "https://w3id.org/ro/wfrun/workflow/0.5",
@@ -74,9 +73,9 @@ def write_crate(
     library = optional_package("rocrate.rocrate", "RO-Crates need", "provenance")
     entities = optional_package("rocrate.model", "RO-Crates need", "provenance")
     graph, detail = report.graph, report.detail
-    with storage_errors("write", str(directory / _GRAPH)):
-        if not (directory / _GRAPH).exists():
-            save(graph, directory / _GRAPH)
+    with storage_errors("write", str(directory / GRAPH_FILE)):
+        if not (directory / GRAPH_FILE).exists():
+            save(graph, directory / GRAPH_FILE)
     crate = library.ROCrate(version="1.1")
     root, words = crate.root_dataset, f"{detail.drops:,} drops, {failed_words(detail.counts)}"
     crate.name = f"{detail.graph or graph.name}: session {detail.session}"
@@ -98,7 +97,7 @@ def write_crate(
             properties={"name": "dropflow", "url": {"@id": _HOME}, "version": version},
         )
     )
-    workflow = crate.add_workflow(dest_path=_GRAPH, main=True, lang=language, source=directory / _GRAPH)
+    workflow = crate.add_workflow(dest_path=GRAPH_FILE, main=True, lang=language, source=directory / GRAPH_FILE)
     workflow["name"] = graph.name
     workflow["version"] = digest(graph)
     workflow["encodingFormat"] = "application/octet-stream"

@@ -153,8 +153,10 @@ def explain_command(
 
 def _is_copy(run: str) -> bool:
     """Return whether RUN is a content: a file, or a directory that is written as a path and is none of a run."""
+    from dropflow.files import GRAPH_FILE
+
     path = Path(run)
-    return path.is_file() or ("/" in run and path.is_dir() and not (path / "graph.dfg").exists())
+    return path.is_file() or ("/" in run and path.is_dir() and not (path / GRAPH_FILE).exists())
 
 
 def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, places: Sequence[str]) -> tuple[str, str]:
@@ -209,7 +211,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.explain import explain, explain_repeat
     from dropflow.engine.journal import replay
     from dropflow.engine.statistics import cause_reports
-    from dropflow.files import refuse_other_directory
+    from dropflow.files import GRAPH_FILE, refuse_other_directory
     from dropflow.graph.codec import load
     from dropflow.graph.completeness import completeness_lines, missing_share
     from dropflow.graph.text_ids import find_drop, oid
@@ -217,7 +219,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.sessions.shown import failure_info
 
     refuse_other_directory(directory)
-    graph = load(directory / "graph.dfg")
+    graph = load(directory / GRAPH_FILE)
     replayed = replay(graph, directory / "journal.dfj")
     row = find_drop(graph, drop)
     found = explain(replayed.core, row, replayed.faults.get(row, ()))

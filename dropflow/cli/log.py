@@ -18,7 +18,7 @@ from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError
-from dropflow.files import SessionLock, refuse_other_directory
+from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
 from dropflow.formatting import printable
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class _RunLog:
         self.whose = {"session": run}
         self._run = Path(run)
         refuse_other_directory(self._run)
-        self._graph = load(self._run / "graph.dfg")
+        self._graph = load(self._run / GRAPH_FILE)
         self._logs, self._name_of = SessionLogs(), partial(name_in, self._graph)
 
     def page(self, query: "LogQuery") -> "LogPage":

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.api.auth import load_token, make_token, store_token
-from dropflow.api.error_body import is_loopback
+from dropflow.api.error_body import EVERYWHERE, is_loopback
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ServeOptions
 from dropflow.cli.manager_records import default_key, default_root, remove_record, write_record
@@ -128,9 +128,6 @@ class StopSignal:
             return
         self.has_lost_parent = True
         self.set()
-
-
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them in options
 
 
 class ReadyLine(msgspec.Struct, frozen=True, kw_only=True):

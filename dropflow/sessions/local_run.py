@@ -26,7 +26,7 @@ from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
 from dropflow.failure import refuse_errors, refuse_no_drops
-from dropflow.files import LOCK, SessionLock, refuse_other_directory
+from dropflow.files import GRAPH_FILE, LOCK, SessionLock, refuse_other_directory
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software, repository_of
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from dropflow.sessions.again import Again
     from dropflow.sessions.stopped import StoppedRun
 
-_GRAPH = "graph.dfg"
 _OURS = (
     "journal.dfj",
     "journal.dfj.new",
@@ -56,13 +55,13 @@ _OURS = (
     "results",
     "tmp",
     "times.dft",
-    "graph.dfg.new",
+    f"{GRAPH_FILE}.new",
     "summary.json",
     "containers.json",
     "images",
     "keys.npy",
     REUSE_LOG,
-    _GRAPH,
+    GRAPH_FILE,
 )
 """In the order in which they are removed. The graph, which shows that the directory is that of a session, is last: if
 this process is killed meanwhile, the next one goes on with it."""
@@ -128,7 +127,7 @@ def run(
     place.mkdir(parents=True, exist_ok=True)
     with SessionLock(place):
         graph = note_software(graph)
-        save(graph, place / _GRAPH)
+        save(graph, place / GRAPH_FILE)
         return execute(graph, place, options, hooks)
 
 
@@ -422,7 +421,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
     try:
         path.mkdir(parents=True, exist_ok=True)
         found = sorted(entry.name for entry in path.iterdir())
-        unfinished = [name for name in found if is_unfinished(name, _GRAPH)]
+        unfinished = [name for name in found if is_unfinished(name, GRAPH_FILE)]
         foreign = [name for name in found if name not in (*_OURS, *unfinished, LOCK)]
         if foreign:
             raise ConflictError(
@@ -430,7 +429,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
                 where=str(directory),
                 hint="give an empty or a new directory",
             )
-        if _GRAPH not in found and any(name not in (*unfinished, LOCK) for name in found):
+        if GRAPH_FILE not in found and any(name not in (*unfinished, LOCK) for name in found):
             raise ConflictError(
                 "the directory is not empty, and has no session",
                 where=str(directory),
@@ -457,7 +456,7 @@ def _is_run_of(graph: PhysicalGraph | None, directory: Path) -> bool:
     if graph is None:
         return False
     try:
-        return load(directory / _GRAPH).name == graph.name
+        return load(directory / GRAPH_FILE).name == graph.name
     except (DropflowError, OSError):
         return False
 
@@ -611,8 +610,8 @@ def _continue(stopped: "StoppedRun", again: "Again", options: RunOptions, hooks:
     graph = again.graph
     refuse_unusable(graph, options.runner)
     plan = stopped.plan(again)
-    saved = stopped.directory / _GRAPH
-    replaced = saved.with_name("graph.dfg.new")
+    saved = stopped.directory / GRAPH_FILE
+    replaced = saved.with_name(f"{GRAPH_FILE}.new")
     if graph is not stopped.graph:
         # The journal names the digest of its graph. Until it is replaced, too, the old graph stays.
         save(graph, replaced)

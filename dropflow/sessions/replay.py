@@ -26,7 +26,7 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import KnownStates
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import ConflictError, UsageError
-from dropflow.files import SessionLock, refuse_other_directory
+from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
 from dropflow.formatting import format_size, plural
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
@@ -185,7 +185,7 @@ class Replay:
 
         files = directory / "files"
         with SessionLock(directory):
-            save(self.graph, directory / "graph.dfg")
+            save(self.graph, directory / GRAPH_FILE)
             with storage_errors("make", files):
                 files.mkdir(exist_ok=True)
             with contextlib.chdir(files):

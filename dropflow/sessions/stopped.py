@@ -32,7 +32,7 @@ from dropflow.engine.events import KnownStates
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
 from dropflow.engine.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
 from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
-from dropflow.files import refuse_other_directory
+from dropflow.files import GRAPH_FILE, refuse_other_directory
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load
 from dropflow.graph.completeness import incomplete_results
@@ -188,7 +188,7 @@ class StoppedRun(StoppedSession):
         """
         refuse_other_directory(directory)
         journal = directory / "journal.dfj"
-        graph = load(directory / "graph.dfg")
+        graph = load(directory / GRAPH_FILE)
         if is_blank(journal):
             nothing = ReplayedSession(Core(graph), JournalHeader(directory.name, digest(graph), 0.0))
             return cls(directory, whole_slice(graph), nothing, graph)
@@ -311,7 +311,7 @@ def _gone(lost: Collection[int], released: Collection[int]) -> str:
 
 def _replaced_graph(directory: Path, header: JournalHeader) -> PhysicalGraph:
     """Return the graph of a journal if the process ended between the two renames with which a retry changes it."""
-    saved, replaced = directory / "graph.dfg", directory / "graph.dfg.new"
+    saved, replaced = directory / GRAPH_FILE, directory / f"{GRAPH_FILE}.new"
     if replaced.exists():
         graph = load(replaced)
         if digest(graph) == header.graph:
@@ -320,7 +320,7 @@ def _replaced_graph(directory: Path, header: JournalHeader) -> PhysicalGraph:
     raise BadFileError(
         "the graph is not that of the journal beside it: one of them was replaced",
         where=str(saved),
-        hint="put the graph.dfg of that run back, or run the graph again",
+        hint=f"put the {GRAPH_FILE} of that run back, or run the graph again",
     )
 
 

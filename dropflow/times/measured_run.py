@@ -8,7 +8,7 @@ import msgspec
 import numpy.typing as npt
 
 from dropflow.errors import NotFoundError
-from dropflow.files import refuse_other_directory
+from dropflow.files import GRAPH_FILE, refuse_other_directory
 from dropflow.graph import codec
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.octets import TIMES_FILE, TimesSection, read_receipts, read_times
@@ -79,7 +79,7 @@ def read_run(directory: Path) -> MeasuredRun:
         Its graph is damaged.
     """
     records = read_records(directory)
-    return MeasuredRun(codec.load(directory / "graph.dfg"), records)
+    return MeasuredRun(codec.load(directory / GRAPH_FILE), records)
 
 
 def read_records(directory: Path) -> npt.NDArray[Any]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import zmq
 from zmq.utils import z85
 
-from dropflow.api.error_body import address_error, is_loopback
+from dropflow.api.error_body import EVERYWHERE, address_error, is_loopback
 from dropflow.errors import DropflowError, UsageError
 from managers.keys import ClusterKey
 from managers.links.actions import LinkAction
@@ -401,6 +401,6 @@ def _reachable(actual: str, advertise: str) -> str:
     if advertise:
         wanted = urlsplit(advertise)
         return advertise if wanted.port else f"tcp://{wanted.netloc.rpartition(':')[0]}:{parts.port}"
-    if parts.hostname in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+    if parts.hostname in EVERYWHERE:
         return f"tcp://{names.gethostname()}:{parts.port}"
     return actual

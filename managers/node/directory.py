@@ -32,7 +32,7 @@ from dropflow.engine.api import ContentRecord
 from dropflow.engine.journal import ReplayedSession, is_blank, read, replay
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
-from dropflow.files import force_to_disk
+from dropflow.files import GRAPH_FILE, force_to_disk
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, empty_slice, slice_for, with_placement
@@ -116,8 +116,8 @@ def read_checksummed(path: Path, kind: type[T]) -> T:
 # session as it was. After it, the files of the next view are moved to the place of the present ones,
 # by this process or by a later one.
 
-DEPLOYMENT, GRAPH, VIEW = "deployment.json", "graph.dfg", "view.msgpack"
-"""Names of the files that belong to a view."""
+DEPLOYMENT, VIEW = "deployment.json", "view.msgpack"
+"""Names of the files that belong to a view, with `GRAPH_FILE`."""
 
 _REPLACED = ("end.msgpack", "summary.json")
 """What a session that is deployed again has from its end before."""
@@ -174,8 +174,8 @@ class NextView:
         """
         with storage_errors("write", self._path):
             self._path.mkdir(exist_ok=True)
-            if deployment is not None and (self._present / GRAPH).read_bytes() != deployment.dfg:
-                (self._path / GRAPH).write_bytes(deployment.dfg)
+            if deployment is not None and (self._present / GRAPH_FILE).read_bytes() != deployment.dfg:
+                (self._path / GRAPH_FILE).write_bytes(deployment.dfg)
         write_checksummed(self._path / VIEW, view)
         if deployment is not None:
             write_checksummed(self._path / DEPLOYMENT, deployment.without_graph())
@@ -205,7 +205,7 @@ class NextView:
         with storage_errors("write", self._present):
             for name in _REPLACED if again.exists() else ():
                 (self._present / name).unlink(missing_ok=True)
-            for name in (GRAPH, VIEW, DEPLOYMENT):  # while the last one is there, this is not done
+            for name in (GRAPH_FILE, VIEW, DEPLOYMENT):  # while the last one is there, this is not done
                 if (self._path / name).exists():
                     (self._path / name).replace(self._present / name)
         self.discard()
@@ -298,8 +298,8 @@ class SessionDirectory:
         StorageError
             The directory cannot be written.
         """
-        with storage_errors("write", self.path / GRAPH):
-            (self.path / GRAPH).write_bytes(deployment.dfg)
+        with storage_errors("write", self.path / GRAPH_FILE):
+            (self.path / GRAPH_FILE).write_bytes(deployment.dfg)
         write_checksummed(self.path / DEPLOYMENT, deployment.without_graph())
 
     def write_cancel(self, request: CancelRequest) -> None:
@@ -416,7 +416,7 @@ class SessionDirectory:
         BadFileError
             It cannot be read.
         """
-        return self.next.read(GRAPH, lambda path: load(path, mmap=True))
+        return self.next.read(GRAPH_FILE, lambda path: load(path, mmap=True))
 
     def _saved_view(self) -> SavedView | None:
         is_there = self.next.has(VIEW) or (self.path / VIEW).exists()
@@ -440,7 +440,7 @@ class SessionDirectory:
         if node not in members:
             raise BadFileError(
                 f"the session ran on {', '.join(members) or 'no node'}, not on node {node}",
-                where=str(self.path / GRAPH),
+                where=str(self.path / GRAPH_FILE),
                 hint="start the node with the name that it had",
             )
         return slice_for(graph, node)

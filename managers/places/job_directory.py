@@ -24,7 +24,7 @@ import msgspec
 
 from dropflow.api.records import SessionDetail
 from dropflow.errors import BadFileError, NotFoundError, StorageError
-from dropflow.files import private_directory, replace_file
+from dropflow.files import GRAPH_FILE, private_directory, replace_file
 from dropflow.sessions.options import SubmitOptions
 from managers.keys import create
 from managers.places.ssh import SshHost
@@ -123,7 +123,7 @@ class JobDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.graph = path / "graph.dfg"
+        self.graph = path / GRAPH_FILE
         self.script = path / "job.sh"
         self.key = path / "key"
         self.token = path / "token"
