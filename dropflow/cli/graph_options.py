@@ -1,7 +1,7 @@
 """The options of commands that plan, submit, or take a run or a session."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.records import SessionInfo
     from dropflow.graph.physical import PhysicalGraph
+    from dropflow.times.measured_run import MeasuredSeconds
     from translator.plan.machines import LiveMachines
 
 
@@ -69,6 +70,31 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, options=options.over(noted), is_given=True)
 
 
+def profile_option(use: str, more: str = "") -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Return the option that names what has measured times and sizes; `use` is what it is for."""
+    return click.option(
+        "--profile",
+        "profiles",
+        multiple=True,
+        metavar="RUN",
+        help=f"{use} the times and sizes that RUN has measured{more}: the directory of a run, a "
+        "session of a manager, or a file of measurements (dropflow times -o FILE.npz); repeatable.",
+    )
+
+
+def seconds_by(
+    output: "CommandOutput", graph: "PhysicalGraph", profiles: Sequence[str], manager: ConnectionOptions | None = None
+) -> "MeasuredSeconds | None":
+    """Return how long applications took by these profiles; None without one. Sessions are those of `manager`."""
+    if not profiles:
+        return None
+    from dropflow.cli.times import measured_by
+    from translator.plan.measured import measured_seconds
+
+    where = environment_connection() if manager is None else manager
+    return measured_seconds(graph, measured_by(output, where, profiles))
+
+
 def _choice(options: GivenOptions[PartitionOptions], profiles: tuple[str, ...]) -> PlanningChoice:
     return PlanningChoice(options=options.options, profiles=profiles, is_given=bool(options.given or profiles))
 
@@ -77,14 +103,7 @@ planning_options = grouped(
     "choice",
     _choice,
     options_of(PartitionOptions),
-    click.option(
-        "--profile",
-        "profiles",
-        multiple=True,
-        metavar="RUN",
-        help="Plan with the times and sizes that RUN has measured, not with those of GRAPH: the directory of a run, a "
-        "session of a manager, or a file of measurements (dropflow times -o FILE.npz); repeatable.",
-    ),
+    profile_option("Plan with", ", not with those of GRAPH"),
 )
 """Adds the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
 

@@ -23,12 +23,18 @@ from dropflow.cli.common_options import (
     utf8,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import continue_session, is_directory, session_options
+from dropflow.cli.graph_options import (
+    continue_session,
+    is_directory,
+    profile_option,
+    seconds_by,
+    session_options,
+)
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns, count_lines, failure_lines, headline, incomplete_lines, shell_command
 from dropflow.errors import UsageError
-from dropflow.formatting import format_duration, plural
+from dropflow.formatting import format_brief, format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
@@ -113,13 +119,23 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run would do: how many applications would run, be reused, or wait for their inputs to decide."""
+    """What a run would do: how many applications would run, be reused, or wait for their inputs to decide.
+
+    Seconds are those of all applications that run or wait, together, as they were measured; core-hours count their
+    processors, too. `unmeasured` applications are in neither.
+    """
 
     ok: bool = True
     runs: int
     reused: int
     waits: int
     seconds: float
+    seconds_least: float
+    seconds_most: float
+    core_hours: float
+    core_hours_least: float
+    core_hours_most: float
+    unmeasured: int
     nodes: "tuple[NodeForecast, ...]"
 
     @classmethod
@@ -130,16 +146,36 @@ class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
             reused=sum(one.reused for one in nodes),
             waits=sum(one.waits for one in nodes),
             seconds=round(sum(one.seconds for one in nodes), 3),
+            seconds_least=round(sum(one.least for one in nodes), 3),
+            seconds_most=round(sum(one.most for one in nodes), 3),
+            core_hours=round(sum(one.seconds * one.cpus for one in nodes) / 3600, 6),
+            core_hours_least=round(sum(one.least * one.cpus for one in nodes) / 3600, 6),
+            core_hours_most=round(sum(one.most * one.cpus for one in nodes) / 3600, 6),
+            unmeasured=sum(one.unmeasured for one in nodes),
             nodes=nodes,
         )
 
     def lines(self) -> Iterator[str]:
         """The sums, then one line for each node."""
-        took = f", which took {format_duration(self.seconds)} the last time" if self.seconds >= 1 else ""
         waits = f", {self.waits:,} only if their inputs change" if self.waits else ""
-        yield f"{plural(self.runs, 'application')} would run{waits}{took}; {self.reused:,} reused"
+        yield f"{plural(self.runs, 'application')} would run{waits}; {self.reused:,} reused"
+        yield from (f"  {text}" for text in self.price_lines())
         rows = [(one.node, one.runs, one.waits, one.reused, "; ".join(one.reasons)) for one in self.nodes]
         yield from columns(rows, header=("node", "runs", "waits", "reused", "why"))
+
+    def price_lines(self) -> Iterator[str]:
+        """What it costs as far as that was measured, with a range, and how much of it was not."""
+        if self.seconds:
+            seconds = [format_brief(one) for one in (self.seconds, self.seconds_least, self.seconds_most)]
+            hours = [f"{one:,.2g}" for one in (self.core_hours, self.core_hours_least, self.core_hours_most)]
+            yield (
+                f"{seconds[0]} of applications ({seconds[1]} to {seconds[2]}), {hours[0]} core-hours "
+                f"({hours[1]} to {hours[2]}), as measured in earlier runs"
+            )
+        if self.unmeasured:
+            more = " more" if self.seconds else ""
+            verb = "was" if self.unmeasured == 1 else "were"
+            yield f"{self.unmeasured:,}{more} of them {verb} never measured, and may take any time"
 
 
 def exit_of_run(status: SessionState, last_signal: int) -> Exit:
@@ -216,8 +252,9 @@ class CancelOnSignal:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Run nothing: show what --reuse would take from earlier runs, what would run, and why.",
+    help="Run nothing: show what --reuse would take from earlier runs, what would run, why, and what it costs.",
 )
+@profile_option("Tell the price of --dry-run by")
 def run_command(
     output: CommandOutput,
     *,
@@ -230,6 +267,7 @@ def run_command(
     keep: str | None,
     overwrite: bool,
     dry_run: bool,
+    profiles: tuple[str, ...],
     grace: float,
 ) -> Exit:
     """Run GRAPH on this machine.
@@ -263,7 +301,8 @@ def run_command(
     if no_fuse:
         physical = without_fusion(physical)
     if dry_run:
-        output.answer(ForecastReply.of(local_run.foresee(physical, options.options)))
+        measured = seconds_by(output, physical, profiles)
+        output.answer(ForecastReply.of(local_run.foresee(physical, options.options, measured=measured)))
         return Exit.FINISHED
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         result = local_run.run(

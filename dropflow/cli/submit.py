@@ -23,6 +23,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import (
     PlanningChoice,
     planning_options,
+    seconds_by,
     usable_nodes,
 )
 from dropflow.cli.manager_options import ConnectionOptions
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from dropflow.api.patience import PatientClient
     from dropflow.cli.run import ForecastReply
     from dropflow.graph.physical import FloatColumn, PhysicalGraph
+    from dropflow.times.measured_run import MeasuredSeconds
     from translator.plan.machines import LiveMachines
 
 
@@ -81,7 +83,8 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Submit nothing: show what --reuse would take on nodes that share the store, what would run, and why.",
+    help="Submit nothing: show what --reuse would take on nodes that share the store, what would run, why, and what "
+    "it costs.",
 )
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
@@ -117,7 +120,7 @@ def submit_command(
     CANCELLED, and the exit status is 4 with --wait; 'dropflow resume SESSION' goes on with it.
 
     With --dry-run, the store is that of this host (DROPFLOW_STORE), and code is read here: on nodes with another store,
-    or other code, more runs. Seconds are those of earlier runs, or of --profile.
+    or other code, more runs. The price is by the times of --profile, else by those that the store has.
 
     With --like there is no GRAPH: the logical graph of SESSION is translated again, so that numbers of copies can
     change, and placed on the nodes that are there now. Values that --set and --config do not give stay as they were
@@ -145,10 +148,10 @@ def submit_command(
             choice = choice.over(planning_of(original))
         whole = whole if chosen.fuse else without_fusion(whole)
         placement = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew or graph is None)
-        weighted = choice.measured(output, whole, manager)
         if dry_run:
-            output.answer(_foreseen(weighted, chosen))
+            output.answer(_foreseen(whole, chosen, seconds_by(output, whole, choice.profiles, manager)))
             return Exit.FINISHED
+        weighted = choice.measured(output, whole, manager)
         query = SubmitQuery.of(chosen, session=name, anew=anew)
         info, parted = submit_fitted(asked, weighted, query, placement, weight=whole.weight, note=output.note)
         if whole.places and not wait:  # the manager may have chosen other nodes, and reports that in a note
@@ -157,14 +160,14 @@ def submit_command(
         return answer_started(output, manager, client.url, info, patience=seconds, parts=parted.parts)
 
 
-def _foreseen(graph: "PhysicalGraph", chosen: SubmitOptions) -> "ForecastReply":
+def _foreseen(graph: "PhysicalGraph", chosen: SubmitOptions, measured: "MeasuredSeconds | None") -> "ForecastReply":
     """Return what a session of a graph would run on nodes that have the store of this host."""
     from dropflow.cli.run import ForecastReply
     from dropflow.sessions.local_run import foresee
     from dropflow.sessions.options import RunOptions
 
     options = RunOptions(trust_times=chosen.trust_times)
-    return ForecastReply.of(foresee(graph, options, is_here=False, prices=graph.weight))
+    return ForecastReply.of(foresee(graph, options, is_here=False, measured=measured))
 
 
 def _options_like(

@@ -8,12 +8,13 @@ import numpy as np
 
 from dropflow.engine.api import KeyPart
 from dropflow.formatting import few
-from dropflow.graph.physical import FloatColumn, PhysicalGraph
-from dropflow.graph.templates import ORDER_PORT, Kind
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import ORDER_PORT, Kind, needs_of
 from dropflow.graph.text_ids import index_of
 from dropflow.reuse.attempt import INPUTS, differences, drop_name, input_changes
 from dropflow.reuse.plan import ReusePlan
 from dropflow.reuse.store import Record, ResultStore
+from dropflow.times.measured_run import MeasuredSeconds
 
 _LOOKED_AT = 20
 """Applications of a node whose last record is compared; the reasons of the others are most often the same."""
@@ -31,8 +32,13 @@ class NodeForecast(msgspec.Struct, frozen=True, kw_only=True):
         Applications that run; that are taken, or not needed; and that run unless their inputs come out as they were.
     reasons : tuple of str
         Why they run.
-    seconds : float
-        How long those that run took the last time, together; 0 if that is not known.
+    seconds, least, most : float
+        How long those that run and wait took in earlier runs, together: the mean; as if each took as long as the
+        shortest measurement, without those that wait; and as if each took as long as the longest one.
+    cpus : int
+        Processors of one of them.
+    unmeasured : int
+        Those that run or wait and have never been measured: the seconds are without them.
     """
 
     node: str
@@ -41,15 +47,19 @@ class NodeForecast(msgspec.Struct, frozen=True, kw_only=True):
     waits: int = 0
     reasons: tuple[str, ...] = ()
     seconds: float = 0.0
+    least: float = 0.0
+    most: float = 0.0
+    cpus: int = 1
+    unmeasured: int = 0
 
 
-def forecast(plan: ReusePlan, store: ResultStore, prices: FloatColumn | None = None) -> tuple[NodeForecast, ...]:
+def forecast(plan: ReusePlan, store: ResultStore, measured: MeasuredSeconds | None = None) -> tuple[NodeForecast, ...]:
     """Return how many applications of each logical node run, and why, in the order of the graph.
 
     Parameters
     ----------
-    prices : float array, optional
-        Measured seconds of each drop, for applications that the store does not know.
+    measured : MeasuredSeconds, optional
+        What drops took in earlier runs. Of applications without it, the store has how long they took the last time.
     """
     graph = plan.graph
     reused = Counter(int(graph.template[app]) for app in (*plan.taken, *plan.spared))
@@ -64,32 +74,47 @@ def forecast(plan: ReusePlan, store: ResultStore, prices: FloatColumn | None = N
         node = plan.nodes[row]
         name = graph.templates[row].name
         if node.reason:
-            seconds = 0.0 if prices is None else float(prices[apps].sum())
-            found[row] = NodeForecast(
-                node=name, runs=len(apps), reused=reused[row], reasons=(node.reason,), seconds=seconds
-            )
+            known = NodeForecast(node=name, runs=len(apps), reused=reused[row], reasons=(node.reason,))
+            found[row] = _with_price(known, graph, apps, [], measured)
             continue
         pairs = [(app, _last(store, graph, app)) for app in apps[:_LOOKED_AT]]
         found_by_app = [_reasons(plan, store, app, last) for app, last in pairs]
         reasons = list(dict.fromkeys(text for texts in found_by_app for text in texts))
-        before = [last for _, last in pairs if last is not None]
-        seconds = sum(last.seconds for last in before) / len(before) * len(apps) if before else 0.0
-        if not before and prices is not None:
-            seconds = float(prices[apps].sum())
         waits = sum(not texts for texts in found_by_app) if reasons else len(apps)
         reasons = reasons[:_MOST_REASONS]
         if waits:
             sources = _sources(graph, row, running.keys()) or ["an earlier application"]
             reasons.append(f"{few(sources)} may give it other inputs")
-        found[row] = NodeForecast(
-            node=name,
-            runs=len(apps) - waits,
-            waits=waits,
-            reused=reused[row],
-            reasons=tuple(reasons),
-            seconds=seconds,
-        )
+        known = NodeForecast(node=name, runs=len(apps) - waits, waits=waits, reused=reused[row], reasons=tuple(reasons))
+        before = [last.seconds for _, last in pairs if last is not None]
+        found[row] = _with_price(known, graph, apps, before, measured)
     return tuple(found[row] for row in range(len(graph.templates)) if row in found)
+
+
+def _with_price(
+    node: NodeForecast,
+    graph: PhysicalGraph,
+    apps: list[int],
+    before: Sequence[float],
+    measured: MeasuredSeconds | None,
+) -> NodeForecast:
+    """Return a forecast with what its applications cost, by measurements or by the seconds of some the last time."""
+    if not apps:
+        return node
+    columns = [np.full(len(apps), np.nan) for _ in range(3)] if measured is None else [one[apps] for one in measured]
+    unknown = np.isnan(columns[1])
+    if before:
+        for column, seconds in zip(columns, (min(before), sum(before) / len(before), max(before)), strict=True):
+            column[unknown] = seconds
+    least, mean, most = (float(np.nansum(column)) for column in columns)
+    return msgspec.structs.replace(
+        node,
+        seconds=mean,
+        least=least * node.runs / len(apps),
+        most=most,
+        cpus=needs_of(graph.templates[graph.template[apps[0]]]).cpus,
+        unmeasured=int(np.isnan(columns[1]).sum()),
+    )
 
 
 def _last(store: ResultStore, graph: PhysicalGraph, app: int) -> Record | None:

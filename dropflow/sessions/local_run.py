@@ -30,7 +30,7 @@ from dropflow.files import GRAPH_FILE, LOCK, SessionLock, refuse_other_directory
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software, repository_of
-from dropflow.graph.physical import FloatColumn, PhysicalGraph
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
 from dropflow.runners.make_runner import capacity_notes, make_runner
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from dropflow.reuse.store import ResultStore
     from dropflow.sessions.again import Again
     from dropflow.sessions.stopped import StoppedRun
+    from dropflow.times.measured_run import MeasuredSeconds
 
 _OURS = (
     "journal.dfj",
@@ -250,7 +251,7 @@ def _store(options: RunOptions) -> "ResultStore":
 
 
 def foresee(
-    graph: PhysicalGraph, options: RunOptions, *, is_here: bool = True, prices: FloatColumn | None = None
+    graph: PhysicalGraph, options: RunOptions, *, is_here: bool = True, measured: "MeasuredSeconds | None" = None
 ) -> "tuple[NodeForecast, ...]":
     """Return what a run with these options, and reuse, would run and why. Runs nothing.
 
@@ -259,8 +260,8 @@ def foresee(
     is_here : bool
         Whether it would run on this machine, and not on nodes that share the store: their attempts ask one by one, and
         components and images need not be here.
-    prices : float array, optional
-        Measured seconds of each drop, for applications that the store does not know.
+    measured : MeasuredSeconds, optional
+        What drops took in earlier runs, for the price.
 
     Raises
     ------
@@ -284,7 +285,7 @@ def foresee(
                 note_containers(graph.templates, Path(folder), engine=options.containers)
             plan = plan_reuse(graph, store, repository, ReuseChoices(trust_times=options.trust_times), is_checked=False)
             take_by_contents(plan, store)
-            return forecast(plan, store, prices)
+            return forecast(plan, store, measured)
         finally:
             repository.close()
 

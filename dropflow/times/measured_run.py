@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dropflow.errors import NotFoundError
 from dropflow.files import GRAPH_FILE, refuse_other_directory
 from dropflow.graph import codec
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.times.octets import TIMES_FILE, TimesSection, read_receipts, read_times
 
 # Traces of the JSON format of Chrome, which Perfetto (https://ui.perfetto.dev) opens.
@@ -59,6 +59,14 @@ def span(name: str, start: float, end: float, node: int, lane: int) -> dict[str,
 def note(text: str, node: int) -> dict[str, object]:
     """Return a mark at the beginning of a node on which nothing happened."""
     return {"ph": "i", "s": "p", "name": text, "ts": 0.0, "pid": node, "tid": 2}
+
+
+class MeasuredSeconds(NamedTuple):
+    """Seconds that each drop of a graph took in earlier runs; NaN for data, and for what was not measured."""
+
+    least: FloatColumn
+    mean: FloatColumn
+    most: FloatColumn
 
 
 class MeasuredRun(NamedTuple):

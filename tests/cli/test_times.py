@@ -29,7 +29,7 @@ from tests.cli.conftest import TOKEN
 from tests.fake_manager import FakeManager
 from tests.times.made_times import sections_of
 from translator.plan.machines import equal_machines
-from translator.plan.measured import MeasuredNode, read_profile, with_measured_nodes, write_profile
+from translator.plan.measured import MeasuredNode, measured_seconds, read_profile, with_measured_nodes, write_profile
 from translator.plan.move_bound import judge
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
@@ -219,6 +219,7 @@ def test_profiles_are_written_and_merged(ask: Command, manager: FakeManager, tmp
     save(graph, tmp_path / "g.dfg")
     one, two = tmp_path / "one.npz", tmp_path / "two.npz"
     usage = {"processor": np.array([6.0]), "memory": np.array([5e6])}
+    usage |= {"least": np.array([1.5]), "most": np.array([4.0])}
     first = MeasuredNode("a", Kind.APP, (6,), np.arange(1), np.array([3.0]), np.array([3.0]), **usage)
     with one.open("wb") as stream:
         write_profile([first], stream)
@@ -231,12 +232,41 @@ def test_profiles_are_written_and_merged(ask: Command, manager: FakeManager, tmp
     assert (shown["key"], shown["measurements"], shown["memory"]) == ("a", 9, 6e6)
     assert "6.0 MB" in ask("times", two).text
     assert (apps.mean.tolist(), apps.count.tolist()) == ([2.5, 2, 4, 8, 16, 32], [4, 1, 1, 1, 1, 1])
+    assert (apps.least.tolist(), apps.most.tolist()) == ([1, 2, 4, 8, 16, 32], [4, 2, 4, 8, 16, 32])
     assert answer.json["makespan_s"] == 64.5
+
+
+def test_the_range_of_an_instance_needs_two_measurements_of_it() -> None:
+    """One does not tell how far the next differs: the instance has the range of its node. Without any all is NaN."""
+    graph = fan(6)
+    row = next(row for row, one in enumerate(graph.templates) if one.kind is Kind.APP)
+    node, count = graph.templates[row], int((graph.template == row).sum())
+    values = np.arange(1.0, count + 1)
+    measured = MeasuredNode(
+        key=node.key,
+        kind=Kind.APP,
+        shape=node.shape,
+        instance=np.arange(count),
+        mean=values,
+        count=np.where(values == 2, 3.0, 1.0),
+        processor=np.full(count, np.nan),
+        memory=np.full(count, np.nan),
+        least=values * 0.5,
+        most=values * 2,
+    )
+    found = measured_seconds(graph, [measured])
+    drops = np.flatnonzero(graph.template == row)
+
+    assert found.mean[drops].tolist() == values.tolist()
+    assert found.least[drops].tolist() == [0.5, 1.0, *[0.5] * (count - 2)]
+    assert found.most[drops].tolist() == [2.0 * count, 4.0, *[2.0 * count] * (count - 2)]
+    assert np.isnan(found.mean[graph.template != row]).all()
 
 
 def test_profiles_of_earlier_versions_are_read(command: Command, tmp_path: Path) -> None:
     """A file without processor time and memory has unknown ones; merging it with a new one keeps those of that."""
     unknown, known = np.array([np.nan]), {"processor": np.array([2.0]), "memory": np.array([7.0])}
+    known |= {"least": np.array([2.0]), "most": np.array([4.0])}
     columns = (np.arange(1), np.array([3.0]), np.array([1.0]))
     with (tmp_path / "new.npz").open("wb") as stream:
         write_profile([MeasuredNode("a", Kind.APP, (1,), *columns, **known)], stream)
@@ -249,6 +279,7 @@ def test_profiles_of_earlier_versions_are_read(command: Command, tmp_path: Path)
 
     np.testing.assert_array_equal([old.processor, old.memory], [unknown, unknown])
     assert (both.count, both.mean, both.processor, both.memory) == (2, 3, 2, 7)
+    assert (old.least, old.most, both.least, both.most) == (3, 3, 2, 4)
     assert (shown["processor"], shown["memory"], shown["mean"]) == (None, None, 3.0)
     assert command("times", tmp_path / "old.npz", "--format", "svg").status == 2
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +19,7 @@ import dropflow
 from dropflow import Graph, RunResult
 from dropflow.apps.builtin.testing import SleepApp
 from dropflow.cli.main import commands
+from dropflow.cli.run import ForecastReply
 from dropflow.engine.api import KeyPart
 from dropflow.graph.codec import load
 from dropflow.reuse import code
@@ -29,6 +31,7 @@ from dropflow.reuse.store import ResultStore
 from dropflow.sessions import local_run
 from dropflow.sessions.options import RunOptions
 from dropflow.sessions.report import run_report
+from dropflow.times.measured_run import MeasuredSeconds
 from tests.drawn_graphs import app, data, draw, function
 
 HELPERS = "def scaled(x):\n    return 3 * x\n"
@@ -464,10 +467,34 @@ def test_reasons_are_told_by_the_command(story: Story, tmp_path: Path, monkeypat
     _edit_function(story)
     foreseen = answer("run", str(story.graph()), "--dry-run")
     assert (foreseen["runs"], foreseen["reused"]) == (1, 2)
+    (runs,) = (one for one in foreseen["nodes"] if one["runs"])
+    assert 0 < runs["least"] == runs["seconds"] == runs["most"]
+    assert foreseen["unmeasured"] == 0
     assert answer("cache", "info")["use"]["records"] == 6
     assert answer("cache", "verify")["use"]["damaged"] == []
     assert answer("cache", "prune")["use"]["records"] == 0
-    assert answer("run", str(story.graph()), "--dry-run")["reused"] == 0
+    unknown = answer("run", str(story.graph()), "--dry-run")
+    assert (unknown["reused"], unknown["seconds"], unknown["unmeasured"]) == (0, 0, 3)
+
+
+def test_the_price_has_the_range_of_what_was_measured() -> None:
+    """What was measured is summed, core-hours too; what never was is said, and not guessed."""
+    graph = _scatter(4).translate().graph
+    row = next(row for row, one in enumerate(graph.templates) if one.name == "Square")
+    apps = np.flatnonzero(graph.template == row)
+    columns = [np.full(graph.drops, np.nan) for _ in range(3)]
+    for column, seconds in zip(columns, (900.0, 1800.0, 3600.0), strict=True):
+        column[apps] = seconds
+    reply = ForecastReply.of(local_run.foresee(graph, RunOptions(runner="inline"), measured=MeasuredSeconds(*columns)))
+    (node,) = (one for one in reply.nodes if one.node == "Square")
+
+    assert (reply.seconds, reply.seconds_most) == (4 * 1800, 4 * 3600)
+    assert reply.seconds_least == node.runs * 900
+    assert (reply.core_hours, reply.core_hours_most) == (2, 4)
+    assert reply.unmeasured == reply.runs + reply.waits - 4 > 0
+    text = "\n".join(reply.lines())
+    assert "2 h 00 min of applications" in text
+    assert f"{reply.unmeasured} more of them were never measured" in text
 
 
 @dropflow.app

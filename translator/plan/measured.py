@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dropflow.errors import BadFileError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.times.measured_run import MeasuredRun
+from dropflow.times.measured_run import MeasuredRun, MeasuredSeconds
 
 Floats = npt.NDArray[np.float64]
 _Wide = npt.NDArray[np.int64]
@@ -41,6 +41,8 @@ class MeasuredNode:
         Mean seconds of processor time of an application; NaN for data, and where it was not measured.
     memory : float array, shape (measured,)
         Largest resident memory of an application in bytes; NaN for data, and where it was not measured.
+    least, most : float arrays, shape (measured,)
+        The smallest and the largest of the measurements whose mean is `mean`.
     """
 
     key: str
@@ -49,6 +51,8 @@ class MeasuredNode:
     instance: _Wide
     mean: Floats
     count: Floats
+    least: Floats
+    most: Floats
     processor: Floats
     memory: Floats
 
@@ -70,6 +74,8 @@ def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
                     instance=graph.instance[drops].astype(np.int64),
                     mean=weight[drops],
                     count=np.ones(len(drops)),
+                    least=weight[drops],
+                    most=weight[drops],
                     processor=processor[drops],
                     memory=memory[drops],
                 )
@@ -97,6 +103,8 @@ def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
                 instance=instance,
                 mean=total / count,
                 count=count,
+                least=-_largest(-np.concatenate([one.least for one in some]), place, len(instance)),
+                most=_largest(np.concatenate([one.most for one in some]), place, len(instance)),
                 processor=_means(np.concatenate([one.processor for one in some]), counts, place, len(instance)),
                 memory=_largest(np.concatenate([one.memory for one in some]), place, len(instance)),
             )
@@ -157,6 +165,35 @@ def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> 
     return replace(graph, weight=weight)
 
 
+def measured_seconds(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> MeasuredSeconds:
+    """Return what the applications of a graph took, and how far that differed.
+
+    An instance that was measured at least twice has its own smallest and largest time, any other one those of all
+    instances of its logical node: one measurement does not tell how far the next one differs.
+    """
+    weight = with_measured_nodes(graph, merged := merged_nodes(nodes)).drop_weights
+    mean, least, most = (np.full(graph.drops, np.nan) for _ in range(3))
+    rows_of = {template.key: row for row, template in enumerate(graph.templates)}
+    ranges: dict[int, tuple[float, float]] = {}
+    for node in merged:
+        row = rows_of.get(node.key)
+        if row is not None and graph.templates[row].kind is node.kind is Kind.APP:
+            low, high = ranges.get(row, (np.inf, 0.0))
+            ranges[row] = min(low, float(node.least.min())), max(high, float(node.most.max()))
+    for row, (low, high) in ranges.items():
+        drops = graph.template == row
+        mean[drops], least[drops], most[drops] = weight[drops], low, high
+    for node in merged:
+        row = rows_of.get(node.key)
+        if row in ranges and node.kind is Kind.APP and graph.templates[row].shape == node.shape:
+            drops = np.flatnonzero(graph.template == row)
+            place = np.full(int(np.prod(node.shape, dtype=np.int64)), -1, dtype=np.int64)
+            place[graph.instance[drops]] = drops
+            own = (place[node.instance] >= 0) & (node.count > 1)
+            least[place[node.instance[own]]], most[place[node.instance[own]]] = node.least[own], node.most[own]
+    return MeasuredSeconds(least, mean, most)
+
+
 def _usage(run: MeasuredRun) -> tuple[Floats, Floats]:
     """Return the processor time and the memory of each drop, NaN for data and for what was not measured."""
     graph, done = run.graph, run.records[run.records["attempt"] > 0]
@@ -192,6 +229,7 @@ def _weights(run: MeasuredRun) -> Floats:
 _VERSION = 1
 _MAGIC = b"PK"
 _USAGE = ("processor", "memory")
+_RANGE = ("least", "most")
 
 
 class _NodeHeader(msgspec.Struct, frozen=True):
@@ -219,6 +257,8 @@ def write_profile(nodes: Sequence[MeasuredNode], stream: BinaryIO) -> None:
         instance=np.concatenate([np.zeros(0, dtype=np.int64), *(node.instance for node in nodes)]),
         mean=np.concatenate(empty + [node.mean for node in nodes]),
         count=np.concatenate(empty + [node.count for node in nodes]),
+        least=np.concatenate(empty + [node.least for node in nodes]),
+        most=np.concatenate(empty + [node.most for node in nodes]),
         processor=np.concatenate(empty + [node.processor for node in nodes]),
         memory=np.concatenate(empty + [node.memory for node in nodes]),
     )
@@ -244,6 +284,8 @@ def read_profile(path: Path) -> tuple[MeasuredNode, ...]:
                 columns = {name: found[name].astype(np.float64) for name in ("mean", "count")}
                 for name in _USAGE:  # which the first profiles did not have
                     columns[name] = found[name].astype(np.float64) if name in found else np.full(len(instance), np.nan)
+                for name in _RANGE:  # as above
+                    columns[name] = found[name].astype(np.float64) if name in found else columns["mean"]
         return tuple(_nodes(profile, instance, columns))
     except OSError as error:
         raise BadFileError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
