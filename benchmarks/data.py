@@ -19,22 +19,33 @@
     A file to an S3 store and back, in MB/s, at three sizes; the references are ``put`` and ``get`` of s3fs and
     ``upload_file`` and ``download_file`` of boto3 with the same object. The store is moto's server on this host.
 
-    python benchmarks/data.py [--repeat 5] [--stores]
+``directories`` (with ``--directories``)
+    A committed directory fetched by one node from another one of this host, in MB/s, without and with a cluster key,
+    which encrypts: 2,000 files of 20 kB, 100 of 2 MB, four of 256 MB. The references are rsync from its daemon on this
+    host, rsync through ssh, and ``cp -r``, which needs no link. Medians of rounds in which each has a turn.
+
+    python benchmarks/data.py [--repeat 5] [--stores] [--directories]
 """
 
 import argparse
 import json
 import mmap
+import multiprocessing
 import os
 import pickle
+import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +60,15 @@ from dropflow.data.read import view
 from dropflow.data.registry import store_for
 from dropflow.data.remote import download, location_of, upload
 from dropflow.data.repository import LocalRepository
+from dropflow.data.storage_errors import tree_of
 from dropflow.data.store import Slot
+from dropflow.data.workspace import Workspace
 from dropflow.engine.api import ExecutorSpec, Handle, Input, Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.states import DropState
+from managers.keys import ClusterKey, create
+from managers.links import Links
+from managers.node.contents import ContentExchange
 
 SIZES = (10_000, 1_000_000, 100_000_000)
 TASKS = (1_000, 10_000, 100_000)
@@ -259,9 +275,7 @@ def stores(folder: Path, repeat: int) -> list[dict[str, Any]]:
     import boto3  # noqa: PLC0415 - these are only there with the tools
     import s3fs  # noqa: PLC0415
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = _free_port()
     os.environ.update(
         AWS_ACCESS_KEY_ID="x",
         AWS_SECRET_ACCESS_KEY="x",  # noqa: S106 - the server takes any
@@ -310,11 +324,150 @@ def stores(folder: Path, repeat: int) -> list[dict[str, Any]]:
     return rows
 
 
+TREES = ((2_000, 20_000), (100, 2_000_000), (4, 256_000_000))
+"""Files of a directory, and the bytes of each."""
+
+
+def _offer(pipe: Connection, directory: str, key: ClusterKey | None) -> None:
+    """Offer a directory from a process of its own, as a node does."""
+    exchange = ContentExchange("bench", Workspace(f"{directory}/offering", "bench"), in_place=False)
+    (Path(directory) / "offering" / "tmp").mkdir(parents=True, exist_ok=True)
+    size, checksum = tree_of(f"{directory}/tree")
+    handle = Handle(kind="directory", location=f"{directory}/tree", size=size, checksum=checksum)
+    content = exchange.offer(1, handle)
+    with Links(
+        "peer", key=key, on_message=lambda _: None, open_content=lambda _, d, __, p: exchange.source(d, p)
+    ) as to:
+        pipe.send((to.address, content))
+        pipe.recv()
+
+
+@contextmanager
+def _fetching(directory: Path, key: ClusterKey | None) -> Iterator[Callable[[], str]]:
+    """A function that fetches the directory of another process, and returns where it is."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_offer, args=(theirs, str(directory), key), daemon=True)
+    process.start()
+    address, content = ours.recv()
+    workspace = Workspace(str(directory / "fetching"), "bench")
+    workspace.tmp.mkdir(parents=True, exist_ok=True)
+    exchange = ContentExchange("bench", workspace, in_place=False)
+    with Links("client", key=key, on_message=lambda _: None) as links:
+        links.connect("peer", address)
+
+        def fetch() -> str:
+            job = exchange.fetch(content, lambda: False)
+            try:
+                pending = next(job)
+                while True:
+                    result = links.fetch("peer", pending.wanted, pending.sink, timeout=pending.timeout)
+                    pending = job.send(result)
+            except StopIteration as end:
+                handle: Handle = end.value
+                return handle.location
+
+        try:
+            yield fetch
+        finally:
+            ours.send("stop")
+            process.join()
+
+
+@contextmanager
+def _server(command: list[str], port: int) -> Iterator[None]:
+    """A server on a port of this host."""
+    process = subprocess.Popen([shutil.which(command[0]) or command[0], *command[1:]], stdin=subprocess.DEVNULL)
+    try:
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            if process.poll() is not None:
+                raise SystemExit(f"{command[0]} did not start; why is said above")
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+@contextmanager
+def _rsync(directory: Path) -> Iterator[dict[str, list[str]]]:
+    """Commands that copy a directory by rsync from its daemon and through ssh; only the target is missing."""
+    daemon, shell = _free_port(), _free_port()
+    (directory / "rsyncd.conf").write_text(f"use chroot = no\n[tree]\npath = {directory}/tree\n")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / "key")], check=True)
+    Path("/run/sshd").mkdir(exist_ok=True)  # sshd does not start without it
+    settings = [f"Port={shell}", "ListenAddress=127.0.0.1", f"HostKey={directory}/key", "StrictModes=no"]
+    settings += [f"AuthorizedKeysFile={directory}/key.pub", "PidFile=none", "PermitRootLogin=yes"]
+    ssh = f"ssh -F none -p {shell} -i {directory}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -q"
+    with (
+        _server(
+            f"rsync --daemon --no-detach --address=127.0.0.1 --port={daemon} --config={directory}/rsyncd.conf".split(),
+            daemon,
+        ),
+        _server(["sshd", "-D", "-q", "-f", "/dev/null", *(f"-o{one}" for one in settings)], shell),
+    ):
+        yield {
+            "rsync": ["rsync", "-a", f"rsync://127.0.0.1:{daemon}/tree/"],
+            "rsync_ssh": ["rsync", "-a", "-e", ssh, f"127.0.0.1:{directory}/tree/"],
+        }
+
+
+def directories(folder: Path, repeat: int) -> list[dict[str, Any]]:
+    """Fetch directories of a node, and copy them as other programs do."""
+    rows = []
+    key = create(folder / "keys" / "cluster.key")
+    for files, size in TREES:
+        directory = folder / f"{files}-files"
+        (directory / "tree" / "inside").mkdir(parents=True)
+        for number in range(files):
+            (directory / "tree" / ("inside" if number % 2 else ".") / str(number)).write_bytes(os.urandom(size))
+        with (
+            _fetching(directory, None) as plain,
+            _fetching(directory, key) as with_key,
+            _rsync(directory) as commands,
+        ):
+            commands["cp"] = ["cp", "-r", str(directory / "tree")]
+
+            def copied(name: str, commands: dict[str, list[str]] = commands, to: str = f"{directory}/target") -> str:
+                subprocess.run([*commands[name], to], check=True)
+                return to
+
+            tried = {"links": plain, "links_with_key": with_key} | {name: partial(copied, name) for name in commands}
+            seconds: dict[str, list[float]] = {name: [] for name in tried}
+            for _ in range(repeat):
+                for name, work in tried.items():
+                    os.sync()  # what the one before has written is not written in the time of this one
+                    started = time.perf_counter()
+                    made = work()
+                    seconds[name].append(time.perf_counter() - started)
+                    shutil.rmtree(made)
+        shutil.rmtree(directory)
+        medians = {name: statistics.median(times) for name, times in seconds.items()}
+        rows.append(
+            {
+                "files": files,
+                "bytes": files * size,
+                **{name: round(files * size / median / 1e6) for name, median in medians.items()},
+                "share_of_rsync": round(medians["rsync"] / medians["links"], 2),
+                "share_of_rsync_ssh_with_key": round(medians["rsync_ssh"] / medians["links_with_key"], 2),
+                "share_of_cp": round(medians["cp"] / medians["links"], 2),
+            }
+        )
+    return rows
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--stores", action="store_true")
+    parser.add_argument("--directories", action="store_true")
     given = parser.parse_args()
     repeat = given.repeat
     with tempfile.TemporaryDirectory() as directory:
@@ -327,6 +480,7 @@ def main() -> None:
             "threshold": threshold(repository.workspace.shared, repeat),
             "attempts": attempts(directory, repeat),
             **({"stores": stores(Path(directory), repeat)} if given.stores else {}),
+            **({"directories": directories(Path(directory), repeat)} if given.directories else {}),
         }
         repository.close()
     print(json.dumps(result, indent=2))

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,22 +32,42 @@ def _file_checksum(path: str) -> int:
 
 
 def tree_of(root: str) -> tuple[int, int]:
-    """Return the bytes of all files below a directory, and the CRC-32 of its tree, which is never 0.
+    """Return the bytes of all files below a directory, and the `tree_checksum` of it. Links are not followed."""
+    size = 0
 
-    It is that of the names below the directory in their order, each with its kind, whether a file can be executed, and
-    the CRC-32 of its bytes, or the target of a link. Other bits of modes and times are left out: copies on other hosts
-    have their own. Links are not followed.
+    def entries() -> Iterator[tuple[str, int, str]]:
+        nonlocal size
+        for name, path, found in below(root):
+            content = ""
+            if stat.S_ISREG(found.st_mode):
+                size += found.st_size
+                content = file_entry(found.st_mode, _file_checksum(path) if found.st_size else 0)
+            elif stat.S_ISLNK(found.st_mode):
+                content = os.readlink(path)  # noqa: PTH115 - text, once a file
+            yield name, stat.S_IFMT(found.st_mode), content
+
+    checksum = tree_checksum(entries())
+    return size, checksum
+
+
+def tree_checksum(entries: Iterable[tuple[str, int, str]]) -> int:
+    """Return the CRC-32 of a tree, which is never 0.
+
+    It is that of the names below a directory in the order of `below`, each with its kind and, of a file, `file_entry`,
+    or the target of a link.
     """
-    size = checksum = 0
-    for name, path, found in below(root):
-        kind, content = stat.S_IFMT(found.st_mode), ""
-        if stat.S_ISREG(found.st_mode):
-            size += found.st_size
-            content = f"{bool(found.st_mode & stat.S_IXUSR)} {_file_checksum(path) if found.st_size else 0}"
-        elif stat.S_ISLNK(found.st_mode):
-            content = os.readlink(path)  # noqa: PTH115 - text, once a file
-        checksum = zlib.crc32(repr((name, kind, content)).encode(errors="surrogateescape"), checksum)
-    return size, checksum or 1
+    checksum = 0
+    for entry in entries:
+        checksum = zlib.crc32(repr(entry).encode(errors="surrogateescape"), checksum)
+    return checksum or 1
+
+
+def file_entry(mode: int, checksum: int) -> str:
+    """Return what a tree has of a file: whether it can be executed, and the CRC-32 of its bytes.
+
+    Other bits of modes and times are left out: copies on other hosts have their own.
+    """
+    return f"{bool(mode & stat.S_IXUSR)} {checksum}"
 
 
 def below(folder: str, inside: str = "") -> Iterator[tuple[str, str, os.stat_result]]:

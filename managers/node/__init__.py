@@ -16,6 +16,7 @@
 `remote_events`      Events of drops between nodes: the messages in which they are sent, and the events of a session
                      that follow
 `contents`           Contents of drops on their way between nodes
+`trees`              Directories as tar files that exist only on their way
 `neighbours`         The nodes next to the drops of a slice, and what a session requires of the links to them
 `streams`            Streams on their way between nodes: data that are fetched while they are written
 `members`            What a node does when members join or leave its sessions, answer or are lost: part of

@@ -8,7 +8,6 @@ before the session here gets the event, so that all consumers find it.
 import logging
 import os
 import shutil
-import tarfile
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ import msgspec
 
 from dropflow.data.file import remove_part
 from dropflow.data.read import measure
-from dropflow.data.storage_errors import refuse_reading, storage_errors, tree_of
+from dropflow.data.storage_errors import refuse_reading, storage_errors
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
 from dropflow.engine.host_memory import host_memory
@@ -27,6 +26,7 @@ from dropflow.times.octets import read_receipts
 from managers.links import BufferSource, ContentSource, FileSource, TransferResult, WantedContent
 from managers.messages import Content
 from managers.node.fetch_pool import PendingFetch, Receipts
+from managers.node.trees import TreeSource, TreeWriter
 
 INLINE = 4096
 """Bytes of the largest content that is sent in the message about its drop."""
@@ -136,7 +136,7 @@ class ContentExchange:
         if handle.kind == "bytes":
             return BufferSource(handle.body)
         if handle.kind == "directory":
-            return _TarSource(Path(handle.location), self._workspace.tmp / f"offer-{drop}-{producer}.tar")
+            return TreeSource(Path(handle.location))
         with storage_errors("read", handle.location):
             refuse_reading(handle.location, Path(handle.location).stat().st_mode)
         return FileSource(Path(handle.location))
@@ -210,12 +210,14 @@ class ContentExchange:
 
     def _wanted(self, content: Content) -> WantedContent:
         handle = content.handle
+        is_directory = handle.kind == "directory"
         return WantedContent(
             session=self._session,
             drop=content.drop,
             producer=content.producer,
-            size=None if handle.kind == "directory" else handle.size,
-            checksum=None if handle.kind == "directory" else handle.checksum or None,
+            size=None if is_directory else handle.size,
+            checksum=None if is_directory else handle.checksum or None,
+            check=not handle.checksum,  # of a directory, that of its tree is compared
         )
 
     def _fetch_to(
@@ -246,17 +248,14 @@ class ContentExchange:
         StorageError
             Its tree is not that which was committed.
         """
-        archive = f"{path}.tar"
+        writer = TreeWriter(path)
         try:
-            with storage_errors("write what was fetched to", archive), open(archive, "wb") as stream:  # noqa: PTH123
-                yield PendingFetch(self._wanted(content), lambda _, data: stream.write(data), _FETCH_SECONDS, give_up)
-            _unpack(archive, path)
-            _compare_trees(path, content.handle)
+            yield PendingFetch(self._wanted(content), writer.write, _FETCH_SECONDS, give_up)
+            _refuse_other_tree(path, content.handle, *writer.finish())
         except BaseException:
+            writer.close()
             remove_part(path)
             raise
-        finally:
-            remove_part(archive)
 
     def copy(self, content: Content) -> Handle | None:
         """Return the copy of a content that was fetched in an earlier view of the session, or None."""
@@ -331,32 +330,13 @@ class ContentExchange:
         return f"{folder}/{name}-{Path(handle.final or handle.location).name}"
 
 
-class _TarSource(FileSource):
-    """A directory as a tar file, which exists until it is closed."""
-
-    def __init__(self, folder: Path, archive: Path) -> None:
-        with storage_errors("pack", folder), tarfile.open(archive, "w") as tar:
-            tar.add(folder, arcname=".")
-        super().__init__(archive)
-        archive.unlink()  # the mapping stays readable
-
-
-def _compare_trees(folder: str, handle: Handle) -> None:
-    with storage_errors("read", folder):
-        size, checksum = tree_of(folder)
+def _refuse_other_tree(folder: str, handle: Handle, size: int, checksum: int) -> None:
     if size != handle.size:
         raise StorageError(f"the copy of a directory has {size} bytes where {handle.size} were committed", where=folder)
     if handle.checksum and checksum != handle.checksum:
         raise StorageError(
             f"the copy of a directory has CRC-32 {checksum:08x} where {handle.checksum:08x} was committed", where=folder
         )
-
-
-def _unpack(archive: str, folder: str) -> None:
-    with storage_errors("unpack what was fetched to", folder), tarfile.open(archive) as tar:
-        # The first releases of Python 3.11 have no filters. The sender has the cluster key.
-        tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
-        tar.extractall(folder)  # noqa: S202 - filtered, see above
 
 
 # Files on file systems that several nodes of a session see: which of them are there as they were committed.

@@ -4,6 +4,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -23,7 +24,7 @@ from dropflow.api.contents import (
 from dropflow.api.error_body import to_body
 from dropflow.data.read import open_file
 from dropflow.data.remote import known_checksum, open_remote
-from dropflow.data.storage_errors import fingerprint, storage_errors
+from dropflow.data.storage_errors import below, fingerprint, storage_errors
 from dropflow.engine.api import Handle
 from dropflow.errors import (
     DropflowError,
@@ -32,7 +33,7 @@ from dropflow.errors import (
     StorageError,
 )
 from dropflow.files import content_digest
-from managers.archives import ArchiveMember, TarWriter
+from managers.node.trees import TreeSource
 
 # A directory as a tar file, read while it is sent.
 
@@ -64,14 +65,13 @@ def directory_listing(root: Path) -> DirectoryListing:
         It cannot be read.
     """
     size = checksum = 0
-    for path in (root, *_below(root)):
-        with storage_errors("pack", path):
-            found = path.lstat()
-            target = str(path.readlink()) if stat.S_ISLNK(found.st_mode) else ""
-        is_file = stat.S_ISREG(found.st_mode)
-        size += found.st_size if is_file else 0
-        entry = (str(path.relative_to(root)), found.st_mode, found.st_mtime_ns, found.st_size * is_file, target)
-        checksum = zlib.crc32(repr(entry).encode(errors="surrogateescape"), checksum)
+    with storage_errors("pack", root):
+        for name, path, found in chain([(".", str(root), root.stat())], below(str(root))):
+            target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""  # noqa: PTH115 - text, once a link
+            is_file = stat.S_ISREG(found.st_mode)
+            size += found.st_size if is_file else 0
+            entry = (name, found.st_mode, found.st_mtime_ns, found.st_size * is_file, target)
+            checksum = zlib.crc32(repr(entry).encode(errors="surrogateescape"), checksum)
     return DirectoryListing(size, checksum or 1)
 
 
@@ -85,37 +85,9 @@ def directory_tar(root: Path, top: str) -> Iterator[bytes]:
     StorageError
         Something cannot be read, or has fewer bytes than when its content was begun.
     """
-    writer = TarWriter()
-    for path in (root, *_below(root)):
-        name = top if path == root else f"{top}/{path.relative_to(root)}"
-        yield from _member(writer, path, name)
-    yield writer.finish()
-
-
-def _below(root: Path) -> Iterator[Path]:
-    with storage_errors("pack", root):
-        for path in sorted(root.iterdir()):
-            yield path
-            if path.is_dir() and not path.is_symlink():
-                yield from _below(path)
-
-
-def _member(writer: TarWriter, path: Path, name: str) -> Iterator[bytes]:
-    with storage_errors("pack", path):
-        found = path.lstat()
-        if stat.S_ISDIR(found.st_mode) or stat.S_ISLNK(found.st_mode):
-            target = str(path.readlink()) if stat.S_ISLNK(found.st_mode) else ""
-            yield writer.begin(ArchiveMember(name, mode=found.st_mode, time=found.st_mtime, target=target))
-        elif stat.S_ISREG(found.st_mode):
-            with open_file(str(path)) as stream:
-                left = os.fstat(stream.fileno()).st_size
-                yield writer.begin(ArchiveMember(name, size=left, mode=found.st_mode, time=found.st_mtime))
-                while left and (block := stream.read(min(_DIRECTORY_TAR_BLOCK, left))):
-                    left -= len(block)
-                    yield writer.write(block)
-            if left:
-                raise StorageError(f"{left} bytes less than a moment ago can be read", where=str(path))
-            yield writer.end()
+    source = TreeSource(root, top)
+    for offset in range(0, source.size, _DIRECTORY_TAR_BLOCK):
+        yield source.read(offset, _DIRECTORY_TAR_BLOCK)
 
 
 _DOWNLOADS_BLOCK = 1 << 20
