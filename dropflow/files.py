@@ -164,8 +164,8 @@ def shares_blocks(new: int, old: int) -> bool:
 
 # The lock of a session directory: at most one process works in it.
 
-LOCK, GRAPH_FILE = "lock", "graph.dfg"
-"""Names of the files of a session directory with its lock and with its physical graph, which every session has."""
+LOCK, GRAPH_FILE, REUSE_LOG = "lock", "graph.dfg", "reused.jsonl"
+"""Names of files in a session directory: its lock, its physical graph, and which results earlier runs have given."""
 
 
 def refuse_other_directory(directory: Path) -> None:

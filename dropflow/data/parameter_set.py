@@ -10,7 +10,6 @@ Modes and their content:
 Names with dots are kept whole. YAML is written in its JSON-compatible subset, so no YAML package is needed.
 """
 
-import configparser
 import io
 import json
 import pickle
@@ -134,6 +133,8 @@ def _toml_value(value: Any) -> str:
 
 
 def _ini(settings: Mapping[str, Argument]) -> bytes:
+    import configparser  # noqa: PLC0415 - for one of the formats
+
     parser = configparser.ConfigParser(interpolation=None)
     for name, record in _records(settings).items():
         parser[name] = {key: _plain(value).replace("\n", "\n\t") for key, value in record.items()}

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from dropflow.files import private_opener
+from dropflow.files import REUSE_LOG, private_opener
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 
 if TYPE_CHECKING:
     from dropflow.reuse.store import Record
 
-REUSE_LOG = "reused.jsonl"
-"""Name of the file."""
 _SHOWN = 5
 
 

@@ -20,6 +20,7 @@ from dropflow.engine.content_table import kept_drops
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import KnownStates
 from dropflow.errors import DropflowError
+from dropflow.files import REUSE_LOG
 from dropflow.graph.order import levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Template
@@ -27,7 +28,7 @@ from dropflow.graph.text_ids import index_of, oid
 from dropflow.reuse.attempt import attempt_key, input_digest, input_name, is_sampled, known_key
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import NodeKey, deep_keys, node_keys
-from dropflow.reuse.log import REUSE_LOG, ReuseLog, TakenResult
+from dropflow.reuse.log import ReuseLog, TakenResult
 from dropflow.reuse.store import Record, ResultStore, StoredContent
 from dropflow.states import DropState
 

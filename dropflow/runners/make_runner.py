@@ -198,7 +198,8 @@ def capacity_notes(graph: PhysicalGraph, choice: RunnerChoice, workers: int | No
     """Return a note on each application that declares more processors or memory than its runner has, or no size."""
     if choice.kind not in ("threads", "processes"):
         return ()  # one attempt at a time, or hosts that are not known here
-    used = [graph.templates[row] for row in np.unique(graph.template).tolist()]
+    counts = np.bincount(graph.template, minlength=len(graph.templates)).tolist()  # np.unique imports numpy.ma: 11 ms
+    used = [template for template, count in zip(graph.templates, counts, strict=True) if count]
     return unusual_needs(used, workers or len(os.sched_getaffinity(0)), host_memory().limit.bytes)
 
 

@@ -26,13 +26,12 @@ from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
 from dropflow.failure import refuse_errors, refuse_no_drops
-from dropflow.files import GRAPH_FILE, LOCK, SessionLock, refuse_other_directory
+from dropflow.files import GRAPH_FILE, LOCK, REUSE_LOG, SessionLock, refuse_other_directory
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
-from dropflow.reuse.log import REUSE_LOG, taken_results
 from dropflow.runners.make_runner import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from dropflow.sessions.make_session import make_session
@@ -292,6 +291,8 @@ def foresee(
 
 def _with_reused(result: SessionResult, directory: Path, options: RunOptions) -> SessionResult:
     """Return a result with what was reused, and keep the store within its bounds."""
+    from dropflow.reuse.log import taken_results  # noqa: PLC0415 - as above
+
     taken = taken_results(directory)
     notes = result.notes
     if options.reuse:

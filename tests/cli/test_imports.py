@@ -67,7 +67,8 @@ print(json.dumps([name for name in sys.argv[2:] if name in sys.modules]))
 _NOT_FOR_A_RUN = (
     *("dropflow.api.records", "dropflow.apps.execute", "dropflow.graph.completeness", "dropflow.graph.daliuge_read"),
     *("dropflow.graph.exports", "dropflow.preview", "dropflow.sessions.again", "dropflow.sessions.stopped"),
-    *("dropflow.web", "translator.plan.registry", "importlib.metadata"),
+    *("dropflow.reuse", "dropflow.web", "translator.plan.registry"),
+    *("configparser", "importlib.metadata", "numpy.ma", "tomllib"),
 )
 _INTERRUPTED = """
 import os, runpy, signal, sys
@@ -130,7 +131,7 @@ def test_commands_that_ask_a_manager_import_no_numpy(tmp_path: Path) -> None:
 
 
 def test_a_run_imports_only_what_it_does(examples: Path, tmp_path: Path) -> None:
-    """No planner without parts, no records of failures without one, nothing that executes what workers execute."""
+    """No planner without parts, no records of failures without one, no store of results without reuse, no executor."""
     printed = _run(_RUN, str(examples / "hello.graph"), *_NOT_FOR_A_RUN, where=tmp_path)
 
     assert (json.loads(printed.stdout), printed.stderr) == ([], "")

@@ -24,7 +24,6 @@ They are equal, or as the managers report them, or from a TOML file, and all tha
 """
 
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,6 +221,8 @@ class _MachinesText:
 
     def read(self, content: bytes) -> Machines:
         """Return the machines; those with problems have defaults for what is wrong."""
+        import tomllib  # noqa: PLC0415 - most plans are for equal machines
+
         try:
             document = tomllib.loads(content.decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
