@@ -278,6 +278,25 @@ def _write_zarr(zarr: Any, value: Any, path: str) -> None:
         group.create_array(name, data=array)
 
 
+def _read_parquet(pandas: Any, path: str) -> Any:
+    """Return a table. Missing integers and truth values do not make floats or objects of the others."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyarrow import dataset  # noqa: PLC0415
+
+    # pandas would take the types of the first file, where a column without values has none.
+    found = dataset.dataset(path, format="parquet", partitioning="hive")
+    schemas = [found.schema, *(part.physical_schema for part in found.get_fragments())]
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    table = dataset.dataset(path, schema, format="parquet", partitioning="hive").to_table()
+    frame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = str(column.type).replace("uint", "UInt").replace("int", "Int").replace("bool", "boolean")
+        if column.null_count and kind in _MISSING and name in frame:
+            dtype = pandas.api.types.pandas_dtype(kind)
+            frame[name] = column.to_pandas(types_mapper=lambda _, dtype=dtype: dtype).array
+    return frame
+
+
 def _read_image(image: Any, path: str) -> Any:
     with image.open(path) as found:
         found.load()
@@ -293,6 +312,9 @@ def _write_ms(library: Any, value: Any, path: str) -> None:  # noqa: ARG001 - on
     raise CannotHoldError("only a path names a measurement set")
 
 
+_MISSING = {"boolean", *(f"{sign}Int{size}" for sign in ("", "U") for size in (8, 16, 32, 64))}
+"""Types of pandas whose values may be missing."""
+
 FORMATS: Mapping[str, _Format] = {
     "fits": _Format(("a FITS file",), ("astropy.io.fits",), _read_fits, _write_fits),
     "hdf5": _Format(("an HDF5 file",), ("h5py",), lambda h5py, path: h5py.File(path, "r"), _write_hdf5),
@@ -306,7 +328,7 @@ FORMATS: Mapping[str, _Format] = {
     "parquet": _Format(
         ("a Parquet file", "a directory of Parquet files"),
         ("pandas", "pyarrow"),
-        lambda pandas, path: pandas.read_parquet(path, engine="pyarrow"),
+        _read_parquet,
         lambda pandas, value, path: pandas.DataFrame(value).to_parquet(path, engine="pyarrow"),
     ),
     "csv": _Format(

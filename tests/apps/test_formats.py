@@ -3,6 +3,7 @@
 import sqlite3
 import sys
 from collections.abc import Callable
+from datetime import date, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,46 @@ def test_what_is_no_parquet_is_an_error(content: bytes, message: str, tmp_path: 
     path.write_bytes(content)
     with pytest.raises(CannotHoldError, match=message):
         read_format("parquet", path)
+
+
+_TYPED: dict[str, list[Any]] = {
+    "int64": [2**60 + 1, -1],
+    "uint8": [255, 0],
+    "bool": [True, False],
+    "double": [1.5, -2.0],
+    "timestamp[us]": [datetime(2026, 1, 2), datetime(2027, 1, 2)],  # noqa: DTZ001 - as arrow
+    "date32[day]": [date(2026, 1, 2), date(2027, 1, 2)],
+    "large_string": ["a", "b"],
+    "binary": [b"\xff", b""],
+}
+"""Values by their type of pyarrow, which pandas writes again."""
+
+
+@pytest.mark.parametrize("name", _TYPED)
+@pytest.mark.parametrize("is_first", [False, True], ids=["after", "before"])
+def test_a_partition_without_values_leaves_the_others_as_they_are(name: str, tmp_path: Path, *, is_first: bool) -> None:
+    """A column is missing in one file of a table, in its folder too: the values and the type are those of the others.
+
+    A large integer that goes through a float would be another one. What was read is written again with the same type.
+    """
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    values = arrow.array(_TYPED[name], arrow.type_for_alias(name.partition("[day")[0]))
+    empty, full = (
+        tmp_path / "table" / "k=__HIVE_DEFAULT_PARTITION__",
+        tmp_path / "table" / f"k={'z' if is_first else 'A'}",
+    )
+    for folder, column in ((empty, arrow.nulls(2)), (full, values)):
+        folder.mkdir(parents=True)
+        parquet.write_table(arrow.table({"x": column}), folder / "0.parquet")
+    frame = read_format("parquet", tmp_path / "table")
+    write_format("parquet", frame, tmp_path / "again")
+    again = parquet.read_table(tmp_path / "again")
+
+    assert again.schema.field("x").type == values.type
+    assert sorted(again["x"].to_pylist(), key=repr) == sorted([*_TYPED[name], None, None], key=repr)
+    assert sorted(again["k"].to_pylist(), key=repr) == sorted([None, None, *[full.name[2:]] * 2], key=repr)
+    assert read_format("parquet", tmp_path / "again").equals(frame)
 
 
 @app

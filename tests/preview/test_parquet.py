@@ -1,7 +1,6 @@
 """Previews of Parquet files: schema and rows, and damaged files."""
 
 import io
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -143,10 +142,10 @@ def test_a_directory_with_a_bad_file_has_its_problem_and_its_list(tmp_path: Path
 
 def test_a_function_reads_a_directory_of_files(tmp_path: Path) -> None:
     """The format `parquet` takes it, with the names of folders as a column; another directory is refused."""
-    shutil.rmtree(_directory(tmp_path / "table") / "year=__HIVE_DEFAULT_PARTITION__")  # pyarrow cannot read it
-    frame = read_format("parquet", tmp_path / "table")
+    frame = read_format("parquet", _directory(tmp_path / "table"))
 
-    assert (sorted(frame["x"]), sorted(frame["year"])) == ([1, 2, 3], [2025, 2025, 2026])
+    assert sorted(frame["x"]) == [1, 2, 3, 4]
+    assert sorted(frame["year"].dropna()) == [2025, 2025, 2026]
     (tmp_path / "table" / "README").write_text("more")
     with pytest.raises(CannotHoldError, match="is a directory, expected a Parquet file or a directory of Parquet"):
         read_format("parquet", tmp_path / "table")
