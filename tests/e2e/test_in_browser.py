@@ -20,6 +20,8 @@ from click.testing import CliRunner
 from dropflow.cli.main import commands
 from tests.browser import accessibility_findings, needs_chromium
 from tests.e2e.observation import observation
+from tests.examples.test_radio import GRAPH as RADIO_GRAPH
+from tests.examples.test_radio import check_files, needs_tools
 from tests.processes import Running, run
 from tests.translator.web.served import EAGLE
 
@@ -91,10 +93,15 @@ def window(chromium: Any) -> Iterator[Any]:
 @pytest.fixture
 def page(window: Any, up: Running) -> Any:
     """Return a page that has opened the one printed address."""
+    sign_in(window, up)
+    return window
+
+
+def sign_in(window: Any, up: Running) -> None:
+    """Open the one printed address."""
     (address,) = re.findall(r"open in a browser: +(\S+)", up.errors)
     window.goto(address)
     window.wait_for_url(f"{up.ready['master']}/")
-    return window
 
 
 def default_address(up: Running) -> str:
@@ -199,21 +206,49 @@ def test_eagle_counts_no_errors_and_warnings(window: Any, real_eagle: str, tmp_p
     assert window.evaluate("() => told") == []
 
 
-@needs_eagle
-def test_a_graph_goes_from_eagle_to_its_end(page: Any, real_eagle: str, up: Running) -> None:
-    """EAGLE loads a graph without a finding of its own, and its Translate button leads to a tab that deploys it."""
-    open_eagle(page, real_eagle)
+def deployed_from_eagle(page: Any, address: str, up: Running, graph: Path, session: str) -> Any:
+    """Load a graph into EAGLE, translate it with its button, and deploy it; return the tab of the session."""
+    open_eagle(page, address)
     page.evaluate("(url) => Setting.setValue(Setting.TRANSLATOR_URL, url)", f"{default_address(up)}/gen_pgt")
-    page.set_input_files("#graphFileToLoad", str(ROOT / "examples" / "hello.graph"))
+    page.set_input_files("#graphFileToLoad", str(graph))
     page.wait_for_function("() => eagle.logicalGraph().getNumNodes() > 0")
     assert page.evaluate("() => [...eagle.graphErrors(), ...eagle.graphWarnings()].map((one) => one.message)") == []
     with page.context.expect_page() as opened:
         # Without the icon font of another site, the text of an icon lies over the button.
         page.locator(".navTranslateBtn").first.dispatch_event("click")
     tab = opened.value
-    tab.get_by_label("Session").fill("from-eagle")
+    tab.get_by_label("Session").fill(session)
     tab.get_by_role("button", name="Deploy and watch").click()
+    return tab
+
+
+@needs_eagle
+def test_a_graph_goes_from_eagle_to_its_end(page: Any, real_eagle: str, up: Running) -> None:
+    """EAGLE loads a graph without a finding of its own, and its Translate button leads to a tab that deploys it."""
+    tab = deployed_from_eagle(page, real_eagle, up, ROOT / "examples" / "hello.graph", "from-eagle")
     finished(tab, up, "from-eagle")
+
+
+@needs_eagle
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
+def test_the_radio_pipeline_goes_from_eagle_to_its_picture(window: Any, real_eagle: str, tmp_path: Path) -> None:
+    """Four nodes run what EAGLE has translated; the page of the session leads to the picture and to the sources."""
+    needs_tools()
+    # Programs of the pipeline keep all processors busy.
+    with Running(tmp_path, "up", "--nodes", 4, "--port", 0, "--workers", 1, "--lost-after", 120) as up:
+        sign_in(window, up)
+        tab = deployed_from_eagle(window, real_eagle, up, RADIO_GRAPH, "radio")
+        expect(tab).to_have_url(f"{up.ready['master']}/sessions/radio")
+        tab.get_by_text(re.compile("^finished$", re.IGNORECASE)).first.wait_for(timeout=900_000)
+        tab.get_by_role("link", name="Results", exact=True).click()
+        tab.get_by_role("row", name=re.compile("sky.png")).get_by_role("link").first.click()
+        picture = tab.locator("img.preview")
+        assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+        fetched = run(up.home, "fetch", "radio", "-o", tmp_path / "out")
+
+    assert fetched.returncode == 0, fetched.stderr
+    check_files(tmp_path / "out" / "files")
 
 
 def test_a_users_day(window: Any, eagle: str, up: Running, tmp_path: Path) -> None:

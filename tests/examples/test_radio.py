@@ -30,7 +30,7 @@ SKY = ((180.00, -44.92, 10.0), (180.12, -44.95, 5.0), (179.86, -45.09, 3.0))
 BEAM = 50 / 3600
 
 
-def _needs_tools() -> None:
+def needs_tools() -> None:
     """Skip the test if a program or a module of the pipeline is not installed."""
     path = os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent)))
     missing = [name for name in ("wsclean", "DP3.py") if not shutil.which(name, path=path)]
@@ -48,7 +48,7 @@ def _pipeline() -> ModuleType:
     return module
 
 
-def _check_files(files: Path) -> None:
+def check_files(files: Path) -> None:
     """Check the sources, the fraction in the header, the blank plane and the picture."""
     from astropy.io import fits  # noqa: PLC0415 - an extra
 
@@ -79,13 +79,13 @@ def test_the_graph_is_what_its_script_draws_and_has_no_findings() -> None:
 @pytest.mark.timeout(600)
 def test_the_sources_are_found_without_the_broken_band(tmp_path: Path) -> None:
     """Fluxes are right within 2 %, places within a fifth of the beam, and the header says what is missing."""
-    _needs_tools()
+    needs_tools()
     result = local_run.run(translate(GRAPH).graph, prepare_directory(tmp_path / "run"), RunOptions(workers=2))
 
     assert result.status is SessionState.FINISHED
     assert result.states == {"COMPLETED": 407, "ERROR": 26, "SKIPPED": 0}
     assert len(result.failures) == 4, "the measurement sets of the broken band"
-    _check_files(tmp_path / "run" / "files")
+    check_files(tmp_path / "run" / "files")
 
 
 @pytest.mark.exhaustive
@@ -93,7 +93,7 @@ def test_the_sources_are_found_without_the_broken_band(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_lost", [False, True], ids=["whole", "node lost"])
 def test_the_sources_are_found_on_four_nodes(tmp_path: Path, *, is_lost: bool) -> None:
     """Measurement sets cross between nodes. What was on one that is killed is made again on the others."""
-    _needs_tools()
+    needs_tools()
     patient = ("--suspect-after", 10, "--lost-after", 20)  # programs of the pipeline keep all processors busy
     with Cluster(tmp_path) as cluster:
         nodes = [cluster.node(name, "--workers", 1, *patient) for name in "abcd"]
@@ -109,7 +109,7 @@ def test_the_sources_are_found_on_four_nodes(tmp_path: Path, *, is_lost: bool) -
 
     assert (detail.status, detail.members) == ("FINISHED", tuple("bcd" if is_lost else "abcd"))
     assert fetched.returncode == 0, fetched.stderr
-    _check_files(tmp_path / "out" / "files")
+    check_files(tmp_path / "out" / "files")
 
 
 class Palette:
@@ -160,7 +160,7 @@ class Palette:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PyBDSF leaves its image open
 def test_every_component_of_the_palette_runs(tmp_path: Path) -> None:
     """The programs and libraries do what the palette promises, on a simulated measurement set and its images."""
-    _needs_tools()
+    needs_tools()
     from astropy.io import fits  # noqa: PLC0415 - an extra
     from casacore import tables  # noqa: PLC0415
 
