@@ -280,13 +280,11 @@ def _write_zarr(zarr: Any, value: Any, path: str) -> None:
 
 def _read_parquet(pandas: Any, path: str) -> Any:
     """Return a table. Missing integers and truth values do not make floats or objects of the others."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra
-    from pyarrow import dataset  # noqa: PLC0415
-
+    arrow, dataset = (optional_package(name, "the format 'parquet' needs", "formats") for name in _ARROW)
     # pandas would take the types of the first file, where a column without values has none.
     found = dataset.dataset(path, format="parquet", partitioning="hive")
     schemas = [found.schema, *(part.physical_schema for part in found.get_fragments())]
-    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    schema = arrow.unify_schemas(schemas, promote_options="permissive")
     table = dataset.dataset(path, schema, format="parquet", partitioning="hive").to_table()
     frame = table.to_pandas()
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -312,6 +310,7 @@ def _write_ms(library: Any, value: Any, path: str) -> None:  # noqa: ARG001 - on
     raise CannotHoldError("only a path names a measurement set")
 
 
+_ARROW = ("pyarrow", "pyarrow.dataset")
 _MISSING = {"boolean", *(f"{sign}Int{size}" for sign in ("", "U") for size in (8, 16, 32, 64))}
 """Types of pandas whose values may be missing."""
 
