@@ -223,7 +223,7 @@ def _read(path: Path) -> bytes:
             _check_private(path, os.fstat(file.fileno()))
             return file.read(4096)
     except OSError as error:
-        hint = "make one with 'dropflow keys create', or copy that of the cluster here"
+        hint = "make one with 'dropflow keys create', copy that of the cluster here, or name another file with --key"
         raise BadFileError(f"the cluster key cannot be read: {error.strerror}", where=str(path), hint=hint) from error
 
 

@@ -158,7 +158,7 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Annotated[float, Meta(gt=0)] | None,
         Meta(
             description="Refuse plans that take longer; min_parts uses as few nodes as keep it.",
-            extra={"flag": "--deadline", "metavar": "SECONDS"},
+            extra={"flag": "--deadline", "type": "duration"},
         ),
     ] = None
     seed: Annotated[

@@ -271,7 +271,8 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
             raise HttpError(
                 401,
                 "the token is wrong" if "Authorization" in headers or _cookies(headers) else "a token is needed",
-                hint="'dropflow open' prints an address to log in with; programs send Authorization: Bearer TOKEN",
+                hint="commands on the manager's host need no --token, 'dropflow open' prints an address to log in "
+                "with, and programs send Authorization: Bearer TOKEN",
             )
         if proof is Proof.COOKIE and method not in SAFE_METHODS and not form:
             raise HttpError(

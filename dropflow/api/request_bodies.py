@@ -120,7 +120,7 @@ def read_body(limit: int, *, signed: str | None = None, account: Account) -> byt
     """
     data = _sent(limit, account)
     if signed is not None and not hmac.compare_digest(digest((data,)), signed):
-        raise HttpError(401, "the body is not the one that was signed")
+        raise HttpError(401, "the body is not the one that was signed", hint="sign the bytes that are sent")
     encoding = bottle.request.environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower()
     if encoding == "identity":
         return data

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -185,12 +186,50 @@ class FloatRange(click.FloatRange):
         return number
 
 
+# Durations as options: a number with a unit, such as ``90s``, ``10m``, ``2h`` or ``1d``.
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FORM = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+def parse_duration(text: str) -> float | None:
+    """Return a duration in seconds; None if the text is none.
+
+    Examples
+    --------
+    >>> parse_duration("10m"), parse_duration("1.5h"), parse_duration("10")
+    (600.0, 5400.0, None)
+    """
+    found = _FORM.fullmatch(text)
+    return float(found[1]) * _UNITS[found[2]] if found else None
+
+
+class Duration(click.ParamType[float]):
+    """Type of an option: seconds, or a number with a unit, in the bounds of a `FloatRange`; by default from 0."""
+
+    name = "duration"
+
+    def __init__(self, **bounds: Any) -> None:
+        self._range = FloatRange(**{"min": 0, **bounds})
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the duration in seconds."""
+        seconds = parse_duration(str(value))
+        if seconds is None:
+            with suppress(ValueError):
+                seconds = float(str(value))
+        if seconds is None or not math.isfinite(seconds):
+            text = f"{value!r} is not a duration; give seconds, or a number with a unit, such as 90s, 10m, 2h or 1d"
+            self.fail(text, param, ctx)
+        return self._range.convert(seconds, param, ctx)
+
+
 patience_option = click.option(
     "--patience",
-    type=FloatRange(min=0),
+    type=Duration(),
     default=PATIENCE,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     envvar="DROPFLOW_PATIENCE",
     show_envvar=True,
     help="How long to keep asking while the manager is away or the state of the session is unknown.",
@@ -253,15 +292,14 @@ def _read_params(file: str) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise BadFileError(f"the parameters cannot be read: {error.strerror}", where=file) from error
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise BadFileError(f"the parameters cannot be read: {error}", where=file) from error
-    except ValueError as error:
-        hint = "write TOML such as n = 4, or JSON with the suffix .json"
-        raise BadFileError(f"the parameters cannot be read: {error}", where=file, hint=hint) from error
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        hint = "name a file with TOML such as n = 4, or with JSON and the suffix .json"
+        raise BadFileError(f"the file of --params cannot be read: {reason}", where=file, hint=hint) from error
     if not isinstance(found, dict):
-        raise BadFileError("the parameters are not an object", where=file, hint='write for example {"n": 4}')
+        raise BadFileError(
+            "the parameters of --params are not an object", where=file, hint='write for example {"n": 4}'
+        )
     return tuple(_flat(found, ""))
 
 
@@ -324,45 +362,12 @@ fuse_option = click.option(
 
 grace_option = click.option(
     "--grace",
-    type=FloatRange(min=0, max=3600),
+    type=Duration(max=3600),
     default=GRACE_SECONDS,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long running applications have to clean up before they are killed.",
 )
-
-
-# Durations as options: a number with a unit, such as ``90s``, ``10m``, ``2h`` or ``1d``.
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_FORM = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-
-
-def parse_duration(text: str) -> float | None:
-    """Return a duration in seconds; None if the text is none.
-
-    Examples
-    --------
-    >>> parse_duration("10m"), parse_duration("1.5h"), parse_duration("10")
-    (600.0, 5400.0, None)
-    """
-    found = _FORM.fullmatch(text)
-    return float(found[1]) * _UNITS[found[2]] if found else None
-
-
-class Duration(click.ParamType[float]):
-    """Type of an option."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the duration in seconds."""
-        if isinstance(value, float):
-            return value
-        seconds = parse_duration(str(value))
-        if seconds is None:
-            self.fail(f"{value!r} is not a duration; give a number with a unit, such as 90s, 10m, 2h or 1d", param, ctx)
-        return seconds
 
 
 # The option ``--until``: a time of day, a duration from now on, or a date and time.
@@ -453,7 +458,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "share": {"metavar": "SHARE", "type": _Share()},
     "factor": {"metavar": "FACTOR", "type": _Factor()},
     "walltime": {"type": _Walltime(), "metavar": "WALLTIME"},
-    "duration": {"type": Duration(), "metavar": "DURATION"},
+    "duration": {"metavar": "DURATION"},
     "algorithm": {"shell_complete": algorithms, "show_default": True},
     "runner": {"metavar": "RUNNER", "callback": _runner, "shell_complete": runners, "show_default": True},
 }
@@ -494,10 +499,13 @@ def _flag(name: str, field: AnnotatedField) -> Decorator:
         more["is_flag"] = True
     elif get_origin(field.kind) is Literal:
         more |= {"type": click.Choice(get_args(field.kind)), "show_default": bool(field.default)}
-    elif not field.special:
+    elif field.special in ("", "duration"):
         above = field.meta.gt
         bounds: dict[str, Any] = {"min": field.meta.ge if above is None else above, "max": field.meta.le}
-        is_float = field.kind in (float, float | None)
-        more["type"] = FloatRange(**bounds, min_open=above is not None) if is_float else click.IntRange(**bounds)
-        more["show_default"] = field.default is not None
+        if field.kind in (float, float | None):
+            kind = Duration if field.special else FloatRange
+            more["type"] = kind(**bounds, min_open=above is not None)
+        else:
+            more["type"] = click.IntRange(**bounds)
+        more["show_default"] = not field.special and field.default is not None
     return click.option(*extra["flag"].split(), name, **more)

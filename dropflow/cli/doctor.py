@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from dropflow.cli.common_options import FloatRange, connection_options, output_options
+from dropflow.cli.common_options import Duration, connection_options, output_options
 from dropflow.cli.doctor_checks import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
@@ -97,10 +97,10 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
 @connection_options
 @click.option(
     "--timeout",
-    type=FloatRange(min=0.1),
+    type=Duration(min=0.1),
     default=5.0,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long each host may take to answer.",
 )
 @click.option(

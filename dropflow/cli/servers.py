@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from dropflow.cli.common_options import Decorator, FloatRange, grouped, output_options
+from dropflow.cli.common_options import Decorator, Duration, grouped, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
 from dropflow.cli.output import CommandOutput
@@ -74,8 +74,8 @@ def _node_runner(context: click.Context, parameter: click.Parameter, value: str)
 )
 @click.option(
     "--drain-seconds",
-    type=FloatRange(min=0, max=86400),
-    metavar="SECONDS",
+    type=Duration(max=86400),
+    metavar="DURATION",
     help="How long the node may take to give its sessions to other nodes when it gets a signal; 0 cancels them. 30 by "
     "default, 0 for a node that another command has started.",
 )

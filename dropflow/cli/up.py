@@ -10,7 +10,7 @@ import msgspec
 
 from dropflow.cli.common_options import (
     Decorator,
-    FloatRange,
+    Duration,
     connection_options,
     given_on_command_line,
     grouped,
@@ -38,8 +38,8 @@ def lost_option(text: str) -> Decorator:
 
 
 def _seconds_option(name: str, text: str, *, least: float, default: float) -> Decorator:
-    kind = FloatRange(min=least)
-    return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
+    kind = Duration(min=least)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="DURATION", help=text)
 
 
 def log_level_option(text: str) -> Decorator:

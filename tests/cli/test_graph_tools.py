@@ -287,6 +287,18 @@ def test_values_out_of_range_are_refused(command: Command, fill_path: Path, valu
     assert code in [one["code"] for one in answer["problems"]]
 
 
+def test_an_option_whose_file_is_not_there_is_named(command: Command, fill_path: Path, tmp_path: Path) -> None:
+    """The error has the option, the file and what to do, with exit status 2."""
+    absent = tmp_path / "none.toml"
+    for option, given in (("--params", ("check", fill_path)), ("--key", ("sessions", "--to", "http://127.0.0.1:1"))):
+        answer = command(*given, option, absent, "--output", "json")
+        error = answer.json["error"]
+
+        assert (answer.status, error["code"], error["where"]) == (2, "DF102", str(absent))
+        assert option in error["text"] + error["hint"]
+        assert error["hint"]
+
+
 @pytest.mark.parametrize(("name", "text"), [("p.toml", "n = 3\nwho = 'you'\n"), ("p.json", '{"n": 3, "who": "you"}')])
 def test_values_come_from_a_file(command: Command, fill_path: Path, tmp_path: Path, name: str, text: str) -> None:
     """TOML and JSON; --set has priority."""

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+import click
 import psutil
 import pytest
 
-from dropflow.cli.common_options import parse_walltime
+from dropflow.cli.common_options import Duration, parse_walltime
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.run import RunReply, exit_of_run
 from dropflow.graph.build import GraphBuilder
@@ -364,6 +365,21 @@ _NOW = datetime(2027, 1, 31, 23, 0, tzinfo=timezone(timedelta(hours=1)))
 def test_walltimes_have_several_forms(text: str, seconds: float) -> None:
     """A time of day is the next one; a date without a zone is local."""
     assert parse_walltime(text, _NOW) - _NOW.timestamp() == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3", 3), ("3s", 3), ("0.5", 0.5), ("1e3", 1000), ("10m", 600), ("1.5h", 5400)]
+)
+def test_durations_are_seconds_unless_they_have_a_unit(text: str, seconds: float) -> None:
+    """All options for a duration read it so."""
+    assert Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "", "3 s", "-1", "-1s", "nan", "inf", "2h"])
+def test_other_texts_are_no_durations(text: str) -> None:
+    """Neither is one beyond the bounds of the option."""
+    with pytest.raises(click.BadParameter, match=r"is not a duration; give seconds|is not in the range 0<=x<=3600"):
+        Duration(max=3600).convert(text, None, None)
 
 
 @pytest.mark.parametrize("text", ["soon", "", "25:00", "-5s", "2027-01-31T22:10", "3600"])

@@ -126,7 +126,7 @@ def test_a_manager_that_was_never_there(ask: Command, cluster: Cluster) -> None:
 @pytest.mark.slow
 def test_a_manager_that_stays_away(ask: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session has not failed: the exit status is 3, and the hint has the command that watches it again."""
-    monkeypatch.setenv("DROPFLOW_PATIENCE", "0.5")
+    monkeypatch.setenv("DROPFLOW_PATIENCE", "0.5s")
     cluster.later(0.3, cluster.stop)
     answer = ask("watch", "running", "--output", "json")
 
