@@ -25,6 +25,7 @@
     │   ├── NotOwnerError           a user wants to change a session of another user
     │   ├── QuotaError              a user has as many sessions or drops as the administrator permits
     │   ├── RangeError              a part of a content that begins after its end
+    │   ├── ExportError             inputs of a replay that are secret or too large to be copied for a colleague
     │   └── PreviewError            a content that ends the process which reads it for a preview, or takes too long
     ├── WorldError                  a fault of the environment; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
@@ -59,6 +60,7 @@ __all__ = [
     "ClockSkewError",
     "ConflictError",
     "DropflowError",
+    "ExportError",
     "GoneError",
     "HttpError",
     "InputChangedError",
@@ -248,6 +250,12 @@ class QuotaError(UsageError):
     """A user has as many running sessions, or drops in them, as the administrator permits."""
 
     code = "DF127"
+
+
+class ExportError(UsageError):
+    """A replay is not copied for another person, because its inputs are secret or too large."""
+
+    code = "DF128"
 
 
 class RangeError(UsageError):

@@ -11,7 +11,7 @@ import msgspec
 from dropflow.errors import AppError, BadGraphError, DropflowError, HttpError, Interrupted, ResultLostError, WorldError
 
 _DETAIL = 20_000
-_INPUTS, _INPUT = 20, 500
+_INPUTS, _INPUT = 60, 500
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     detail : str
         Tail of the traceback or of the command's output.
     inputs : tuple of str
-        What went into the attempt: a line for each input and argument, as far as it is known.
+        What went into the attempt: a line for each input and argument, as far as it is known; then, if the session
+        reports them, one for each local variable of the function that raised.
     """
 
     code: str

@@ -20,7 +20,7 @@ import msgspec
 
 from dropflow.apps.api import App
 from dropflow.apps.attempt import AttemptContext
-from dropflow.apps.failed_inputs import input_lines
+from dropflow.apps.failed_inputs import input_lines, local_lines
 from dropflow.apps.logs import LogRouter
 from dropflow.apps.missing import enter
 from dropflow.apps.service import end_services
@@ -587,7 +587,8 @@ class LocalExecutor:
                 self._reuse.keep(attempt, stored, handles, skipped, self._clock.monotonic() - started)
         except BaseException as error:
             if not isinstance(error, Interrupted | MemoryError):
-                self._failed_inputs[key] = input_lines(attempt, reads_formats=self._owns_process)
+                given = input_lines(attempt, reads_formats=self._owns_process)
+                self._failed_inputs[key] = given + (local_lines(error, given) if self._spec.report_locals else ())
             attempt.abandon()
             if not isinstance(error, Interrupted):
                 borrowed.refuse_lost()  # it failed because of that

@@ -1,5 +1,7 @@
 """What went into an attempt that has failed, in one line for each input and each argument of a function.
 
+Where a session asks for it, also the local variables of the function that raised.
+
 Only what the attempt has read already, or what is in memory or in a file of this node, is looked at: nothing is fetched
 from a URL or from another node, and nothing is unpickled. What looks like a secret by its name is replaced by ``***``.
 """
@@ -7,17 +9,20 @@ from a URL or from another node, and nothing is unpickled. What looks like a sec
 import os
 import re
 import stat
+import sysconfig
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Container, Iterator, Sized
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dropflow.engine.api import Handle
+from dropflow.errors import DropflowError
 from dropflow.files import FITS_START
 from dropflow.formatting import few, format_size, plural, single_line
 from dropflow.preview.source import BytesSource, OpenFileSource, Source
@@ -34,6 +39,11 @@ _START = 4096
 _MOST_READ = 16 << 20
 _MOST_VALUES = 1 << 22
 """Values of an array whose range is computed."""
+_SEARCHED = 300
+"""Letters of a text in which secrets are searched: the time of the search grows with the square."""
+_MOST_LOCALS = 30
+_DROPFLOW = f"{Path(__file__).resolve().parents[1]}/"
+_INSTALLED = (*{f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen ")
 _HIDDEN = "***"
 _SECRET = r"(?:token|passw|pwd|secret|credential|api_?key|(?<![a-z])key(?![a-z]))"  # noqa: S105 - names of them
 _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
@@ -75,7 +85,47 @@ def _lines(attempt: "AttemptContext", may_read: Callable[[], bool]) -> Iterator[
             yield f"{title}: {', '.join(_of_input(attempt, data, known, may_read))}"
         except Exception as error:  # noqa: BLE001 - the attempt may have failed because of that
             yield f"{title}: {data.name}, cannot be read: {type(error).__name__}"
-    yield from (f"{name} = {_HIDDEN if _is_secret(name) else _value(value)}" for name, value in values.items())
+    yield from (f"{name} = {_HIDDEN if is_secret(name) else _value(value)}" for name, value in values.items())
+
+
+def local_lines(error: BaseException, given: Container[str] = ()) -> tuple[str, ...]:
+    """Return the local variables of the function of the user that raised; never raises an `Exception`.
+
+    Parameters
+    ----------
+    error : BaseException
+        With its traceback. If it has a cause and is an error of dropflow, that of the cause counts.
+    given : container of str
+        Lines that are left out: arguments that are told already.
+    """
+    lines: list[str] = []
+    with suppress(Exception):
+        cause = error.__cause__ if isinstance(error, DropflowError) else None
+        frame = _frame_of_user((cause or error).__traceback__)
+        variables = {} if frame is None else frame.f_locals
+        for name, value in variables.items():
+            if name.startswith("__") or isinstance(value, ModuleType | FunctionType | type):
+                continue
+            if len(lines) == _MOST_LOCALS:
+                lines.append("and more local variables")
+                break
+            line = single_line(f"{name} = {_HIDDEN if is_secret(name) else _value(value)}", _LONGEST)
+            if line not in given:
+                lines.append(f"local {line}")
+    return tuple(lines)
+
+
+def _frame_of_user(trace: TracebackType | None) -> FrameType | None:
+    """Return the last frame that is of no installed package; if all are, the last one that is not of dropflow."""
+    user, last = None, None
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        file = frame.f_code.co_filename
+        if not file.startswith(_DROPFLOW):
+            last = frame
+            if not file.startswith(_INSTALLED):
+                user = frame
+    return user or last
 
 
 def _of_input(
@@ -89,7 +139,7 @@ def _of_input(
     if handle.kind in ("file", "directory"):
         yield Path(handle.location).name
     yield "at a URL" if handle.kind == "url" else format_size(handle.size)
-    if _is_secret(data.port) or _is_secret(data.name):
+    if is_secret(data.port) or is_secret(data.name):
         yield _HIDDEN
     elif known and not _is_path(known[0]):
         yield _value(known[0])
@@ -136,7 +186,8 @@ def _value(value: Any) -> str:  # noqa: PLR0911 - one line for each kind of valu
     """Return what a value is, in a few words. Objects of users are not printed: that may take any time."""
     kind = type(value)
     if kind is str:
-        line = _SECRET_VALUE.sub(lambda found: f"{found[1] or found[2]}{_HIDDEN}", value.strip().partition("\n")[0])
+        start = value.strip().partition("\n")[0][:_SEARCHED]
+        line = _SECRET_VALUE.sub(lambda found: f"{found[1] or found[2]}{_HIDDEN}", start)
         return repr(single_line(line, 100))
     if value is None or kind in (bool, int, float, complex):
         return f"{value!r:.100}"
@@ -182,5 +233,6 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, os.PathLike) or (type(value) is str and os.path.isabs(value))  # noqa: PTH117 - any text
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Whether what has this name is to be hidden."""
     return _SECRET_NAME.search(name) is not None

@@ -167,6 +167,7 @@ _OF_DIRECTORIES = (
     "durable",
     "containers",
     "check",
+    "report_locals",
     "grace",
     *_OF_REUSE,
 )

@@ -100,6 +100,18 @@ class ReplayReply(msgspec.Struct, frozen=True, kw_only=True):
     show_default=True,
     help="Inputs that --export copies at most.",
 )
+@click.option(
+    "--with-secrets",
+    is_flag=True,
+    help="Export it although it has what is secret by its name: inputs, parameters, variables, or secrets of the host.",
+)
+@click.option(
+    "--locals",
+    "report_locals",
+    is_flag=True,
+    help="If it fails, report the local variables of the function that raised; those of names such as token, password "
+    "and key are hidden.",
+)
 def replay_command(
     output: CommandOutput,
     *,
@@ -111,6 +123,8 @@ def replay_command(
     edit: bool,
     export: bool,
     most: int,
+    with_secrets: bool,
+    report_locals: bool,
 ) -> Exit:
     """Run the application DROP of RUN once more, outside of RUN, with the inputs that it had.
 
@@ -126,14 +140,14 @@ def replay_command(
         raise UsageError(f"--{way} talks to a person, and cannot be used with --output json", hint="leave one out")
     name = f"{safe_name(Path(run).name, fallback='run')}-{drop_file_name(drop)}"
     directory = _empty(Path(target).absolute() if target is not None else _new(name))
-    replay = _prepared(manager, run, drop, directory)
+    replay = _prepared(manager, run, drop, directory, most if export else None)
     if edit:
         replay = replay.with_code(_edited(replay.code, directory))
     if export:
-        replay = replay.with_copies(directory, most)
+        replay = replay.with_copies(directory, most, has_secrets=with_secrets)
     shell = _Shell(directory)
     ways: Mapping[str | None, RunApp | None] = {None: None, "pdb": _post_mortem, "debugpy": _editor, "shell": shell}
-    result = replay.run(directory, ways[way])
+    result = replay.run(directory, ways[way], report_locals=report_locals)
     if way == "shell" and not shell.was_open:
         output.note(f"{replay.template.name} runs no command, so no shell was opened: use --pdb")
     output.answer(_reply(replay, result, directory, is_edited=edit))
@@ -157,7 +171,7 @@ def _empty(directory: Path) -> Path:
     return directory
 
 
-def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path) -> "Replay":
+def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path, most: int | None) -> "Replay":
     from dropflow.sessions.replay import replay_of_run, replay_of_states
 
     if is_run_directory(run, has_url=manager.url is not None):
@@ -172,17 +186,18 @@ def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path) 
         states = np.zeros(graph.drops, dtype=np.uint8)
         states[known.rows] = known.values
         states[states > max(DropState)] = DropState.WRITING
-        contents = _fetched(client, run, graph, directory)
+        contents = _fetched(client, run, graph, directory, most)
         return replay_of_states(graph, find_drop(graph, drop), states, contents, {})
 
 
-def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: Path) -> "Contents":
-    """Return what fetches contents of a session into ``inputs``."""
+def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: Path, most: int | None) -> "Contents":
+    """Return what fetches contents of a session into ``inputs``, at most so many bytes."""
     from dropflow.cli.downloads import FetchedFile, ResultDownload, WantedFile
     from dropflow.cli.fetch import content_of
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.engine.api import Handle
     from dropflow.graph.text_ids import oid
+    from dropflow.sessions.replay import refuse_large
 
     def contents(rows: Sequence[int]) -> "dict[int, Handle]":
         wanted: dict[WantedFile, int] = {}
@@ -196,6 +211,8 @@ def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: 
             place = detail.parameters.get("filepath", "").rsplit("/", 1)[-1] or drop_file_name(detail.oid)
             result = content_of(detail, f"inputs/{row}/{safe_name(place, fallback='content')}")
             wanted[WantedFile(result, PurePosixPath(result.path))] = row
+        if most is not None:
+            refuse_large(session, sum(one.result.size for one in wanted), most)
         with ResultDirectory(directory) as results:
             fetched = ResultDownload(client, session, results, lambda *_: None).run([*wanted])
         for file, outcome in fetched.items():

@@ -271,6 +271,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
         How results of earlier runs are taken; None if they are not.
     retry_memory : float
         By how much the memory of a drop grows when an attempt had too little, and is repeated; 0 if it is not.
+    report_locals : bool
+        Whether failures have the local variables of the function that raised.
     """
 
     session: str
@@ -286,6 +288,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     is_detached: bool = False
     reuse: ReuseSpec | None = None
     retry_memory: float = 0.0
+    report_locals: bool = False
 
 
 class Executor(Protocol):

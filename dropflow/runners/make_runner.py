@@ -56,6 +56,7 @@ def make_runner(
     parts: Collection[int] | None = None,
     reuse: ReuseSpec | None = None,
     retry_memory: float = 0.0,
+    report_locals: bool = False,
     run_app: "RunApp | None" = None,
 ) -> Runner:
     """Return the runner of one session.
@@ -86,6 +87,8 @@ def make_runner(
         How its attempts take results of earlier runs.
     retry_memory : float
         By how much the memory of a drop grows when an attempt had too little; 0 if it is not repeated for that.
+    report_locals : bool
+        Whether failures have the local variables of the function that raised.
     run_app : callable, optional
         For the kind ``inline``: runs applications, see `dropflow.apps.execute.LocalExecutor`.
 
@@ -106,6 +109,7 @@ def make_runner(
         tag=workspace.tag,
         reuse=reuse,
         retry_memory=retry_memory,
+        report_locals=report_locals,
     )
     if reuse is not None and choice.is_engine:
         raise BadParameterError(

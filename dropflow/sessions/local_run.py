@@ -198,6 +198,7 @@ def execute(
                 until=options.until,
                 reuse=reuse,
                 retry_memory=options.retry_memory,
+                report_locals=options.report_locals,
                 run_app=hooks.run_app,
             ),
             clock=time,

@@ -87,6 +87,15 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             extra={"flag": "--trust-times"},
         ),
     ] = False
+    report_locals: Annotated[
+        bool,
+        Meta(
+            title="Report local variables of functions that fail",
+            description="Report also the local variables of the function that raised. Values are shortened, and those "
+            "of names such as token, password and key are hidden.",
+            extra={"flag": "--locals/--no-locals"},
+        ),
+    ] = False
 
 
 class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,6 +170,7 @@ class RunKeywords(TypedDict, total=False):
     reuse: bool
     verify_reuse: float
     trust_times: bool
+    report_locals: bool
     runner: str
     workers: int | None
     durable: bool

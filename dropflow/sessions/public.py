@@ -367,7 +367,8 @@ def run(
         ``inline``, in this thread one after the other, ``dask`` or ``dask=ADDRESS``, ``ray`` or ``ray=ADDRESS``, or
         ``package.module:function``, which makes a runner of your own), `workers`, `infrastructure_retries`,
         `retry_memory` (such as 2.0), `until` (in seconds since the epoch), `durable` and `check`; `reuse`, `store`,
-        `verify_reuse` (a share from 0 to 1) and `trust_times`.
+        `verify_reuse` (a share from 0 to 1) and `trust_times`; `report_locals`, for local variables of functions that
+        fail.
 
     Returns
     -------

@@ -6,7 +6,7 @@ outside of the directory of the replay.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,18 @@ import numpy.typing as npt
 from dropflow.apps.api import App
 from dropflow.apps.attempt import AttemptContext
 from dropflow.apps.execute import RunApp
+from dropflow.apps.failed_inputs import is_secret
 from dropflow.apps.formats import copy_content
+from dropflow.apps.surroundings import Surroundings
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.survival import surviving_contents
 from dropflow.engine.api import ContentRecord, Handle
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import KnownStates
 from dropflow.engine.statistics import SessionResult
-from dropflow.errors import ConflictError, UsageError
+from dropflow.errors import ConflictError, ExportError, UsageError
 from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
-from dropflow.formatting import format_size, plural
+from dropflow.formatting import few, format_size, plural
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import subgraph
@@ -126,22 +128,32 @@ class Replay:
             )
         return found
 
-    def with_copies(self, directory: Path, most: int) -> "Replay":
+    def with_copies(self, directory: Path, most: int, *, has_secrets: bool = False) -> "Replay":
         """Copy the inputs that are files or directories below `directory`, so that it is all that a colleague needs.
+
+        Parameters
+        ----------
+        directory : Path
+            That of the replay.
+        most : int
+            Bytes of inputs that may be copied.
+        has_secrets : bool
+            Whether it is known that inputs or parameters are secret.
 
         Raises
         ------
-        ConflictError
-            They have more than `most` bytes.
+        ExportError
+            They have more than `most` bytes, or what would be copied is secret by its name or by its component.
         StorageError
             They cannot be copied.
         """
-        size = sum(content.size for content in self.contents.values())
-        if size > most:
-            raise ConflictError(
-                f"the inputs of {self.oid} have {format_size(size)}, more than {format_size(most)}",
-                hint="allow more with --most",
+        secrets = () if has_secrets else tuple(self._secrets())
+        if secrets:
+            raise ExportError(
+                f"{self.oid} is not exported, because it has secrets: {few(secrets)}",
+                hint="take them out of the graph, or give --with-secrets if the other person may have them",
             )
+        refuse_large(self.oid, sum(content.size for content in self.contents.values()), most)
         copies = {}
         for row, content in self.contents.items():
             if content.kind in ("file", "directory", "shm") and not Path(content.location).is_relative_to(directory):
@@ -153,7 +165,23 @@ class Replay:
                 copies[row] = msgspec.structs.replace(content, kind=kind, location=str(target))
         return replace(self, contents={**self.contents, **copies})
 
-    def run(self, directory: Path, around: RunApp | None = None) -> SessionResult:
+    def _secrets(self) -> Iterator[str]:
+        """Yield what would be exported and is secret. The graph of a replay has all nodes, and so their parameters."""
+        graph = self.graph
+        ports: dict[int, set[str]] = {}
+        for link in graph.links:
+            ports.setdefault(link.source, set()).add(link.target_port)
+        for template in graph.templates:
+            yield from _secret_values(template)
+        for row in np.unique(graph.template).tolist():
+            template = graph.templates[row]
+            if template.kind is Kind.APP:
+                needs = Surroundings.of(template).needs
+                yield from (f"{need} of {template.name}" for need in needs if need.startswith("secret:"))
+            elif any(map(is_secret, (template.name, *ports.get(row, ())))):
+                yield f"content of {template.name!r}"
+
+    def run(self, directory: Path, around: RunApp | None = None, *, report_locals: bool = False) -> SessionResult:
         """Run the application, after those that make its inputs again.
 
         Parameters
@@ -162,6 +190,8 @@ class Replay:
             An empty directory; it becomes that of a run.
         around : callable, optional
             Runs the application with its context in place of `App.run`, for debuggers.
+        report_locals : bool
+            Whether failures have the local variables of the function that raised.
 
         Raises
         ------
@@ -192,10 +222,37 @@ class Replay:
                 return execute(
                     self.graph,
                     directory,
-                    RunOptions(runner="inline"),
+                    RunOptions(runner="inline", report_locals=report_locals),
                     RunHooks(run_app=run_app),
                     continuation=Continuation(known=known, contents=self.contents, failures={}),
                 )
+
+
+def _secret_values(template: Template) -> Iterator[str]:
+    """Yield the parameters and the variables of a node that have a value and the name of a secret."""
+    is_app = template.kind is Kind.APP
+    values = {one.name: one.value for one in template.arguments}
+    if not is_app:
+        values.pop("Key", None)  # the name of an object in a bucket
+    for what, some in (("parameter", values), ("variable", Surroundings.of(template).variables if is_app else {})):
+        for name, value in some.items():
+            if is_secret(name) and isinstance(value, str) and value and not value.startswith("secret:"):
+                yield f"{what} {name!r} of {template.name}"
+
+
+def refuse_large(name: str, size: int, most: int) -> None:
+    """Raise if the inputs of a drop have too many bytes to be exported.
+
+    Raises
+    ------
+    ExportError
+        They have more than `most`.
+    """
+    if size > most:
+        raise ExportError(
+            f"{name} is not exported: its inputs have {format_size(size)}, and {format_size(most)} are allowed",
+            hint=f"allow more with --most {size}",
+        )
 
 
 def replay_of_run(directory: Path, drop: str) -> Replay:

@@ -191,6 +191,7 @@ class ProcessResources:
                 parts=np.unique(np.delete(graph.part, exchange.remote)).tolist(),
                 reuse=reuse,
                 retry_memory=deployment.retry_memory,
+                report_locals=deployment.report_locals,
             )
         else:
             runner = before.runner

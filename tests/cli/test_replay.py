@@ -8,17 +8,23 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pytest
 
 import dropflow
 from dropflow import Graph, app
+from dropflow.apps.failed_inputs import local_lines
+from dropflow.apps.surroundings import VARIABLES
+from dropflow.errors import ExportError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.sessions.local_run import run
 from dropflow.sessions.options import RunOptions
+from dropflow.sessions.replay import replay_of_run
 from tests.cli.answers import Command
 
 
@@ -128,9 +134,92 @@ def test_an_exported_replay_needs_nothing_else(
 
     assert first.status == 0, first.text
     assert refused.status == 2
-    assert "more than 1 Byte" in refused.err
+    assert "DF128" in refused.err
+    assert "its inputs have 2 Bytes, and 1 Byte are allowed" in refused.err
+    assert "--most 2" in refused.err
     assert first.json["outputs"][0]["size"] == second.json["outputs"][0]["size"]
     assert second.json["outputs"][0]["same"] is True
+
+
+@app
+def login(data: bytes, api_token: str = "", place: str = "") -> str:
+    """Fail with some local variables."""
+    password, counts, url = "hunter2", [1, 2, 3], f"https://me:{api_token}@{place}"
+    raise ValueError(f"no answer from {place}, {len(password + url + str(data))}, {counts}")
+
+
+@pytest.fixture
+def secretive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a run that failed, and that has secrets in a parameter and in an input."""
+    monkeypatch.chdir(tmp_path)
+    with Graph("secrets") as graph:
+        login(numbers(5), api_token="abc", place="here")  # noqa: S106 - that it is found
+    run(graph.translate().graph, tmp_path / "run", RunOptions(runner="inline", report_locals=True))
+    return tmp_path / "run"
+
+
+def test_secrets_are_not_exported_unless_allowed(command: Command, secretive: Path) -> None:
+    """A parameter, an input and a variable that are secret by their names refuse the copy, and the error names them."""
+    refused = command("replay", secretive, "login", "-o", "copy", "--export")
+    allowed = command("replay", secretive, "login", "-o", "copy2", "--export", "--with-secrets")
+    replay = replay_of_run(secretive, "login")
+    variables = Argument(name=VARIABLES, value=json.dumps({"ACCESS_TOKEN": "x", "LEVEL": "2", "B": "secret:B"}))
+    templates = [
+        msgspec.structs.replace(one, arguments=(variables,))
+        if one.name == "Login"
+        else msgspec.structs.replace(one, name="Password")
+        if one.name == "Numbers data"
+        else one
+        for one in replay.graph.templates
+    ]
+    other = replace(replay, graph=replace(replay.graph, templates=tuple(templates)))
+    with pytest.raises(ExportError, match="has secrets") as found:
+        other.with_copies(secretive.parent / "copy3", 1 << 30)
+
+    assert (refused.status, allowed.status) == (2, 1)
+    assert "parameter 'api_token' of Login" in refused.err
+    assert "--with-secrets" in refused.err
+    for text in ("variable 'ACCESS_TOKEN' of Login", "secret:B of Login", "content of 'Password'"):
+        assert text in found.value.text
+
+
+def test_local_variables_are_reported_on_request(command: Command, secretive: Path) -> None:
+    """Those of the function that raised, without values of secrets; the run that did not ask has none."""
+    told = command("explain", secretive, "login").text
+    without = command("replay", secretive, "login", "-o", "one", "--output", "json").json["failures"][0]["inputs"]
+    asked = command("replay", secretive, "login", "-o", "two", "--locals", "--output", "json").json
+    lines = asked["failures"][0]["inputs"]
+
+    assert "local counts = list of 3, the first: 1" in told
+    assert not any(line.startswith("local ") for line in without)
+    assert [line for line in lines if line.startswith("local ")] == [
+        "local data = bytes, 5.0 kB",
+        "local password = ***",
+        "local counts = list of 3, the first: 1",
+        "local url = 'https://***@here'",
+    ]
+    assert "hunter2" not in json.dumps(asked)
+
+
+def test_many_local_variables_are_shortened() -> None:
+    """Their number and length are bounded, modules and functions are left out, and nothing of theirs raises."""
+
+    class Unshown:
+        @property
+        def shape(self) -> str:
+            raise RuntimeError
+
+    try:
+        exec(  # noqa: S102 - a function with many variables
+            "import os\ndef f(): pass\n" + "".join(f"v{n} = 'x' * 5000\n" for n in range(99)) + "1 / 0",
+            {"odd": Unshown()},
+        )
+    except ZeroDivisionError as error:
+        lines = local_lines(error)
+
+    assert (len(lines), lines[-1]) == (31, "and more local variables")
+    assert lines[0] == "local odd = Unshown"
+    assert max(map(len, lines)) < 250
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,7 @@ def test_a_posted_form_has_all_options() -> None:
         "reuse": "",
         "verify_reuse": "",
         "trust_times": "",
+        "report_locals": "",
     }
     assert posted_submission(_form(session="s"), KNOWN, found) == KNOWN
     assert found == []
