@@ -41,7 +41,7 @@ from dropflow.apps.surroundings import RUN_IN, VARIABLES
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.parameters import Component, Parameter
-from dropflow.errors import AppError, BadParameterError, OutOfMemoryError
+from dropflow.errors import AppError, BadParameterError, MissingDependencyError, OutOfMemoryError
 from dropflow.formatting import format_size
 from dropflow.graph.templates import Kind, Template, needs_of
 from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES
@@ -356,13 +356,14 @@ def _fetch(context: Context, engine: ContainerEngine, image: str) -> None:
 
     Raises
     ------
-    AppError
+    MissingDependencyError
         The image is not available.
     """
     if context.command(fetch_command(engine, image), {}):
-        raise AppError(
+        raise MissingDependencyError(
             f"the image '{image}' is not on this host, and cannot be pulled",
             hint=f"correct the field 'image'; the drop's log has the answer of {engine.command[0]} to 'pull {image}'",
+            of_host=True,
         )
 
 

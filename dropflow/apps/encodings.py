@@ -50,7 +50,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from dropflow.apps.api import Context, InputData, OutputData
-from dropflow.apps.formats import FORMATS, CannotHoldError, read_format
+from dropflow.apps.formats import FORMATS, CannotHoldError, DamagedError, read_format
 from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
 from dropflow.failure import summary_of, text_of
@@ -604,10 +604,11 @@ def decode_all(encoding: str | None, source: EncodedSource) -> list[Any]:
     except CannotHoldError as problem:
         where = f"port '{source.port}'" if source.port else "a port without name"
         begin = "" if name in FORMATS else f"; {_begin(source)}"
-        raise AppError(
-            f"input '{source.name}' at {where} is not in encoding '{name}': {problem}{begin}",
-            hint="give the port the encoding that the producer writes",
-        ) from problem.__cause__
+        hint = "give the port the encoding that the producer writes"
+        if isinstance(problem, DamagedError):
+            hint = "make or copy it again: it is cut off, or was changed"
+        text = f"input '{source.name}' at {where} is not in encoding '{name}': {problem}{begin}"
+        raise AppError(text, hint=hint) from problem.__cause__
 
 
 def _begin(source: EncodedSource) -> str:

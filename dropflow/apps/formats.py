@@ -41,6 +41,10 @@ class CannotHoldError(ValueError):
     """A value or a content that does not fit an encoding. `dropflow.apps.encodings` turns it into an `AppError`."""
 
 
+class DamagedError(CannotHoldError):
+    """A content that begins as a format does, and that the library of the format cannot read."""
+
+
 @dataclass(frozen=True)
 class FormatPath:
     """In an annotation: an argument of a function is the path of a content, as text.
@@ -98,7 +102,9 @@ def read_format(name: str, path: Path) -> Any:
     Raises
     ------
     CannotHoldError
-        It is not in this format, or damaged.
+        It is not in this format.
+    DamagedError
+        Its library cannot read it.
     MissingDependencyError
         The library for the format is not installed.
     """
@@ -106,8 +112,10 @@ def read_format(name: str, path: Path) -> Any:
     library = _library(name)
     try:
         return FORMATS[name].read(library, str(path))
+    except CannotHoldError as problem:
+        raise DamagedError(f"{path} is damaged: {problem}") from problem
     except Exception as problem:  # libraries raise nearly anything for damaged files
-        raise CannotHoldError(f"{path} is damaged: {summary_of(problem)}") from problem
+        raise DamagedError(f"{path} is damaged: {summary_of(problem)}") from problem
 
 
 def write_format(name: str, value: Any, path: Path) -> None:

@@ -47,6 +47,9 @@ _COMPARED = 1 << 18
 """Bytes of a file that are compared at a time, in one buffer that stays in a processor's cache."""
 _RANDOM_BYTES = 8
 _HINT = "see that this host reaches it, and has the credentials, in the environment or where the store's library looks"
+_LOCKED_HINT = "another program locks the table: end it, or raise 'lock_timeout' of the node; then try again"
+_LOCKED = ("database is locked", "lock timeout")
+"""What SQLite and PostgreSQL say then."""
 _SECRETS = ("password", "secret", "token", "credential", "key")
 """Parts of the names of options that have secrets."""
 
@@ -207,7 +210,8 @@ def reach(url: str, what: str, action: Callable[[], T], *, seconds: float = 0.0)
     except Exception as error:
         gave_up = bool(seconds) and not answer.done()
         reason = f"the store did not answer in {seconds:g} s" if gave_up else summary_of(error).partition("\n")[0]
-        raise StorageError(f"{url_of(url)} cannot be {what}: {reason}", hint=_HINT) from error
+        hint = _LOCKED_HINT if any(text in reason for text in _LOCKED) else _HINT
+        raise StorageError(f"{url_of(url)} cannot be {what}: {reason}", hint=hint) from error
 
 
 def existing(location: str, node: str) -> Handle:

@@ -246,6 +246,21 @@ def test_an_input_of_another_format_fails(tmp_path: Path) -> None:
         _run(graph, tmp_path).value(looked)
 
 
+def test_an_input_that_is_cut_fails_its_reader(tmp_path: Path) -> None:
+    """The error names the file and what to do; the file stays as it is, and nothing is written."""
+    path = tmp_path / "cut.fits"
+    write_format("fits", np.ones((64, 64)), path)
+    path.write_bytes(path.read_bytes()[:16_000])
+    with Graph("cut") as graph:
+        bright = brighter(graph.file(path, encoding="fits")).save("bright.fits")
+    with pytest.raises(AppError, match=r"cut\.fits is damaged: it ends in the data of unit 0") as caught:
+        _run(graph, tmp_path).value(bright)
+
+    assert (caught.value.code, "copy it again" in caught.value.hint) == ("DF105", True)
+    assert path.stat().st_size == 16_000
+    assert list(tmp_path.rglob("*bright*")) == []
+
+
 def test_a_value_that_goes_nowhere_is_refused() -> None:
     """A function that writes paths and returns a value must name an output for the value."""
 

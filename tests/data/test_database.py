@@ -180,9 +180,10 @@ def test_a_locked_table_is_an_error(node: Node, slot: Slots, repository: LocalRe
         lock = "BEGIN EXCLUSIVE" if is_sqlite else "LOCK TABLE sources IN ACCESS EXCLUSIVE MODE"
         connection.execute(sqlalchemy.text(lock))
         text = r"rdbms:.*/sources cannot be committed: .*(database is locked|lock timeout)"
-        with pytest.raises(StorageError, match=text):
+        with pytest.raises(StorageError, match=text) as caught:
             repository.commit(2, 1, template, part)
         connection.rollback()
+    assert "raise 'lock_timeout'" in caught.value.hint
     engine.dispose()
     assert json.loads(read(store_for(template).initial(slot()))) == ROWS[:1]
     content = repository.commit(2, 2, template, _write(template, slot(drop=2, attempt=2), ROWS[1:]))
