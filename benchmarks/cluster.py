@@ -42,12 +42,13 @@ from managers.keys import ClusterKey, create
 
 
 @contextmanager
-def _up(nodes: int) -> Iterator[Client]:
-    """Run ``dropflow up``; the client is of its master."""
+def up(nodes: int, *, workers: int | None = None) -> Iterator[tuple[Client, subprocess.Popen[bytes]]]:
+    """Run ``dropflow up``; the client is of its master, and the process is that of the command."""
     with tempfile.TemporaryDirectory() as root:
         key = Path(root) / "keys" / "cluster.key"
         create(key)
         command = [sys.executable, "-m", "dropflow", "up", "--nodes", str(nodes), "--port", "0"]
+        command += [] if workers is None else ["--workers", str(workers)]
         process = subprocess.Popen(
             [*command, "--root", f"{root}/up", "--key", str(key), "--log-level", "warning"], stdout=subprocess.PIPE
         )
@@ -57,7 +58,7 @@ def _up(nodes: int) -> Iterator[Client]:
                 raise SystemExit("dropflow up did not start; see its error above")
             ready = json.loads(line)
             with Client(ready["master"], token=ready["token"], timeout=120.0) as client:
-                yield client
+                yield client, process
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
@@ -67,7 +68,7 @@ def managed(drops: int, nodes: int, repeats: int) -> dict[str, float]:
     """Measure deployment and run of one graph; medians without the first run, which starts the workers."""
     graph = triples(drops, nodes)
     deploy, run = [], []
-    with _up(nodes) as client:
+    with up(nodes) as (client, _):
         for turn in range(repeats + 1):
             start = time.perf_counter()
             session = client.submit(triples(min(drops, 3000), nodes) if turn == 0 else graph).session
