@@ -4,8 +4,7 @@ A call checks its arguments and adds records to a draft; nothing runs. To run a 
 draft becomes, so that a saved graph and a graph that is run directly are the same.
 
 ============  ==========================================================================================================
-`graph`       A graph that is written in Python, saved, and run
-`nodes`       Nodes of a graph: functions, commands, components, data and parameters
+`graph`       A graph that is written in Python, saved, and run: its nodes, and its constructs
 `functions`   The decorator that makes a Python function an application of graphs
 `handles`     What calls of a graph return: data, which have values after a run, and what constructs hand to their nodes
 `draft`       The nodes and edges of a graph that is being written: records that calls add to, and that become a

@@ -39,7 +39,7 @@ from dropflow.failure import summary_of
 from translator.formats.vocabulary import fold
 
 if TYPE_CHECKING:
-    from dropflow.builder.nodes import GraphNodes
+    from dropflow.builder.graph import Graph
 
 
 # The code of a function as a module of its own: what the field ``func_code`` of a node has.
@@ -257,7 +257,7 @@ def _title(function: Callable[..., Any]) -> str:
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-OPEN_GRAPHS: contextvars.ContextVar["tuple[GraphNodes, ...]"] = contextvars.ContextVar("open graphs", default=())
+OPEN_GRAPHS: contextvars.ContextVar["tuple[Graph, ...]"] = contextvars.ContextVar("open graphs", default=())
 """The graphs of the ``with`` statements around the present call, outermost first."""
 
 _SETTINGS = {parameter.name: parameter for parameter in (*COMMON_APP, *SURROUNDING)}
@@ -432,7 +432,7 @@ def as_app(function: Callable[..., Any]) -> AppFunction[..., Any]:
     return AppFunction(function)
 
 
-def _graph_of(values: tuple[Any, ...]) -> "GraphNodes | None":
+def _graph_of(values: tuple[Any, ...]) -> "Graph | None":
     """Return the graph that is open, or else that of the data among the arguments of a call."""
     opened = OPEN_GRAPHS.get()
     if opened:
@@ -478,7 +478,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def connect(
-    graph: "GraphNodes",
+    graph: "Graph",
     node: DraftNode,
     function: AppFunction[..., Any],
     args: tuple[Any, ...],
@@ -509,14 +509,14 @@ def connect(
     _refuse_late_group(graph, node, list(bound), list(parameters.values()))
 
 
-def connect_inputs(graph: "GraphNodes", node: DraftNode, inputs: Mapping[str, Any]) -> None:
+def connect_inputs(graph: "Graph", node: DraftNode, inputs: Mapping[str, Any]) -> None:
     """Connect values to ports and fields of their names, for applications that are no functions."""
     for name, value in inputs.items():
         _connect_value(graph, node, name, value)
 
 
 def _bound(
-    graph: "GraphNodes",
+    graph: "Graph",
     node: DraftNode,
     function: AppFunction[..., Any],
     args: tuple[Any, ...],
@@ -544,7 +544,7 @@ def _bound(
 
 
 def _connect_value(
-    graph: "GraphNodes", node: DraftNode, name: str, value: Any, *, wanted: Any = ANY, default: Any = ANY
+    graph: "Graph", node: DraftNode, name: str, value: Any, *, wanted: Any = ANY, default: Any = ANY
 ) -> None:
     if isinstance(value, CarriedValue) and value.loop not in graph.drawing.path(node):
         value = graph.as_data(value)  # outside the loop, the list of all iterations
@@ -575,13 +575,13 @@ def _connect_value(
 _GROUP = "The data of the group."
 
 
-def _enters_one_loop(graph: "GraphNodes", data: Data, node: DraftNode) -> bool:
+def _enters_one_loop(graph: "Graph", data: Data, node: DraftNode) -> bool:
     """Return whether an edge enters one loop only. If it enters several, loop-aware would mean the first of all."""
     around = graph.drawing.path(data.node)
     return sum(one.category == "Loop" and one not in around for one in graph.drawing.path(node)) == 1
 
 
-def _connect_several(graph: "GraphNodes", node: DraftNode, name: str, values: Any, wanted: Any) -> None:
+def _connect_several(graph: "Graph", node: DraftNode, name: str, values: Any, wanted: Any) -> None:
     if len(values) < 2 or not all(isinstance(one, Data) for one in values):  # noqa: PLR2004 - several
         raise UsageError(
             f"the argument {name!r} is a list of {len(values)}, expected several data of the graph and nothing else",
@@ -595,7 +595,7 @@ def _connect_several(graph: "GraphNodes", node: DraftNode, name: str, values: An
         graph.link(one, node, name)
 
 
-def _connect_literal(graph: "GraphNodes", node: DraftNode, name: str, value: Any, *, wanted: Any, default: Any) -> None:
+def _connect_literal(graph: "Graph", node: DraftNode, name: str, value: Any, *, wanted: Any, default: Any) -> None:
     if value is not default:
         _refuse_other_type(graph, node, name, ANY if value is None else type(value), wanted)
     _refuse_hidden(graph, node, name, value)
@@ -650,7 +650,7 @@ def pickled_text(value: Any) -> str:
     return base64.b64encode(body).decode()
 
 
-def _refuse_other_type(graph: "GraphNodes", node: DraftNode, name: str, given: Any, wanted: Any) -> None:
+def _refuse_other_type(graph: "Graph", node: DraftNode, name: str, given: Any, wanted: Any) -> None:
     if given is ANY or wanted is ANY or fits(given, wanted):
         return
     raise UsageError(
@@ -660,7 +660,7 @@ def _refuse_other_type(graph: "GraphNodes", node: DraftNode, name: str, given: A
     )
 
 
-def _refuse_hidden(graph: "GraphNodes", node: DraftNode, name: str, value: Any) -> None:
+def _refuse_hidden(graph: "Graph", node: DraftNode, name: str, value: Any) -> None:
     """Raise if data of the graph are inside a value, where they would not become an edge."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
     if any(isinstance(one, Data | CarriedValue | GroupedData | Formula | dict) and _is_handle(one) for one in inner):
@@ -677,9 +677,7 @@ def _is_handle(value: Any) -> bool:
     return isinstance(value, Data | CarriedValue | GroupedData | Formula)
 
 
-def _refuse_late_group(
-    graph: "GraphNodes", node: DraftNode, given: list[str], parameters: list[inspect.Parameter]
-) -> None:
+def _refuse_late_group(graph: "Graph", node: DraftNode, given: list[str], parameters: list[inspect.Parameter]) -> None:
     """Raise if the data of a group are not for the first argument without another value: their port has no name."""
     grouped = [name for name in given if node.fields.get(name) is not None and node.fields[name].description == _GROUP]
     if not grouped:
@@ -696,5 +694,5 @@ def _refuse_late_group(
     del node.fields[grouped[0]]  # the translator makes the edge, to a port without a name
 
 
-def _at(graph: "GraphNodes", node: DraftNode) -> str:
+def _at(graph: "Graph", node: DraftNode) -> str:
     return f"{node.name} in graph {graph.name}"

@@ -1,5 +1,7 @@
 """A graph that is written in Python, saved, and run."""
 
+import inspect
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,153 +10,51 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
 from dropflow.api.patience import PATIENCE, PatientClient
-from dropflow.builder.draft import DraftNode, logical_graph
-from dropflow.builder.functions import OPEN_GRAPHS, as_app
-from dropflow.builder.handles import ANY, CarriedValue, Data, FilePattern, Formula, GroupedData, list_of, plain
-from dropflow.builder.nodes import COMMAND, GraphNodes
+from dropflow.apps.api import App
+from dropflow.apps.parameters import COMMON_APP, SURROUNDING
+from dropflow.apps.registry import app_class
+from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftGraph, DraftLink, DraftNode, logical_graph, type_name
+from dropflow.builder.functions import OPEN_GRAPHS, AppFunction, as_app, connect, connect_inputs, pickled_text
+from dropflow.builder.handles import (
+    ANY,
+    CarriedValue,
+    Data,
+    FilePattern,
+    Formula,
+    GroupedData,
+    Loop,
+    MknContent,
+    by_ending,
+    list_of,
+    plain,
+    port_type,
+    set_parameters,
+)
 from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
+from dropflow.data.memory import MEMORY
+from dropflow.engine.parameters import Component
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
 from dropflow.failure import Problem
 from dropflow.graph.notebook import problems_html
+from dropflow.graph.templates import Kind, Template
 from dropflow.sessions import public
 from translator.formats import Family
 from translator.formats.dump import dumped
 from translator.logical import NodeKind, Role
 from translator.pipeline import Translation
 
-# What ``with`` statements of a graph open, where a plain handle is not enough: loops, MKNs and
-# services.
-
-
-class Loop:
-    """A loop that is open: its nodes run in each iteration, one after the other."""
-
-    def __init__(self, graph: "GraphNodes", node: DraftNode) -> None:
-        self._graph = graph
-        self._node = node
-        self._carried: list[CarriedValue] = []
-
-    def carry(self, first: Any) -> CarriedValue:
-        """Return a value that is `first` in the first iteration, and then what `again` gives.
-
-        Raises
-        ------
-        UsageError
-            `first` is inside the loop.
-        """
-        first = self._graph.as_data(first)
-        if not isinstance(first, Data):
-            first = self._graph.value_in(self._node.inside, first, f"{self._node.name} begins with")
-        if self._node in self._graph.drawing.path(first.node):
-            raise UsageError(
-                f"{first.name!r} is made in the loop, so that it cannot be what the loop begins with",
-                where=self._node.name,
-                hint="make it before the loop",
-            )
-        made = CarriedValue(self._node, first)
-        self._carried.append(made)
-        return made
-
-    def again(self, carried: CarriedValue, value: Data | CarriedValue) -> None:
-        """Have the next iteration get `value` for `carried`.
-
-        Raises
-        ------
-        UsageError
-            `value` is not made in this loop, or `carried` has a next value already, or is of another loop.
-        """
-        if carried not in self._carried or carried.following is not None:
-            why = "already has a next value" if carried in self._carried else "belongs to another loop"
-            raise UsageError(f"the {carried!r} {why}", where=self._node.name, hint="call again() once for each carry()")
-        made = self._graph.as_data(value)
-        if not isinstance(made, Data) or self._node not in self._graph.drawing.path(made.node):
-            raise UsageError(
-                f"{getattr(made, 'name', made)!r} is not made in the loop",
-                where=self._node.name,
-                hint="make it inside",
-            )
-        made.node.set("group_end", value=True)
-        carried.following = made
-
-    def last(self, value: Data | CarriedValue) -> Data:
-        """Return what `value` is in the last iteration, for use after the loop; also the last of a loop around it."""
-        made = self._made_inside(value)
-        seen = Data(made.graph, made.node, annotation=made.annotation)
-        seen.loop_aware = True
-        return seen
-
-    def exited(self, value: Data | CarriedValue) -> Data:
-        """Return what `value` is in the iteration that was left through a branch, for use after the loop.
-
-        A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
-        """
-        made = self._made_inside(value)
-        found = self._graph.component(
-            "dlg.apps.simple.CopyApp",
-            inputs={"input": made},
-            name=f"Leave {self._node.name}",
-            settings={"block_skip": True},
-        )
-        assert isinstance(found, Data)  # noqa: S101 - the application has one output
-        found.annotation, found.node.encoding = made.annotation, made.node.encoding
-        return found
-
-    def _made_inside(self, value: Data | CarriedValue) -> Data:
-        """Return what is made in the loop as data; raise for anything else."""
-        made: Data = self._graph.as_data(value)
-        if self._node not in self._graph.drawing.path(made.node):
-            raise UsageError(f"{made.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
-        return made
-
-    def close(self) -> None:
-        """Add the edges from each iteration to the next.
-
-        Raises
-        ------
-        UsageError
-            Nothing is carried, a carried value has no next value, or no function uses it.
-        """
-        if not self._carried:
-            raise UsageError(
-                "nothing goes from one iteration of the loop to the next",
-                where=self._node.name,
-                hint="use carry() and again() in the loop; for independent copies open a scatter",
-            )
-        for one in self._carried:
-            if one.following is None or not one.readers:
-                lacks = "no next value" if one.following is None else "no function that uses it"
-                hint = "call again(carried, value) in the loop" if one.following is None else "give it to a function"
-                raise UsageError(f"the {one!r} has {lacks}", where=self._node.name, hint=hint)
-            one.close()
-
-
-class MknContent:
-    """An MKN that is open: M inputs are joined, K copies of its nodes work, and N outputs are written for each."""
-
-    def __init__(self, graph: "GraphNodes", node: DraftNode) -> None:
-        self._graph = graph
-        self._node = node
-
-    def enter(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
-        """Call a function on M inputs, and return its result, which all K copies get."""
-        return self._graph.call_embedded(self._node, Role.INPUT, as_app(function), args, kwargs, inside=self._node)
-
-    def leave(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
-        """Call a function on what the K copies wrote, and return its result, for use after the construct."""
-        return self._graph.call_embedded(
-            self._node, Role.OUTPUT, as_app(function), args, kwargs, inside=self._node.inside
-        )
-
-
-# Constructs of a graph: each is opened by ``with``. `Graph` has these methods.
-
+FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
+COMMAND = "dlg.apps.bash_shell_app.BashShellApp"
 SPLIT = "dlg.apps.simple.GenericScatterApp"
 COLLECT = "dlg.apps.simple.ArrayGatherApp"
 GROUP = "dropflow.apps.GroupByApp"
 BRANCH = "dlg.apps.simple.Branch"
+_COMMON = Component(
+    name="", kind=Kind.APP, category="", dropclass="", description="", parameters=(*COMMON_APP, *SURROUNDING)
+)
 
 
-class Graph(GraphNodes):
+class Graph:
     """A logical graph that is written in Python.
 
     Inside ``with Graph(...) as graph``, calls of functions that `dropflow.app` has decorated add nodes. Constructs are
@@ -182,8 +82,10 @@ class Graph(GraphNodes):
     def __init__(self, name: str, description: str = "") -> None:
         if not name or not isinstance(name, str) or "/" in name or not name.isprintable():
             raise UsageError(f"{name!r:.60} is not a name of a graph", hint="give a short text without '/'")
-        super().__init__(name)
+        self.name = name
         self.description = description
+        self.drawing = DraftGraph(name)
+        self.inside: list[DraftNode] = []
 
     def __enter__(self) -> Self:
         OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
@@ -193,6 +95,256 @@ class Graph(GraphNodes):
         opened = list(OPEN_GRAPHS.get())
         place = len(opened) - 1 - opened[::-1].index(self)
         OPEN_GRAPHS.set(tuple(opened[:place]))
+
+    def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Add a call of a function, and return its output.
+
+        An argument that is `Data` becomes an edge, a list of data several. All others become fields of the node, or
+        data of their own if a field cannot hold them.
+
+        Parameters
+        ----------
+        function : callable
+            A function, or one that `dropflow.app` has decorated.
+        *args, **kwargs
+            Its arguments.
+
+        Returns
+        -------
+        Data, or tuple of Data
+            A tuple if the function has named several outputs.
+
+        Raises
+        ------
+        UsageError
+            An argument is missing, unknown or of the wrong type, or comes from a construct that cannot be read here;
+            or the code of the function cannot be written into the graph.
+        """
+        return self._call_in(self._around, as_app(function), args, kwargs)
+
+    def command(
+        self,
+        command: str,
+        *,
+        name: str = "",
+        outputs: tuple[str, ...] | str = (),
+        settings: Mapping[str, Any] | None = None,
+        **inputs: Any,
+    ) -> Any:
+        """Add a shell command, and return its output.
+
+        Parameters
+        ----------
+        command : str
+            What bash runs. ``{x}`` is the input `x`: the path of data in files or from commands, the text of other
+            values; or the output `x`: a path to write to.
+        name : str
+            Name of the node; by default the program.
+        outputs : tuple of str
+            Names of the outputs in the command.
+        settings : mapping
+            Parameters of all applications, such as ``{"timeout": 60}``.
+        **inputs
+            Data, parameters and values by their names in the command.
+
+        Returns
+        -------
+        Data, tuple of Data, or None
+            One for each of `outputs`.
+
+        Raises
+        ------
+        UsageError
+            The command does not name an input or output.
+        """
+        if not command.strip():
+            raise UsageError("the command is empty", where=self.name, hint="write what bash is to run")
+        ports = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        for one in (*ports, *inputs):
+            if f"{{{one}}}" not in command:
+                raise UsageError(
+                    f"the command does not have {{{one}}}: {command:.60}",
+                    where=self.name,
+                    hint=f"write {{{one}}} where it is used",
+                )
+        with self.drawing.undone_on_error():
+            node = self._node(name or command.split(maxsplit=1)[0].rpartition("/")[2], "BashShellApp", NodeKind.APP)
+            node.set("dropclass", COMMAND)
+            node.set("command", command)
+            set_parameters(node, _COMMON, dict(settings or {}))
+            connect_inputs(self, node, inputs)
+            return _one_or_all([self.output(node, port, ANY, inside=self._around, encoding="utf-8") for port in ports])
+
+    def component(
+        self,
+        component: str | type[App],
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: tuple[str, ...] | None = None,
+        name: str = "",
+        settings: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Any:
+        """Add an application by its class, and return its output.
+
+        Parameters
+        ----------
+        component : str or type
+            A class name such as ``dlg.apps.simple.CopyApp``, or a subclass of `dropflow.App`.
+        inputs : mapping
+            Data by input port.
+        outputs : tuple of str, optional
+            Output ports; by default those that the component declares.
+        name : str
+            Name of the node; by default that of the component.
+        settings : mapping
+            Parameters of all applications.
+        **fields
+            Parameters of the component.
+
+        Returns
+        -------
+        Data, tuple of Data, or None
+
+        Raises
+        ------
+        UsageError
+            There is no such parameter.
+        UnknownComponentError, MissingDependencyError
+            There is no such class.
+        """
+        with self.drawing.undone_on_error():
+            node, known = self._component_node(component, name, inside=self._around)
+            set_parameters(node, _COMMON, dict(settings or {}))
+            set_parameters(node, known, fields)
+            connect_inputs(self, node, inputs or {})
+            declared = [port.name for port in known.ports if port.usage in ("OutputPort", "InputOutput")]
+            ports = tuple(declared) if outputs is None else outputs
+            return _one_or_all([self.output(node, port, ANY, inside=self._around) for port in ports])
+
+    def value(self, value: Any, *, name: str = "Value") -> Data:
+        """Return a value as data of the graph: of any type that can be pickled.
+
+        Raises
+        ------
+        UsageError
+            It cannot be pickled, or is a parameter.
+        """
+        return self.value_in(self._around, value, name)
+
+    def value_in(self, inside: DraftNode | None, value: Any, name: str) -> Data:
+        """Return a value as data in a construct; see `value`."""
+        if isinstance(value, Formula):
+            raise UsageError(
+                f"the parameter {value} cannot be data of the graph",
+                where=self.name,
+                hint="give it to a function that returns it, and use what the call returns",
+            )
+        node = self.drawing.add(name, "Memory", NodeKind.DATA, inside=inside)
+        node.set("dropclass", MEMORY.dropclass)
+        node.set("pydata", pickled_text(value), "Object", kind="ApplicationArgument")
+        return Data(self, node, annotation=ANY if value is None else type(value))
+
+    def file(self, path: "str | os.PathLike[str] | Formula", *, encoding: str = "", name: str = "") -> Data:
+        """Return a file that exists as data of the graph.
+
+        Parameters
+        ----------
+        path : path
+            A relative one is made absolute, unless it has a parameter.
+        encoding : str
+            How functions read it; by default it follows from the ending, and is ``path`` for a subtable of a
+            measurement set, such as ``obs.ms/ANTENNA``.
+        name : str
+            Name of the node; by default that of the file.
+
+        Raises
+        ------
+        UsageError
+            The encoding does not follow from the path.
+        """
+        given = str(path)
+        whole = given if "{" in given else str(Path(given).absolute())
+        if not encoding and by_ending(Path(given).parent.name) == "ms":
+            encoding = by_ending(given) or "path"
+        node = self._node(name or Path(given).name, "File", NodeKind.DATA)
+        found = Data(self, node).save(whole, encoding=encoding)
+        found.set(check_filepath_exists=True)
+        return found
+
+    def files(self, pattern: str, *, encoding: str = "") -> Data:
+        """Return the files that match an absolute pattern, one in each copy of the scatter that is open.
+
+        Parameters
+        ----------
+        pattern : str
+            Its matches are sorted by name.
+        encoding : str
+            How functions read a file; by default it follows from the ending, and is ``path`` if none is known.
+        """
+        node = self._node(Path(pattern).name, "File", NodeKind.DATA)
+        node.encoding = encoding or by_ending(pattern) or "path"
+        return Data(self, node).store("Files", pattern=pattern)
+
+    def parameter(
+        self,
+        name: str,
+        value: Any = None,
+        *,
+        description: str = "",
+        minimum: float | None = None,
+        maximum: float | None = None,
+        options: tuple[str, ...] = (),
+        type: str = "",  # noqa: A002 - EAGLE's name
+    ) -> Formula:
+        """Return a parameter of the graph, which is then a template (``docs/howto/templates.md``).
+
+        Parameters
+        ----------
+        name : str
+            Its name in settings and forms.
+        value : Any
+            Its value unless another one is given; None if one has to be given.
+        description : str
+            What it means, for forms.
+        minimum, maximum : float, optional
+            Range of a number.
+        options : tuple of str
+            The allowed values of a choice.
+        type : str
+            EAGLE's type, such as ``Integer``; by default that of `value`.
+
+        Raises
+        ------
+        UsageError
+            The name is no name or is taken, there is neither a value nor a type, or the value is not in its range.
+        """
+        holder = self._globals()
+        chosen = type or ("Select" if options else type_name(value) if value is not None else "")
+        wrong = ("is not a name" if not name.isidentifier() else "exists already" if name in holder.fields else "") or (
+            "has neither a value nor a type" if not chosen else ""
+        )
+        if wrong:
+            raise UsageError(f"the parameter {name!r} {wrong}", where=self.name, hint='such as parameter("n", 4)')
+        if isinstance(value, int | float) and not (minimum or -math.inf) <= value <= (
+            math.inf if maximum is None else maximum
+        ):
+            raise UsageError(f"the parameter {name!r} is {value}, which is not in its range", where=self.name)
+        if options and value is not None and value not in options:
+            raise UsageError(
+                f"the parameter {name!r} is {value!r}, expected one of {', '.join(options)}", where=self.name
+            )
+        holder.field(
+            name,
+            value=value,
+            type=chosen,
+            parameter_type="ComponentParameter",
+            description=description,
+            options=options,
+            minimum=minimum,
+            maximum=maximum,
+        )
+        return Formula(f"{{{name}}}", chosen)
 
     @contextmanager
     def scatter(
@@ -510,48 +662,6 @@ class Graph(GraphNodes):
         yes, no = found
         return yes, no
 
-    @contextmanager
-    def _scattered(
-        self, data: Data | CarriedValue | None, copies: int | Formula | None, name: str, zip_with: str, *, each: bool
-    ) -> Iterator[Data]:
-        number, whole = _count(copies, "copies", 0), self.as_data(data)
-        fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}
-        found: Any = None
-        with self.drawing.undone_on_error():
-            node = self._construct(name, "Scatter", **fields)
-            if whole is not None:
-                app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role=Role.INPUT)
-                app.set("num_of_copies", number, "Integer", kind="ApplicationArgument")
-                app.set("each", each, kind="ApplicationArgument")
-                self.link(whole, app, "array_in")
-                inner = get_args(whole.annotation)
-                annotation = inner[0] if each and get_origin(whole.annotation) is list and inner else ANY
-                found = self.output(app, "object_out", annotation, inside=node)
-                self.drawing.rename(found.node, f"{node.name} {'element' if each else 'piece'}")
-        with self._open(node):
-            yield found
-
-    def _construct(self, name: str, category: str, **fields: Any) -> DraftNode:
-        node = self._node(name, category, NodeKind.CONSTRUCT)
-        for field, value in fields.items():
-            node.set(
-                field,
-                plain(value),
-                "String" if field in ("group_key", "zip_with") else "Integer",
-                kind="ConstructParameter",
-            )
-        return node
-
-    @contextmanager
-    def _open(self, node: DraftNode) -> Iterator[None]:
-        token = OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
-        self.inside.append(node)
-        try:
-            yield
-        finally:
-            self.inside.remove(node)
-            OPEN_GRAPHS.reset(token)
-
     def document(self, schema: Literal["OJS", "V4"] = "OJS") -> bytes:
         """Return the graph as EAGLE writes it, in its schema ``OJS`` or ``V4``, with a layout.
 
@@ -670,6 +780,261 @@ class Graph(GraphNodes):
 
     def __repr__(self) -> str:
         return f"<Graph {self.name!r}: {len(self.drawing.nodes)} nodes, {len(self.drawing.links)} edges>"
+
+    def link(self, data: Data, node: DraftNode, port: str, *, type_: str = "Object", loop_aware: bool = False) -> None:
+        """Add an edge from data to an input port.
+
+        Raises
+        ------
+        UsageError
+            The data are of another graph, or in a construct that cannot be read from the node.
+        """
+        self.refuse_unreadable(data, node)
+        node.port(port, "InputPort", type_=type_)
+        data.node.port("io", "InputOutput")
+        aware = loop_aware or data.loop_aware
+        self.drawing.links.append(DraftLink(data.node, "io", node, port, loop_aware=aware))
+
+    def as_data(self, value: Any) -> Any:
+        """Return data with what a loop carries: a function copies it in each iteration. Anything else is returned."""
+        if not isinstance(value, CarriedValue):
+            return value
+        if value.copy is None:
+            function = as_app(_same).options(name=f"{value.loop.name} carries")
+            copied = self._call_in(value.loop, function, (value,), {})
+            copied.annotation = value.first.annotation
+            value.copy = copied
+        return value.copy
+
+    def output(
+        self, node: DraftNode, port: str, annotation: Any, *, inside: DraftNode | None, encoding: str = "pickle"
+    ) -> Data:
+        """Add data that an application writes at a port."""
+        title = node.name if port in ("output", "result") else f"{node.name} {port}"
+        made = self.drawing.add(f"{title} data", "Memory", NodeKind.DATA, inside=inside)
+        made.set("dropclass", MEMORY.dropclass)
+        made.encoding = encoding
+        made.port("io", "InputOutput")
+        node.port(port, "OutputPort", type_=port_type(annotation))
+        self.drawing.links.append(DraftLink(node, port, made, "io"))
+        return Data(self, made, annotation=annotation)
+
+    def annotation_at(self, data: Data, node: DraftNode) -> Any:
+        """Return the annotation of data as a node gets them: a list, if it collects copies."""
+        source, target = self.drawing.path(data.node), self.drawing.path(node)
+        left = [one for one in source if one not in target and one.category not in TRANSPARENT]
+        left = [one for one in left if not (data.loop_aware and one.category == "Loop")]
+        # A gather of all copies has one list, and is not collected again.
+        several = [one for one in left if one.category != "Gather" or "always_list" in one.fields]
+        if left and not several:
+            return data.annotation
+        return list_of(data.annotation) if several or node.role is Role.OUTPUT else data.annotation
+
+    def call_embedded(
+        self,
+        construct: DraftNode,
+        role: Role,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        inside: DraftNode | None,
+    ) -> Data:
+        """Add a function as an application of a construct, and return its output."""
+        if role in self.drawing.apps_of(construct):
+            raise UsageError(
+                f"{construct.name!r} has an {role} application already", where=self.name, hint="call it once"
+            )
+        app = as_app(function)
+        with self.drawing.undone_on_error():
+            node = self.drawing.add(
+                app.title, "PyFuncApp", NodeKind.APP, inside=construct.inside, owner=construct, role=role
+            )
+            self._fill_function(node, app)
+            connect(self, node, app, args, kwargs)
+            port = _output_port(node)
+            returned = app.returned
+            is_list = construct.category == "MKN" and role is Role.OUTPUT
+            return self.output(node, port, list_of(returned) if is_list else returned, inside=inside)
+
+    def _call_in(
+        self,
+        inside: DraftNode | None,
+        function: AppFunction[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function in a construct; see `call`."""
+        with self.drawing.undone_on_error():
+            node = self.drawing.add(function.title, "PyFuncApp", NodeKind.APP, inside=inside)
+            self._fill_function(node, function)
+            connect(self, node, function, args, kwargs)
+            return self._outputs(node, function, inside=inside)
+
+    @property
+    def _around(self) -> DraftNode | None:
+        return self.inside[-1] if self.inside else None
+
+    def _node(self, name: str, category: str, kind: NodeKind) -> DraftNode:
+        return self.drawing.add(name, category, kind, inside=self._around)
+
+    def _fill_function(self, node: DraftNode, function: AppFunction[..., Any]) -> None:
+        node.description = " ".join((inspect.getdoc(function.function) or "").split("\n\n")[0].split())
+        node.set("dropclass", FUNCTION)
+        node.set("func_name", function.path)
+        if code := function.code:
+            node.set("func_code", code, "Python")
+        set_parameters(node, _COMMON, dict(function.settings))
+
+    def _outputs(self, node: DraftNode, function: AppFunction[..., Any], *, inside: DraftNode | None) -> Any:
+        if not function.outputs and not function.written:
+            return self.output(node, _output_port(node), function.returned, inside=inside)
+        taken = [port for port in (*function.outputs, *function.written) if port in node.fields]
+        if taken:
+            raise UsageError(
+                f"{taken[0]!r} is an argument and an output of {node.name!r}",
+                where=self.name,
+                hint="rename one of them",
+            )
+        made = []
+        for port in dict.fromkeys((*function.outputs, *function.written)):
+            encoding = function.written.get(port)
+            data = self.output(node, port, ANY, inside=inside, encoding=encoding or "pickle")
+            made.append(data.store("File") if encoding else data)
+        return _one_or_all(made)
+
+    def _component_node(
+        self,
+        component: str | type[App],
+        name: str,
+        *,
+        inside: DraftNode | None,
+        owner: DraftNode | None = None,
+        role: Role = Role.NONE,
+    ) -> tuple[DraftNode, Component]:
+        found = component if isinstance(component, type) else None
+        dropclass = f"{found.__module__}.{found.__qualname__}" if found is not None else str(component)
+        if found is None:
+            found = app_class(Template(key="new", name=name or dropclass, kind=Kind.APP, component=dropclass))
+        known = getattr(found, "component", None)
+        if not (isinstance(found, type) and issubclass(found, App)) or known is None:
+            raise UsageError(
+                f"{dropclass} is not described as a component",
+                where=self.name,
+                hint="decorate the class with dropflow.component",
+            )
+        node = self.drawing.add(name or known.name, known.category, NodeKind.APP, inside=inside, owner=owner, role=role)
+        node.description = known.description
+        node.set("dropclass", dropclass if isinstance(component, str) else known.dropclass)
+        return node, known
+
+    def _globals(self) -> DraftNode:
+        for node in self.drawing.nodes:
+            if node.kind is NodeKind.GLOBALS:
+                return node
+        made = self.drawing.add("Parameters", "GlobalVariables", NodeKind.GLOBALS, inside=None)
+        made.description = "The parameters of the graph."
+        return made
+
+    def refuse_unreadable(self, data: Data, node: DraftNode) -> None:
+        """Raise if a node cannot read data.
+
+        Raises
+        ------
+        UsageError
+            They are no data of a graph, or of another graph, or in a construct, and the node is in another one that
+            does not contain it.
+        """
+        if not isinstance(data, Data):
+            raise UsageError(
+                f"{data!r:.60} is not data of the graph",
+                where=f"{node.name} in graph {self.name}",
+                hint="give what a call of an @app function returned in this graph",
+            )
+        if data.graph is not self:
+            raise UsageError(
+                f"{data.name!r} is data of graph {data.graph.name!r}",
+                where=f"{node.name} in graph {self.name}",
+                hint="graphs exchange data by files",
+            )
+        source, target = (
+            [around for around in self.drawing.path(one) if around.category not in TRANSPARENT]
+            for one in (data.node, node)
+        )
+        shared = sum(1 for one, two in zip(source, target, strict=False) if one is two)
+        out, into = source[shared:], target[shared:]
+        owner = node.owner
+        if owner is not None and into == [owner] and owner.category in COLLECTING:
+            return
+        if not out or not into or any(map(_are_paired, out, into)):
+            return
+        one, other = out[0].name, into[0].name
+        raise UsageError(
+            f"{data.name!r} is in {one!r} and {node.name!r} in {other!r}: there is no rule for their copies",
+            where=f"graph {self.name}",
+            hint=f"collect it in a function outside {one!r} or with graph.gather(...), or work in one construct",
+        )
+
+    @contextmanager
+    def _scattered(
+        self, data: Data | CarriedValue | None, copies: int | Formula | None, name: str, zip_with: str, *, each: bool
+    ) -> Iterator[Data]:
+        number, whole = _count(copies, "copies", 0), self.as_data(data)
+        fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}
+        found: Any = None
+        with self.drawing.undone_on_error():
+            node = self._construct(name, "Scatter", **fields)
+            if whole is not None:
+                app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role=Role.INPUT)
+                app.set("num_of_copies", number, "Integer", kind="ApplicationArgument")
+                app.set("each", each, kind="ApplicationArgument")
+                self.link(whole, app, "array_in")
+                inner = get_args(whole.annotation)
+                annotation = inner[0] if each and get_origin(whole.annotation) is list and inner else ANY
+                found = self.output(app, "object_out", annotation, inside=node)
+                self.drawing.rename(found.node, f"{node.name} {'element' if each else 'piece'}")
+        with self._open(node):
+            yield found
+
+    def _construct(self, name: str, category: str, **fields: Any) -> DraftNode:
+        node = self._node(name, category, NodeKind.CONSTRUCT)
+        for field, value in fields.items():
+            node.set(
+                field,
+                plain(value),
+                "String" if field in ("group_key", "zip_with") else "Integer",
+                kind="ConstructParameter",
+            )
+        return node
+
+    @contextmanager
+    def _open(self, node: DraftNode) -> Iterator[None]:
+        token = OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
+        self.inside.append(node)
+        try:
+            yield
+        finally:
+            self.inside.remove(node)
+            OPEN_GRAPHS.reset(token)
+
+
+def _same(value: Any) -> Any:
+    """Return what the loop carries."""
+    return value
+
+
+def _are_paired(one: DraftNode, other: DraftNode) -> bool:
+    """Return whether the copies of two constructs may be joined one to one: loops, and scatters that are zipped."""
+    zipped = any("zip_with" in node.fields for node in (one, other))
+    return zipped or one.category == other.category == "Loop"
+
+
+def _output_port(node: DraftNode) -> str:
+    return "result" if "output" in node.fields else "output"
+
+
+def _one_or_all(found: list[Data]) -> Any:
+    return None if not found else found[0] if len(found) == 1 else tuple(found)
 
 
 def _count(value: Any, what: str, least: int) -> Any:

@@ -15,6 +15,7 @@ from dropflow.data.file import matching_files
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
+from translator.logical import Role
 
 # Types of ports from annotations, and the check that a value of one annotation can be an argument of
 # another.
@@ -97,7 +98,7 @@ def _is_a(one: type, other: type) -> bool:
 
 
 if TYPE_CHECKING:
-    from dropflow.builder.nodes import GraphNodes
+    from dropflow.builder.graph import Graph
 
 
 _BY_SUFFIX = {
@@ -234,7 +235,7 @@ class Data:
     the construct that it is in, it is the list of all copies.
     """
 
-    def __init__(self, graph: "GraphNodes", node: DraftNode, *, annotation: Any = ANY) -> None:
+    def __init__(self, graph: "Graph", node: DraftNode, *, annotation: Any = ANY) -> None:
         self.graph = graph
         self.node = node
         self.annotation = annotation
@@ -347,7 +348,7 @@ class Data:
 
 
 class CarriedValue:
-    """What each iteration of a loop gets from the one before it. Made by `dropflow.builder.graph.Loop.carry`."""
+    """What each iteration of a loop gets from the one before it. Made by `Loop.carry`."""
 
     def __init__(self, loop: DraftNode, first: Data) -> None:
         self.loop = loop
@@ -387,7 +388,7 @@ class CarriedValue:
 class GroupedData:
     """The list of the data of a group, for the first argument of a function in a group-by."""
 
-    def __init__(self, graph: "GraphNodes", node: DraftNode, annotation: Any) -> None:
+    def __init__(self, graph: "Graph", node: DraftNode, annotation: Any) -> None:
         self.graph = graph
         self.node = node
         self.annotation = annotation
@@ -395,6 +396,128 @@ class GroupedData:
 
     def __repr__(self) -> str:
         return f"<data of a group of {self.node.name!r}>"
+
+
+# What ``with`` statements of a graph open, where a plain handle is not enough: loops, MKNs and
+# services.
+
+
+class Loop:
+    """A loop that is open: its nodes run in each iteration, one after the other."""
+
+    def __init__(self, graph: "Graph", node: DraftNode) -> None:
+        self._graph = graph
+        self._node = node
+        self._carried: list[CarriedValue] = []
+
+    def carry(self, first: Any) -> CarriedValue:
+        """Return a value that is `first` in the first iteration, and then what `again` gives.
+
+        Raises
+        ------
+        UsageError
+            `first` is inside the loop.
+        """
+        first = self._graph.as_data(first)
+        if not isinstance(first, Data):
+            first = self._graph.value_in(self._node.inside, first, f"{self._node.name} begins with")
+        if self._node in self._graph.drawing.path(first.node):
+            raise UsageError(
+                f"{first.name!r} is made in the loop, so that it cannot be what the loop begins with",
+                where=self._node.name,
+                hint="make it before the loop",
+            )
+        made = CarriedValue(self._node, first)
+        self._carried.append(made)
+        return made
+
+    def again(self, carried: CarriedValue, value: Data | CarriedValue) -> None:
+        """Have the next iteration get `value` for `carried`.
+
+        Raises
+        ------
+        UsageError
+            `value` is not made in this loop, or `carried` has a next value already, or is of another loop.
+        """
+        if carried not in self._carried or carried.following is not None:
+            why = "already has a next value" if carried in self._carried else "belongs to another loop"
+            raise UsageError(f"the {carried!r} {why}", where=self._node.name, hint="call again() once for each carry()")
+        made = self._graph.as_data(value)
+        if not isinstance(made, Data) or self._node not in self._graph.drawing.path(made.node):
+            raise UsageError(
+                f"{getattr(made, 'name', made)!r} is not made in the loop",
+                where=self._node.name,
+                hint="make it inside",
+            )
+        made.node.set("group_end", value=True)
+        carried.following = made
+
+    def last(self, value: Data | CarriedValue) -> Data:
+        """Return what `value` is in the last iteration, for use after the loop; also the last of a loop around it."""
+        made = self._made_inside(value)
+        seen = Data(made.graph, made.node, annotation=made.annotation)
+        seen.loop_aware = True
+        return seen
+
+    def exited(self, value: Data | CarriedValue) -> Data:
+        """Return what `value` is in the iteration that was left through a branch, for use after the loop.
+
+        A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
+        """
+        made = self._made_inside(value)
+        found = self._graph.component(
+            "dlg.apps.simple.CopyApp",
+            inputs={"input": made},
+            name=f"Leave {self._node.name}",
+            settings={"block_skip": True},
+        )
+        assert isinstance(found, Data)  # noqa: S101 - the application has one output
+        found.annotation, found.node.encoding = made.annotation, made.node.encoding
+        return found
+
+    def _made_inside(self, value: Data | CarriedValue) -> Data:
+        """Return what is made in the loop as data; raise for anything else."""
+        made: Data = self._graph.as_data(value)
+        if self._node not in self._graph.drawing.path(made.node):
+            raise UsageError(f"{made.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
+        return made
+
+    def close(self) -> None:
+        """Add the edges from each iteration to the next.
+
+        Raises
+        ------
+        UsageError
+            Nothing is carried, a carried value has no next value, or no function uses it.
+        """
+        if not self._carried:
+            raise UsageError(
+                "nothing goes from one iteration of the loop to the next",
+                where=self._node.name,
+                hint="use carry() and again() in the loop; for independent copies open a scatter",
+            )
+        for one in self._carried:
+            if one.following is None or not one.readers:
+                lacks = "no next value" if one.following is None else "no function that uses it"
+                hint = "call again(carried, value) in the loop" if one.following is None else "give it to a function"
+                raise UsageError(f"the {one!r} has {lacks}", where=self._node.name, hint=hint)
+            one.close()
+
+
+class MknContent:
+    """An MKN that is open: M inputs are joined, K copies of its nodes work, and N outputs are written for each."""
+
+    def __init__(self, graph: "Graph", node: DraftNode) -> None:
+        self._graph = graph
+        self._node = node
+
+    def enter(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
+        """Call a function on M inputs, and return its result, which all K copies get."""
+        return self._graph.call_embedded(self._node, Role.INPUT, function, args, kwargs, inside=self._node)
+
+    def leave(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
+        """Call a function on what the K copies wrote, and return its result, for use after the construct."""
+        return self._graph.call_embedded(self._node, Role.OUTPUT, function, args, kwargs, inside=self._node.inside)
 
 
 def set_parameters(node: DraftNode, component: Component | None, fields: dict[str, Any]) -> None:
