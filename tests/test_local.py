@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from dropflow.apps.api import App, Context
+from dropflow.cli.common_options import Duration
 from dropflow.cli.main import load_command
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
@@ -241,9 +242,9 @@ def test_no_option_takes_nan_for_a_number() -> None:
     checked = 0
     for command in ("run", "submit", "watch", "node", "island", "up", "doctor"):
         for option in load_command(command).params:
-            if isinstance(option.type, click.FloatRange):
+            if isinstance(option.type, click.FloatRange | Duration):
                 checked += 1
-                with pytest.raises(click.BadParameter, match="is not a number"):
+                with pytest.raises(click.BadParameter, match=r"is not a (number|duration)"):
                     option.type.convert("nan", option, None)
     assert checked > 10
 
