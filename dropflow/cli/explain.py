@@ -570,28 +570,15 @@ def _write_crate(
     if report.graph.drops > MOST_DROPS:
         output.note(f"the provenance of single drops is left out: there are more than {MOST_DROPS:,}")
     found, missing = write_crate(
-        report, directory.absolute(), license_=license_ or "not stated", reused=_reused(manager, run, report)
+        report,
+        directory.absolute(),
+        license_=license_ or "not stated",
+        reused={one.drop: one.reused for one in report.results.results if one.reused},
     )
     signed = 0 if key is None else sign_crate(directory, key.secret, key.fingerprint)
     file = str(directory / METADATA)
     output.answer(CrateReply(ok=not missing, file=file, results=found, missing=tuple(missing), signed=signed))
     return Exit.FAILED if missing else Exit.FINISHED
-
-
-def _reused(manager: ConnectionOptions, run: str, report: "SessionReport") -> dict[int, str]:
-    """Return from which session and host results were taken, by their drops."""
-    if not report.detail.reused:
-        return {}
-    oids = {one.drop: one.oid for one in report.results.results}
-    if is_run_directory(run, has_url=manager.url is not None):
-        from dropflow.reuse.log import reuse_lines
-
-        found = {row: reuse_lines(report.graph, run, row) for row in oids}
-    else:
-        with manager.connect() as client:
-            found = {row: client.drop(run, oid).reasons for row, oid in oids.items()}
-    lines = {row: [line for line in reasons if line.startswith("reused: ")] for row, reasons in found.items()}
-    return {row: "; ".join(reasons) for row, reasons in lines.items() if reasons}
 
 
 def show_origin(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dropflow.graph.order import leaves, levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.templates import ORDER_PORT, Argument, Link, Template
+from dropflow.graph.templates import ORDER_PORT, Argument, Kind, Link, Template
 
 _Lanes = npt.NDArray[np.uint64]
 _MASK = (1 << 64) - 1
@@ -164,6 +164,8 @@ class _Sweep:
         graph = self._graph
         out, links = graph.successors, graph.links
         at_source = _places(source, _ports([one.source_port for one in links])[out.link])
+        # All consumers of a content read the same, however many there are; outputs at a port of an application differ.
+        at_source[graph.kinds[graph.template[source]] == Kind.DATA] = 0
         target, link = out.neighbour[by_target], out.link[by_target]
         at_target = _places(target, _ports([one.target_port for one in links])[link])
         is_order = np.array([ORDER_PORT in (one.source_port, one.target_port) for one in links], np.bool_)[link]

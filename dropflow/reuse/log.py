@@ -103,6 +103,13 @@ def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
     return found
 
 
+def reuse_origin(graph: PhysicalGraph, directory: str | Path, drop: int) -> str:
+    """Return from which session and host the result of a drop was taken; empty if it was computed."""
+    if not taken_results(directory):
+        return ""
+    return "; ".join(line for line in reuse_lines(graph, directory, drop) if line.startswith("reused: "))
+
+
 def reuse_lines(graph: PhysicalGraph, directory: str | Path, drop: int) -> tuple[str, ...]:
     """Return where the result of an application, or of the producers of data, was taken from, or why it was not."""
     before = graph.predecessors

@@ -13,7 +13,7 @@ from dropflow.engine.statistics import applications_run, cause_reports, snapshot
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.reuse.log import taken_results
+from dropflow.reuse.log import reuse_origin, taken_results
 from dropflow.sessions.shown import failure_info, logical_nodes
 from dropflow.times.attempts import attempts_of
 from dropflow.times.measured_run import read_parts
@@ -72,11 +72,11 @@ def run_report(directory: Path) -> SessionReport:
         analysis=analyse(graph, attempts),
         written=SystemClock().now(),
         states=np.frombuffer(bytes(replayed.core.drops.states), np.uint8),
-        results=_results(graph, replayed),
+        results=_results(graph, replayed, directory),
     )
 
 
-def _results(graph: PhysicalGraph, replayed: ReplayedSession) -> ResultList:
+def _results(graph: PhysicalGraph, replayed: ReplayedSession, directory: Path) -> ResultList:
     """Return the contents of leaves and of drops that persist, as the journal has them."""
     is_leaf = np.diff(graph.successors.ptr) == 0
     is_root = np.diff(graph.predecessors.ptr) == 0
@@ -99,6 +99,7 @@ def _results(graph: PhysicalGraph, replayed: ReplayedSession) -> ResultList:
                 checksum=content.checksum or None,
                 is_directory=content.kind == "directory",
                 missing=content.missing,
+                reused=reuse_origin(graph, directory, row),
             )
         )
     return ResultList(results=tuple(found))

@@ -36,7 +36,7 @@ from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, oids, row_of
 from dropflow.ids import drop_file_name, safe_name
-from dropflow.reuse.log import reuse_lines
+from dropflow.reuse.log import reuse_lines, reuse_origin
 from dropflow.sessions import shown
 from dropflow.states import DropState
 from dropflow.web.views import in_order, matching
@@ -331,6 +331,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
                 checksum=known_checksum(handle),
                 is_directory=handle.kind == "directory",
                 missing=handle.missing,
+                reused=reuse_origin(graph, directory, row),
             )
         )
     return ResultList(results=tuple(found), more=more, more_size=more_size, in_stores=tuple(in_stores))

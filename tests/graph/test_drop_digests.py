@@ -99,6 +99,31 @@ def test_the_order_of_drops_does_not_count_unless_an_application_sees_it() -> No
     assert _signatures(_pair("x", "y")) != _signatures(_pair("y", "x"))
 
 
+def test_other_consumers_of_a_content_do_not_count() -> None:
+    """An application has the same digest whether others read the same content before it, after it, or not at all."""
+
+    def reader(*consumers: str) -> str:
+        templates = (
+            Template(key="d", name="d", kind=Kind.DATA),
+            *(Template(key=one, name=one, kind=Kind.APP) for one in consumers),
+        )
+        several = np.arange(1, len(templates), dtype=np.int32)
+        graph = from_columns(
+            name="g",
+            prefix="g",
+            templates=tuple(msgspec.structs.replace(one, component=one.key) for one in templates),
+            links=tuple(Link(source=0, target=int(row)) for row in several),
+            template=np.arange(len(templates), dtype=np.int32),
+            instance=np.zeros(len(templates), np.int32),
+            source=np.zeros(len(several), np.int32),
+            target=several,
+            link=several - 1,
+        )
+        return digest_text(drop_digests(graph).graph[1 + consumers.index("x")])
+
+    assert reader("x") == reader("x", "y") == reader("y", "z", "x")
+
+
 def test_each_index_has_its_own_digest() -> None:
     """Copies of a scatter and iterations of a loop differ, whatever the shape; the copies of a larger scatter stay."""
     for graph in (fan(2_000), chain(2_000), chains(2_000, 20)):

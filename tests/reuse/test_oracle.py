@@ -274,6 +274,10 @@ def _nodes(draw: st.DrawFn) -> list[Node]:
 @example(  # a damaged content that was not looked at is made again by other code
     nodes=[Node([], False, shift=2), Node(["f0"], False)], edits=[("damaged", 0, 0), ("shift", 0, 9), ("branch", 0, 0)]
 )
+@example(  # the content of an input is gone, and its other consumer is removed
+    nodes=[Node([], True), Node([], True, shift=2), Node(["f0", "f1"], False), Node(["f1"], False), Node([], False)],
+    edits=[("damaged", 5, 0), ("removed", 2, 0)],
+)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     nodes=_nodes(),
@@ -497,3 +501,6 @@ def test_a_session_on_two_nodes_takes_what_an_earlier_one_computed(island: Runni
     with Client(url, token=token) as client:
         shows = next(drop.oid for drop in client.drops("s2").drops if drop.name == "Show")
         assert any("reused: from session s1" in line for line in client.drop("s2", shows).reasons)
+        submit("s4", 2, "--name", "s4", "--wait", "--reuse")  # planned: the result is where its application is
+        origins = [[one.reused[:22] for one in client.results(name).results] for name in ("s1", "s4")]
+    assert origins == [[""], ["reused: from session s"]]
