@@ -291,15 +291,22 @@ def download(handle: Handle, path: Path) -> None:
         It cannot be read, is not as it was committed, or the file cannot be written.
     """
     if _service(handle.location) is not _FSSPEC:
-        with open_remote(handle) as source, storage_errors("write", path), path.open("xb") as target:
-            while block := source.read(_BLOCK):
-                target.write(block)
+        _copy_stream(handle, path, "xb")
         return
     # In one request: a stream asks for the size first, which takes as long as the content if that is small.
     with storage_errors("write", path):
         path.open("xb").close()
     system, there = file_system(handle.location)
-    reach(handle.location, "read", lambda: system.get_file(there, str(path)))
+    try:
+        reach(handle.location, "read", lambda: system.get_file(there, str(path)))
+    except StorageError as problem:
+        if isinstance(problem.__cause__, FileNotFoundError | PermissionError):
+            raise
+        # s3fs reads several parts of a large object at a time, and gives up when one connection breaks. Its streams
+        # continue where they broke off.
+        _log.warning("%s: it is read as a stream", problem)
+        _copy_stream(handle, path, "wb")
+        return
     with storage_errors("read", path), path.open("rb", buffering=0) as copy:
         size, checksum = os.fstat(copy.fileno()).st_size, 0
         if handle.checksum:  # read after the download: stores send the parts of large contents in any order
@@ -307,6 +314,13 @@ def download(handle: Handle, path: Path) -> None:
             while count := copy.readinto(buffer):
                 checksum = zlib.crc32(buffer[:count], checksum)
     _compare(handle, size, checksum)
+
+
+def _copy_stream(handle: Handle, path: Path, mode: str) -> None:
+    """Write a content, which is compared on the way, to a file."""
+    with open_remote(handle) as source, storage_errors("write", path), open(path, mode) as target:  # noqa: PTH123 - bytes
+        while block := source.read(_BLOCK):
+            target.write(block)
 
 
 def upload(path: str, part: str, final: str) -> None:

@@ -1,9 +1,13 @@
 """Contents in stores outside of this machine: S3 by moto's server, HTTP by the server of the standard library."""
 
 import http.server
+import os
+import socket
+import socketserver
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +18,7 @@ import pytest
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_content, read
 from dropflow.data.registry import store_for
-from dropflow.data.remote import download, file_system, location_of, remove_remote, split_location, url_of
+from dropflow.data.remote import download, file_system, location_of, remove_remote, split_location, upload, url_of
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.engine.api import Handle
@@ -146,6 +150,72 @@ def test_a_content_that_changes_is_an_error(
         read(content)
     with pytest.raises(StorageError, match=r"s3://bucket/sub/x.dat cannot be committed"):
         repository.commit(2, 1, template, part)
+
+
+@contextmanager
+def _breaking(endpoint: str, after: int) -> Iterator[tuple[str, list[str]]]:
+    """The address of a relay to a server. It breaks a connection after so many bytes each time that it is told to."""
+    port, orders = int(endpoint.rpartition(":")[2]), list[str]()
+
+    def pump(source: socket.socket, target: socket.socket, direction: str) -> None:
+        passed = 0
+        with suppress(OSError):
+            while block := source.recv(1 << 16):
+                target.sendall(block)
+                passed += len(block)
+                if passed > after and direction in orders:
+                    orders.remove(direction)
+                    break
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", port)) as server:
+                up = threading.Thread(target=pump, args=(self.request, server, "up"))
+                up.start()
+                pump(server, self.request, "down")
+                up.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay) as relay:
+        relay.daemon_threads = True  # clients may keep connections open
+        thread = threading.Thread(target=relay.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{relay.server_address[1]}", orders
+        relay.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # s3fs leaves the broken connection
+def test_a_large_object_comes_and_goes_although_connections_break(endpoint: str, tmp_path: Path) -> None:
+    """What broke off is sent again, and no error: to a file, as a stream, and to the store."""
+    body = os.urandom(11_000_000)
+    _put(endpoint, "large", body)
+    with _breaking(endpoint, after=2_000_000) as (relay, orders):
+        options = {"endpoint_url": relay, "default_block_size": 5 << 20}
+        handle = Handle(
+            kind="url",
+            location=location_of("s3://bucket/large", options),
+            size=len(body),
+            checksum=zlib.crc32(body),
+        )
+        orders.append("down")
+        download(handle, tmp_path / "copy")
+        left = [*orders]
+        orders.append("down")
+        streamed = read(handle)
+        left += orders
+        orders.append("up")
+        again = location_of("s3://bucket/again", options)
+        upload(str(tmp_path / "copy"), again, again)
+        left += orders
+
+    assert left == [], "a connection that did not break"
+    assert (tmp_path / "copy").read_bytes() == body
+    assert streamed == body
+    assert _objects(endpoint)["again"] == body
 
 
 @pytest.mark.slow
