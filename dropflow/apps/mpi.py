@@ -68,6 +68,8 @@ for ((rank = 0; rank < DROPFLOW_RANKS; rank++)); do run $rank & done
 wait
 [ ! -s "$failed" ] || exit "$(head -n 1 "$failed")"
 """
+_SLURM = {"SLURM_OVERLAP": "1"}
+"""A node of a batch job is a step of it, and has the processors for which another ``srun`` would wait without end."""
 _OPEN_MPI = {
     # Graphs decide how many ranks there are, and containers often run as root.
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -220,7 +222,7 @@ class MPIApp(BashShellApp):
         try:
             return context.command(
                 f"echo $$ > {shlex.quote(str(pid))}\n{self.around.prelude}{text}",
-                {"DROPFLOW_RANKS": str(self.ranks), **environment, **values},
+                {"DROPFLOW_RANKS": str(self.ranks), **_SLURM, **environment, **values},
                 hidden=tuple(self.around.secrets(values).values()),
             )
         finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.graph.codec import save
+from tests.apps.test_shell import job
 from tests.e2e.cluster import until
 from tests.e2e.launched import ROOT, Launched, running_slurm
 from tests.processes import gone, working_in
@@ -84,6 +85,17 @@ def test_a_session_goes_on_without_a_host_and_in_another_job(slurm: Launched) ->
     assert (reply["status"], reply["ok"], reply["output"]) == ("FINISHED", True, str(directory / "results"))
     assert (directory / "results" / "files" / "sums.txt").exists()
     assert "SOURCE" not in then  # what was completed is kept
+    assert slurm.nothing_is_left()
+
+
+def test_ranks_are_started_by_srun_on_all_hosts_of_the_job(slurm: Launched) -> None:
+    """They do not wait for processors that the nodes of the session have, since these are a step of the same job."""
+    where = "echo $DROPFLOW_RANK of $DROPFLOW_RANKS on $SLURMD_NODENAME > {out}"
+    save(job(where, ranks=2, launcher="srun --nodes=2 -n %n"), slurm.home / "g.dfg")
+    slurm.shell("timeout 120 dropflow launch slurm g.dfg --nodes 2 --time 10 -o out")
+    (made,) = (path for path in (slurm.home / "out").rglob("*") if path.is_file() and " of 2 on " in path.read_text())
+
+    assert made.read_text() == "0 of 2 on n1\n1 of 2 on n2\n"
     assert slurm.nothing_is_left()
 
 
