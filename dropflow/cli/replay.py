@@ -265,7 +265,7 @@ def _reply(replay: "Replay", result: "SessionResult", directory: Path, *, is_edi
         inputs=tuple(_input_lines(replay)),
         made_again=replay.made_again,
         outputs=tuple(outputs),
-        failures=result.failures,
+        failures=tuple(one for one in result.failures if one.code),  # of inputs that had failed nothing is known
         log=log.read_text(encoding="utf-8", errors="replace") if log.exists() else "",
         output=str(directory),
         hints=hints,

@@ -88,6 +88,19 @@ def test_a_completed_drop_writes_the_same_bytes(command: Command, failed: Path) 
     assert Path(answer.json["outputs"][0]["path"]).is_relative_to(failed.parent / "again")
 
 
+def test_inputs_that_had_failed_are_no_failures_of_the_replay(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application that tolerates them completes again, and the answer has no failure without a text."""
+    monkeypatch.chdir(tmp_path)
+    graph = Path(__file__).resolve().parents[2] / "examples" / "error-threshold.graph"
+    run(dropflow.translate(graph).graph, tmp_path / "run", RunOptions(runner="inline"))
+    answer = command("replay", "run", "Collect", "-o", "again", "--output", "json").json
+
+    assert (answer["state"], answer["failures"]) == ("COMPLETED", [])
+    assert any(one.endswith(": ERROR") for one in answer["inputs"])
+
+
 def test_inputs_that_are_gone_are_made_again(command: Command, failed: Path) -> None:
     """The applications that write them run first, and no others. The replay keeps them, also for its own replay."""
     answer = command("replay", failed, "inverse", "-o", "again")

@@ -7,6 +7,7 @@ list of all translations needs the login, and so does what reads the graph of a 
 """
 
 from functools import partial
+from typing import Literal
 from urllib.parse import urlencode
 
 import msgspec
@@ -28,7 +29,14 @@ from translator.web.api_v1 import download_routes
 from translator.web.daliuge import read_eagle
 from translator.web.forms import Form, read_form
 from translator.web.page_templates import launch_groups, posted_submission, posted_values
-from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
+from translator.web.records import (
+    DeployRequest,
+    FillRequest,
+    Forecast,
+    RepartitionRequest,
+    TranslateQuery,
+    TranslationInfo,
+)
 from translator.web.service import TranslatorService
 
 # The picture of the physical graph of a translation: its page, and what the page's script asks for.
@@ -116,17 +124,22 @@ def page_routes(service: TranslatorService, places: Places, templates: PageTempl
         page(path=one, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
         *graph_routes(service, templates),
         *download_routes(service, page, one),
-        *(back(path=f"{one}/{form_of}") for form_of in ("again", "deploy", "delete")),
+        *(back(path=f"{one}/{form_of}") for form_of in ("again", "deploy", "forecast", "delete")),
         form(
             path=f"{one}/again",
-            handler=partial(handlers.launch, runs=False),
+            handler=partial(handlers.launch, aim="again"),
             summary="Translate it again, with other values or parts.",
             limit=_LONGEST_FORM,
         ),
         change(
             path=f"{one}/deploy",
-            handler=partial(handlers.launch, runs=True),
+            handler=partial(handlers.launch, aim="deploy"),
             summary="Start a session with it, and go there.",
+        ),
+        change(
+            path=f"{one}/forecast",
+            handler=partial(handlers.launch, aim="forecast"),
+            summary="Show what a session with it would run, and what it would reuse.",
         ),
         change(path=f"{one}/delete", handler=handlers.delete, summary="Stop and delete it."),
     ]
@@ -204,6 +217,7 @@ class _PageHandlers:
         session: str = "",
         submission: SubmitOptions | None = None,
         refused: DropflowError | None = None,
+        forecast: Forecast | None = None,
     ) -> Response:
         managers = self._service.deployer.managers
         groups = launch_groups(
@@ -223,6 +237,8 @@ class _PageHandlers:
             groups=groups,
             rows=_ROWS,
             refused=to_body(refused) if refused else None,
+            forecast=forecast,
+            reuses=(submission or info.submission).reuse,
         )
         return page_response(
             page,
@@ -258,7 +274,7 @@ class _PageHandlers:
             found.append(problem("PT002", f"the partition cannot be used: {error}", where="parts", hint=hint))
         return info if found else self._service.again(info.id, fill=fill, partition=partition, submission=submission)
 
-    def launch(self, call: Request, *, runs: bool) -> Response:
+    def launch(self, call: Request, *, aim: Literal["again", "deploy", "forecast"]) -> Response:
         form = _form(call)
         info = self._service.get(call.path["translation"])
         found: list[Problem] = []
@@ -268,10 +284,19 @@ class _PageHandlers:
         shown = partial(self._shown, call, info, wanted=manager, session=session, submission=submission)
         if found:
             return shown(refused=UsageError("; ".join(one.text for one in found), hint=found[0].hint))
-        if not runs or self._service.get(made.id, seconds=self._service.limits.seconds).state != "done":
+        if aim == "again" or self._service.get(made.id, seconds=self._service.limits.seconds).state != "done":
             return redirect(_address(made, manager=manager, session=session))
         given = {"manager": manager, "session": session, "spread": form.text("spread") == "yes"}
         try:
+            if aim == "forecast":
+                return self._shown(
+                    call,
+                    self._service.get(made.id),
+                    wanted=manager,
+                    session=session,
+                    submission=submission,
+                    forecast=self._service.forecast(made.id, manager, submission),
+                )
             request = msgspec.convert(given | msgspec.structs.asdict(submission), DeployRequest)
             return redirect(self._entrance(self._service.deploy(made.id, request).url))
         except msgspec.ValidationError:

@@ -31,6 +31,32 @@ _Name = Annotated[str, Meta(max_length=200)]
 _Value = str | int | float | bool | None
 
 
+class ShownForecast(msgspec.Struct, frozen=True):
+    """How many applications of a logical node would run, are reused, or wait for their inputs, and why."""
+
+    node: str
+    runs: int
+    reused: int
+    waits: int
+    reasons: tuple[str, ...]
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """What a session would run: the answer of ``dropflow submit --dry-run``, as far as the page shows it."""
+
+    runs: int
+    reused: int
+    waits: int
+    seconds: float
+    seconds_least: float
+    seconds_most: float
+    core_hours: float
+    core_hours_least: float
+    core_hours_most: float
+    unmeasured: int
+    nodes: tuple[ShownForecast, ...]
+
+
 class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on the cost of one translation, and of all together.
 

@@ -16,6 +16,8 @@ import logging
 import os
 import secrets
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -46,6 +48,7 @@ from translator.web.records import (
     Deployed,
     DeployRequest,
     FillRequest,
+    Forecast,
     RepartitionRequest,
     TranslateQuery,
     TranslationInfo,
@@ -614,6 +617,34 @@ class TranslatorService:
                 wanted = msgspec.structs.replace(wanted, algorithm=DEFAULT_ALGORITHM)
             identity = self.result(self.again(identity, partition=wanted, nodes=nodes).id).id
         return self.deployer.deploy(self.graph(identity), manager, request)
+
+    def forecast(self, identity: str, manager: str, submission: SubmitOptions) -> Forecast:
+        """Return what a session with the graph of a translation would run, on nodes that share the store of this host.
+
+        Reading the code of functions may run that of their packages, so it is done by a process of its own.
+
+        Raises
+        ------
+        UsageError
+            The manager is not configured.
+        WorldError
+            It takes longer than a translation may, or cannot be found out.
+        DropflowError
+            As `result`, without waiting.
+        """
+        command = [sys.executable, "-m", "dropflow", "submit", str(self.graph(identity)), "--dry-run"]
+        command += ["--to", self.deployer.known(manager), "--output", "json"]
+        command += ["--trust-times"] if submission.trust_times else []
+        try:
+            ended = subprocess.run(  # noqa: S603 - our own command
+                command, capture_output=True, stdin=subprocess.DEVNULL, timeout=self.limits.seconds, check=False
+            )
+            return msgspec.json.decode(ended.stdout, type=Forecast)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise WorldError(f"what would run cannot be found out: {error}") from error
+        except msgspec.DecodeError as error:
+            told = ended.stderr.decode(errors="replace").strip()[-2000:]
+            raise WorldError(f"what would run cannot be found out: {told}") from error
 
     def delete(self, identity: str) -> None:
         """Stop a translation if it runs, and delete it.

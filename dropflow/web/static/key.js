@@ -125,12 +125,13 @@ function sendKept() {
 
 addEventListener("submit", (event) => {
   const form = event.target;
-  if (!form.matches("form[data-key]") || event.submitter?.hasAttribute("formaction")) return;
+  const isElsewhere = event.submitter?.hasAttribute("formaction");
+  if (!form.matches("form[data-key]") || (isElsewhere && !event.submitter.hasAttribute("data-key"))) return;
   const field = form.elements.namedItem("token");
   if (field && field.value) {
     event.preventDefault();
     confirmed(form, field);
-  } else if (!stored() && goToDoor(form)) {
+  } else if (!stored() && !isElsewhere && goToDoor(form)) { // the form that is kept is sent to its own action
     event.preventDefault();
   } else {
     complete(form, stored());

@@ -4,6 +4,7 @@ import re
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import msgspec
 import pytest
 
 from dropflow.api.records import DropQuery, NodeInfo
@@ -315,6 +316,25 @@ def test_neighbours_of_a_drop_are_links(serve: Any, look: Any) -> None:
     page.get_by_role("button", name="Run again", exact=True).click()
     expect(page.locator("#status")).to_have_text("running")
     assert [row.state for row in manager.drops("failed", DropQuery(oid="fan_a_0-0")).drops] == ["INITIALIZED"]
+
+
+def test_code_is_edited_where_a_session_runs_again(serve: Any, look: Any) -> None:
+    """The form of a drop has its code and values; what is changed there is what the session runs with."""
+    manager = manager_with_sessions()
+    found = manager.drop("finished", "fan_a_0-0")
+    parameters = {"depth": "3", "func_code": "def f():\n    return 1\n"}
+    manager.drop = lambda *_: msgspec.structs.replace(found, parameters=parameters)  # type: ignore[method-assign]
+    asked, retry = [], manager.retry
+    manager.retry = lambda name, request: (asked.append(request), retry(name, request))[1]  # type: ignore[method-assign]
+    page = look(serve(manager)).page
+    page.goto("/sessions/finished/drops/fan_a_0-0")
+    page.get_by_role("button", name="Run again from here…").click()
+    page.get_by_label("func_code").fill("def f():\n    return 2\n")
+    page.get_by_label("depth").fill("4")
+    page.locator("form[popover] button.primary").locator("visible=true").click()
+
+    expect(page).to_have_url(re.compile("/sessions/finished$"))
+    assert [one.settings for one in asked] == [("depth=4", "func_code=def f():\n    return 2\n")]
 
 
 @pytest.mark.parametrize("javascript", [True, False])

@@ -13,6 +13,7 @@ import pytest
 
 from dropflow.api.auth import cookie_name, cookie_value
 from tests.browser import accessibility_findings, needs_chromium, open_window
+from tests.drawn_graphs import data, draw, function
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, TOKEN, Served
 
@@ -188,6 +189,29 @@ def test_pages_fit_a_phone_and_have_labels(
         unnamed = f"{fields}.filter(field => !field.labels.length).length"
         assert page.evaluate(unnamed) == 0, path
         assert page.locator("h1").count() == 1
+
+
+def test_code_is_edited_and_what_would_run_is_shown(served: Served, tmp_path: Path, browse: Callable[..., Any]) -> None:
+    """The form that runs a graph has the code of its functions; what would run comes before anything is started."""
+    nodes = [function("Greet", "def Greet(input=0):\n    return 'hello'"), data("text")]
+    page = browse()
+    _log_in(page, served)
+    page.goto(served.url)
+    page.locator("input[type=file]").set_input_files(draw(tmp_path / "greet.graph", nodes, "Greet > text"))
+    page.get_by_role("button", name="Translate").click()
+    page.get_by_text("Code and values of nodes").click()
+    code = page.locator("textarea[name$=func_code]").first
+    code.fill(code.input_value() + "\n# edited")
+    page.get_by_role("button", name="Show what would run").click()
+    table = page.get_by_role("region", name="What would run")
+    table.wait_for()
+
+    assert table.locator("tbody th").all_inner_texts() == ["Greet"]
+    assert "# edited" in page.locator("textarea[name$=func_code]").first.input_value()
+    assert served.manager.sessions() == ()
+    page.get_by_role("button", name="Deploy and watch").click()
+    page.wait_for_url(f"{served.manager_url}/sessions/*")
+    assert len(served.manager.sessions()) == 1
 
 
 def test_a_template_is_filled_compared_and_deployed_without_scripts(served: Served, browse: Callable[..., Any]) -> None:

@@ -15,11 +15,15 @@ from urllib.parse import quote, urljoin
 
 import pytest
 
+from dropflow import translate
 from dropflow.api.auth import page_key
 from dropflow.errors import WorldError
 from dropflow.graph.codec import load, parse
 from dropflow.graph.notes import repository_of
+from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from tests.cli import graph_documents
+from tests.drawn_graphs import data, draw, function
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.web.records import TranslatorLimits
 
@@ -310,6 +314,35 @@ def test_a_form_of_our_page_deploys_with_the_cookie_and_the_page_key(served: Ser
         form = {"manager": served.manager_url, "session": session, **proof}
         reply = served.ask("POST", address, form, Cookie=COOKIE, Origin=served.url)
         assert (reply.status, reply.headers["Location"]) == (303, f"{served.manager_url}/sessions/{session}")
+
+
+def test_what_would_run_is_shown_before_deployment(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page has the applications that run and those that are reused, with the reason, and starts nothing."""
+    monkeypatch.setenv("DROPFLOW_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    nodes = [function("Make", "def Make(input=0):\n    return 7"), function("Show", "def Show(input):\n    return 'x'")]
+    graph = draw(tmp_path / "two.graph", [*nodes, data("a"), data("text")], "Make > a > Show > text")
+    local_run.run(translate(graph).graph, tmp_path / "run", RunOptions(runner="inline", reuse=True))
+    identity = _page_of(served, graph, name="two.graph")
+    address = f"/translations/{identity}/forecast"
+
+    def ask(**form: str) -> tuple[int, str]:
+        reply = served.ask("POST", address, {"manager": served.manager_url} | form, token=True, Origin=served.url)
+        return reply.status, html.unescape(re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", reply.text)))
+
+    same = ask()
+    changed = ask(**{"value-Show.func_code": "def Show(input):\r\n    return 'y'"})
+    refused = ask(manager="http://evil.example")
+
+    assert same[0] == changed[0] == 200
+    assert "0 applications would run, 0 only if their inputs change, 2 reused" in same[1]
+    assert "1 application would run, 0 only if their inputs change, 1 reused" in changed[1]
+    assert "function `Show`: line 2 changed: return 'y'" in changed[1]
+    assert "Its price, as measured in earlier runs" in changed[1]
+    assert refused[0] == 400
+    assert served.manager.sessions() == ()
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -12,6 +12,7 @@
 <p class="actions">
 % if managers:
 <button class="primary">Deploy and watch</button>
+<button formaction="/translations/{{info.id}}/forecast" data-key>Show what would run</button>
 % end
 <button formaction="/translations/{{info.id}}/again">Translate again</button>
 <button formaction="/translations/{{info.id}}/again" name="compare" value="yes">Compare all plans</button>

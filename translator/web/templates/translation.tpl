@@ -18,6 +18,9 @@
 % include("findings.tpl", problems=refused.problems)
 </section>
 % end
+% if forecast:
+% include("forecast.tpl", forecast=forecast, reuses=reuses, rows=rows)
+% end
 % if not report:
 <section class="block waiting" role="status">
 <p>{{single_line(info.stage or "waiting", 200)}}…</p>
