@@ -1,11 +1,21 @@
 """When a pool asks for nodes and gives them back: examples, and any batch system with any work."""
 
+from itertools import pairwise
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from managers.places.batch import JobState
+from dropflow.api.records import NodeInfo, SessionInfo
+from dropflow.cli import pool_process
+from dropflow.cli.output import CommandOutput
+from dropflow.cli.pool_process import PoolFacts, PoolOrder, run_pool
+from dropflow.testing.virtual import VirtualClock
+from managers.keys import create
+from managers.places.batch import Facility, JobState
+from managers.places.job_directory import JobDirectory, JobRequest
 from managers.places.pool import Allocation, PoolAction, PoolSettings, PoolState, Seen, decide, refused, submitted
 
 SETTINGS = PoolSettings(least=0, most=3, idle=300.0, seconds=3600.0, margin=60.0, every=30.0)
@@ -134,3 +144,66 @@ def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> 
         msgspec.structs.replace(state, allocations=()),
         [],
     )
+
+
+def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted over an hour of its process, whose nodes are idle, and are kept by --min; without nodes it never asks."""
+    clock = VirtualClock()
+    asked: list[float] = []
+    ends: list[float] = []
+    path, key = tmp_path / "pool-p", tmp_path / "key"
+    path.mkdir()
+    create(key)
+
+    class System:
+        """Knows one job, which runs."""
+
+        def states_of_jobs(self) -> dict[str, JobState]:
+            asked.append(clock.now())
+            return {"1": RUNNING}
+
+    class Island:
+        """Has the node of that job, which is idle."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def nodes(self) -> list[NodeInfo]:
+            return [NodeInfo(name="node-1")]
+
+        def sessions(self) -> list[SessionInfo]:
+            return []
+
+    class Pause:
+        """Passes the time, and ends the pool after an hour."""
+
+        def wait(self, seconds: float) -> None:
+            clock.advance(seconds)
+            if clock.monotonic() > ends[-1]:
+                raise TimeoutError("the hour is over")
+
+    monkeypatch.setattr(pool_process, "SystemClock", lambda: clock)
+    monkeypatch.setattr(pool_process, "SYSTEMS", {"slurm": System()})
+    monkeypatch.setattr(pool_process, "Client", Island)
+    monkeypatch.setattr(pool_process.threading, "Event", Pause)
+    job = JobDirectory(path)
+    job.write(
+        JobRequest(
+            system="slurm", session="", nodes=1, seconds=7200.0, margin=60.0, goes_on=False, results="", is_pool=True
+        )
+    )
+    job.write_text(job.key, key.read_text())
+    settings = msgspec.structs.replace(SETTINGS, least=1, seconds=7200.0)
+    order = PoolOrder(name="p", island="http://i", settings=settings, site=Facility(), arguments=())
+    job.write_text(path / "pool.json", msgspec.json.encode(order).decode())
+    for wanted, state, most in (("on", _pool("1", since=clock.now()), 120), ("paused", PoolState(), 0)):
+        asked.clear()
+        ends.append(clock.monotonic() + 3600.0)
+        job.write_text(path / "wanted", wanted)
+        job.write_text(path / "state.json", msgspec.json.encode(PoolFacts(state=state)).decode())
+        with pytest.raises(TimeoutError, match="hour"):
+            run_pool(CommandOutput(), path)
+        assert most - 5 <= len(asked) <= most + 1
+        assert all(later - earlier >= 30.0 for earlier, later in pairwise(asked))
