@@ -33,8 +33,8 @@ def _node_runner(context: click.Context, parameter: click.Parameter, value: str)
         choice = parse_runner(value)
     except BadParameterError as error:
         raise click.BadParameter(f"{error.text} ({error.hint})") from error
-    if choice.kind != "processes" and not (choice.kind == "dask" and choice.address):
-        raise click.BadParameter(f"a node cannot use the runner {value!r}; use processes or dask=ADDRESS")
+    if choice.kind != "processes" and not (choice.is_engine and choice.address):
+        raise click.BadParameter(f"a node cannot use the runner {value!r}; use processes, dask=ADDRESS or ray=ADDRESS")
     return value
 
 
@@ -54,8 +54,8 @@ def _node_runner(context: click.Context, parameter: click.Parameter, value: str)
     show_default=True,
     metavar="RUNNER",
     callback=_node_runner,
-    help="Where applications run: 'processes' of this host, or 'dask=ADDRESS', the workers of the Dask cluster of that "
-    "scheduler, for which the node stands: 'dask=ADDRESS,contents=URL' if they see no common directory.",
+    help="Where applications run: 'processes' of this host, or 'dask=ADDRESS' or 'ray=ADDRESS', the workers of that "
+    "cluster, for which the node stands: 'dask=ADDRESS,contents=URL' if they see no common directory.",
 )
 @click.option(
     "--workers",

@@ -155,7 +155,7 @@ def _unlimited(
     elif choice.kind == "processes":
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     elif choice.is_engine:
-        computing = _external(graph, spec, workspace, choice, workers, places=places)
+        computing = _external(graph, spec, workspace, choice, workers, places=places, is_node=pool is not None)
         # Initial contents are on this host.
         waits = [found or template.kind is Kind.DATA for found, template in zip(waits, graph.templates, strict=True)]
     else:
@@ -179,6 +179,7 @@ def _external(
     workers: int | None,
     *,
     places: Sequence[str],
+    is_node: bool,
 ) -> Runner:
     from dropflow.runners.carried_contents import ContentRelay  # noqa: PLC0415 - other runners need none of these
     from dropflow.runners.external import ExternalRunner  # noqa: PLC0415
@@ -193,7 +194,7 @@ def _external(
     else:
         from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - see above
 
-        engine = RayEngine(choice.address, workers if choice.address else count)
+        engine = RayEngine(choice.address, workers if choice.address else count, is_elastic=is_node)
     engine = ContentRelay(engine, workspace, ContentStore(choice.contents) if choice.contents else None)
     return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
 

@@ -1,6 +1,7 @@
 """Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new one on this machine.
 
-Each actor has the `Host` of the session with one worker process. Ray counts its processor as long as the session runs.
+Each actor has the `Host` of the session with one worker process. Ray counts its processor as long as the actor is
+there: until the session ends, or, in a node manager, whose sessions share a cluster, as long as there is work for it.
 A task of Ray takes no message that stops one attempt and gives it time to clean up. An actor does; if it does not,
 it is killed and replaced.
 """
@@ -8,6 +9,7 @@ it is killed and replaced.
 import contextlib
 import itertools
 import logging
+import math
 import re
 import signal
 import socket
@@ -20,14 +22,17 @@ import msgspec
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from dropflow.clock import SystemClock
 from dropflow.engine.api import ExecutorSpec
 from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (
+    ENOUGH_SECONDS,
     AttemptKey,
     Batch,
     BatchAnswer,
+    EngineCapacity,
     EngineEvents,
     Piece,
     WorkerView,
@@ -59,6 +64,13 @@ _CALLS = 8
 """Calls that an actor processes at a time: two batches, and messages beside them."""
 _MOST_REPLACED = 100
 """How many actors are replaced that end before they have run a batch."""
+_IDLE_SECONDS = 10.0
+"""After how long without work an elastic engine ends an actor."""
+_CAPACITY_SECONDS = 2.0
+_FEW_ACTORS, _MOST_ACTORS = 4, 10_000
+_MONOTONIC = SystemClock().monotonic
+_STARVED: set["RayEngine"] = set()
+"""The elastic engines of this process that have no actor, and wait for one."""
 
 
 class HostActor:
@@ -133,6 +145,10 @@ class _Actor:
         self.has_run = False
         self.alias = ""
         """The name of its node, if it has one."""
+        self.idle_since = _MONOTONIC()
+        """When it was started or had its last batch, by the monotonic clock."""
+        self.is_leaving = False
+        """It gets no more batches, and ends after those that it has, for another session."""
 
 
 class RayEngine:
@@ -145,12 +161,17 @@ class RayEngine:
         has already is used in any case.
     workers : int or None
         How many actors; None for one for each processor of the cluster.
+    is_elastic : bool
+        Whether actors are started only while work waits, so that Ray's autoscaler adds nodes for them, and end when
+        they have none, or when another engine of this process has no actor. Otherwise all are there from the start.
     """
 
     name = "Ray"
 
-    def __init__(self, address: str, workers: int | None) -> None:
+    def __init__(self, address: str, workers: int | None, *, is_elastic: bool = False) -> None:
         self._address, self._count = address, workers
+        self._is_elastic = is_elastic
+        self._is_wanted = False
         self._events: EngineEvents | None = None
         self._is_ours = self._closing = False
         self._numbers = itertools.count(1)
@@ -160,13 +181,17 @@ class RayEngine:
         self._actor_of: dict[int, _Actor] = {}
         self._replaced = 0
         self._spec, self._factory, self._directory = b"", "", ""
-        self._is_shared, self._store = True, ""
+        self._is_shared: bool | None = None
+        """Whether actors use the session directory; None before the first one has looked."""
+        self._store = ""
 
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Connect to the cluster, or start one, and start the actors."""
         self._events, self._directory = events, spec.directory
         self._spec, self._factory, self._store = encode(spec), factory, store
-        self._connect()
+        self._is_ours = connect(self._address, self._count)
+        if self._is_elastic:
+            return []
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         if not nodes:
             raise WorkerStartError(
@@ -179,47 +204,14 @@ class RayEngine:
         self._check(started)
         return self._views()
 
-    def _connect(self) -> None:
-        if ray.is_initialized():
-            return
-        # Connected by "auto" itself, Ray 2.60 ended the actors of a session on a cluster of two nodes.
-        address = _resolved(self._address)
-        if address:
-            refuse_silent("ray", address, _CONNECT_SECONDS)
-        quiet = {"log_to_driver": False, "configure_logging": False}
-        try:
-            # What Ray and its processes print is no answer of a command.
-            with _signal_handlers_kept(), contextlib.redirect_stdout(sys.stderr), native_output_on_stderr():
-                if address:
-                    ray.init(address=address, **quiet)
-                else:
-                    ray.init(num_cpus=self._count, include_dashboard=False, **quiet)
-        except Exception as error:  # Ray raises a plain one if its processes do not start in time
-            where = self._address or "on this machine"
-            if "Version mismatch" in str(error):
-                found = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
-                raise ConflictError(
-                    f"the Ray cluster has {' and '.join(' '.join(one) for one in found)}, and this process Ray "
-                    f"{ray.__version__} and Python {PYTHON}",
-                    where=where,
-                    hint="run the command in an environment with the versions of the cluster",
-                ) from error
-            raise LinkError(
-                f"there is no Ray cluster that answers: {summary_of(error)}",
-                where=where,
-                hint="give the address that 'ray start' prints, as in --runner ray=host:6379, or ray=auto on its hosts",
-            ) from error
-        self._is_ours = True
-
-    def _start_actor(self, node: Mapping[str, Any]) -> _Actor:
-        """Start an actor, on this node if there is a free processor."""
+    def _start_actor(self, node: Mapping[str, Any] | None) -> _Actor:
+        """Start an actor, on this node if there is a free processor, or on any."""
+        if node is None:
+            node, strategy = {"NodeManagerAddress": "any"}, "SPREAD"
+        else:
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
         name = f"{node['NodeManagerAddress']}#{next(self._numbers)}"
-        options = {
-            "num_cpus": 1,
-            "max_concurrency": _CALLS,
-            "max_restarts": 0,
-            "scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=True),
-        }
+        options = {"num_cpus": 1, "max_concurrency": _CALLS, "max_restarts": 0, "scheduling_strategy": strategy}
         handle = ray.remote(**options)(HostActor).remote(name, self._spec, self._factory)
         actor = self._actors[name] = _Actor(name, node, handle)
         return actor
@@ -273,6 +265,9 @@ class RayEngine:
             try:
                 view = view_of(f"Ray actor {actor.name}", done.result())
                 refuse_other_versions(self.name, {actor.name: view})
+                with self._lock:
+                    if self._is_shared is None:
+                        self._is_shared = share_directory({actor.name: view})
                 if self._is_shared and view.problem:
                     raise WorkerStartError(view.problem)
             except (ray.exceptions.RayError, DropflowError) as error:
@@ -301,6 +296,8 @@ class RayEngine:
         actor.node = nodes.get(view.alias, actor.node)
         address, name = str(actor.node["NodeManagerAddress"]), str(actor.node.get("NodeName", ""))
         actor.alias = "" if name == address else name  # Ray gives the address if there is no name
+        actor.idle_since = _MONOTONIC()
+        _STARVED.discard(self)
         actor.hosts = (address, host)
         if host == socket.gethostname():
             actor.hosts += ("localhost", "127.0.0.1")
@@ -310,7 +307,7 @@ class RayEngine:
             return [
                 WorkerView(one.name, 1, one.hosts, not self._is_shared, one.alias)
                 for one in self._actors.values()
-                if one.hosts
+                if one.hosts and not one.is_leaving
             ]
 
     def put(self, data: bytes) -> object:
@@ -326,7 +323,7 @@ class RayEngine:
     ) -> None:
         """Call an actor: the one with the fewest batches, among them one of `workers`."""
         with self._lock:
-            usable = [one for one in self._actors.values() if one.hosts]
+            usable = [one for one in self._actors.values() if one.hosts and not one.is_leaving]
             if not usable:
                 self._report().lost(batch.number, "there is no Ray actor now")
                 return
@@ -345,6 +342,7 @@ class RayEngine:
             if has_ended and not actor.ended_in:
                 actor.ended_in = min(actor.batches)
             batch = actor.batches.pop(number)
+            actor.idle_since = _MONOTONIC()
             is_known = self._actor_of.pop(number, None) is not None
         if error is None:
             actor.has_run = True
@@ -367,10 +365,10 @@ class RayEngine:
                 return
             self._replaced = 0 if actor.has_run else self._replaced + 1
             other = None
-            if replace and self._replaced < _MOST_REPLACED:
+            if replace and self._replaced < _MOST_REPLACED and not actor.is_leaving:
                 with contextlib.suppress(Exception):  # the connection to Ray is lost
-                    other = self._start_actor(actor.node)
-            is_empty = not self._actors
+                    other = self._start_actor(None if self._is_elastic else actor.node)
+            is_empty = not self._actors and not actor.is_leaving
         self._report().workers(self._views())
         if other is not None:
             self._look_again(other)
@@ -405,13 +403,50 @@ class RayEngine:
                 ray.kill(actor.handle)
 
     def want(self, seconds: float) -> None:
-        """Do nothing: actors that have no processor yet wait in Ray, for each node that was there."""
+        """Start actors for work that waits, if they come and go with it. Those without a processor wait in Ray."""
+        self._is_wanted = seconds > 0
+        if not (self._is_elastic and self._is_wanted):
+            return
+        # Twice the processors that there are, so that a cluster which grows does so by steps. Asked without the lock:
+        # Ray answers in the thread that reports the ends of calls.
+        most = min(self._count or _MOST_ACTORS, max(_FEW_ACTORS, 2 * _capacity().slots))
+        with self._lock:
+            if self._closing or any(not one.hosts for one in self._actors.values()):
+                return
+            room = max(most - len(self._actors), 0)
+            started = [self._start_actor(None) for _ in range(min(room, math.ceil(seconds / ENOUGH_SECONDS)))]
+            if len(started) == len(self._actors):
+                _STARVED.add(self)
+        for actor in started:
+            self._look_again(actor)
+
+    def _end_idle(self) -> None:
+        """End actors without work, and have one leave for an engine of this process that has none."""
+        now = _MONOTONIC()
+        with self._lock:
+            there = [one for one in self._actors.values() if one.hosts]
+            if not self._is_wanted:
+                for one in self._actors.values():
+                    # Those that are late have no processor yet, and make a cluster grow.
+                    one.is_leaving |= not one.batches and now >= one.idle_since + _IDLE_SECONDS
+            elif _STARVED - {self} and sum(not one.is_leaving for one in there) > 1:
+                next(one for one in there if not one.is_leaving).is_leaving = True
+            ended = [one for one in self._actors.values() if one.is_leaving and not one.batches]
+            has_changed = any(one.is_leaving for one in there)
+        for actor in ended:
+            self._remove(actor, "it has no work", replace=False)
+            with contextlib.suppress(Exception):  # Ray may be away
+                ray.kill(actor.handle)
+        if has_changed:
+            self._report().workers(self._views())
 
     def ping(self) -> None:
         """Tell all actors that the session is alive, and check the connection."""
         if not ray.is_initialized() and not self._closing:
             self._report().broken("the connection to it was closed")
             return
+        if self._is_elastic:
+            self._end_idle()
         for actor in self._all():
             actor.handle.ping.remote()
 
@@ -429,6 +464,7 @@ class RayEngine:
             if self._closing:
                 return
             self._closing = True
+            _STARVED.discard(self)
             actors = list(self._actors.values())
             self._actor_of.clear()
         if ray.is_initialized():
@@ -441,6 +477,95 @@ class RayEngine:
             if self._is_ours:
                 with _signal_handlers_kept():
                     ray.shutdown()
+
+
+class RayCapacity:
+    """The capacity of a Ray cluster, which may grow and shrink. This process is connected to it from then on.
+
+    Parameters
+    ----------
+    address : str
+        Of the cluster.
+
+    Raises
+    ------
+    ConflictError, LinkError
+        As `connect`.
+    """
+
+    def __init__(self, address: str) -> None:
+        connect(address, None)
+        self._now = _capacity()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="capacity of Ray", daemon=True)
+        self._thread.start()
+
+    def read(self) -> EngineCapacity:
+        """Return what its nodes offer now. From any thread."""
+        return self._now
+
+    def close(self) -> None:
+        """Leave the cluster. Idempotent."""
+        self._ended.set()
+        self._thread.join(_CLOSE_SECONDS)
+        with _signal_handlers_kept():
+            ray.shutdown()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_CAPACITY_SECONDS):
+            try:
+                self._now = _capacity()
+            except Exception as error:  # noqa: BLE001 - Ray raises anything when its head is away
+                if self._now.slots:
+                    _log.warning("the Ray cluster does not answer: %s", summary_of(error))
+                self._now = EngineCapacity()
+
+
+def _capacity() -> EngineCapacity:
+    found = [one["Resources"] for one in ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= 1]
+    return EngineCapacity(int(sum(one["CPU"] for one in found)), int(sum(one.get("memory", 0) for one in found)))
+
+
+def connect(address: str, workers: int | None) -> bool:
+    """Connect this process to a cluster, or start one; return whether that is new: a process has one connection.
+
+    Raises
+    ------
+    ConflictError
+        The cluster has another version of Ray or Python.
+    LinkError
+        It does not answer.
+    """
+    if ray.is_initialized():
+        return False
+    # Connected by "auto" itself, Ray 2.60 ended the actors of a session on a cluster of two nodes.
+    server = _resolved(address)
+    if server:
+        refuse_silent("ray", server, _CONNECT_SECONDS)
+    quiet = {"log_to_driver": False, "configure_logging": False}
+    try:
+        # What Ray and its processes print is no answer of a command.
+        with _signal_handlers_kept(), contextlib.redirect_stdout(sys.stderr), native_output_on_stderr():
+            if server:
+                ray.init(address=server, **quiet)
+            else:
+                ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+    except Exception as error:  # Ray raises a plain one if its processes do not start in time
+        where = address or "on this machine"
+        if "Version mismatch" in str(error):
+            found = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
+            raise ConflictError(
+                f"the Ray cluster has {' and '.join(' '.join(one) for one in found)}, and this process Ray "
+                f"{ray.__version__} and Python {PYTHON}",
+                where=where,
+                hint="run the command in an environment with the versions of the cluster",
+            ) from error
+        raise LinkError(
+            f"there is no Ray cluster that answers: {summary_of(error)}",
+            where=where,
+            hint="give the address that 'ray start' prints, as in --runner ray=host:6379, or ray=auto on its hosts",
+        ) from error
+    return True
 
 
 def _resolved(address: str) -> str:

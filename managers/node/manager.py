@@ -61,6 +61,7 @@ from managers.recovery.resume import newest_holders, plan_resumption
 
 if TYPE_CHECKING:
     from dropflow.runners.dask_engine import DaskCapacity
+    from dropflow.runners.ray_engine import RayCapacity
 
 _Answer = TypeVar("_Answer")
 _DEPLOY_SECONDS = 60.0
@@ -99,9 +100,9 @@ class NodeManager(Manager):
     Raises
     ------
     LinkError
-        The address of the links cannot be listened on, or no scheduler of Dask answers.
+        The address of the links cannot be listened on, or no cluster of Dask or Ray answers.
     MissingDependencyError
-        The package of Dask is not installed.
+        The package of Dask or Ray is not installed.
     StorageError
         `root` cannot be made or written.
     """
@@ -384,9 +385,13 @@ def _recovered(sessions: Path, node: str) -> dict[str, FinishedSession | Damaged
     return found
 
 
-def _cluster(choice: RunnerChoice) -> "DaskCapacity | None":
+def _cluster(choice: RunnerChoice) -> "DaskCapacity | RayCapacity | None":
     if not choice.is_engine:
         return None
+    if choice.kind == "ray":
+        from dropflow.runners.ray_engine import RayCapacity  # noqa: PLC0415 - an extra
+
+        return RayCapacity(choice.address)
     from dropflow.runners.dask_engine import DaskCapacity  # noqa: PLC0415 - an extra
 
     return DaskCapacity(choice.address)
