@@ -196,6 +196,36 @@ def test_an_image_runs_a_cluster_without_root_or_writable_files() -> None:
     assert ends == ["0", "0", "0"]
 
 
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_compose_file_starts_a_cluster() -> None:
+    """As the page on images says: island, two nodes and a translator start with one key, and finish a session."""
+    compose = shlex.split(os.environ.get("DROPFLOW_COMPOSE", "podman-compose"))
+    if not os.environ.get("DROPFLOW_IMAGE") or shutil.which(compose[0]) is None:
+        pytest.skip("DROPFLOW_IMAGE does not name an image that was built from Containerfile, or no podman-compose")
+    island = ["exec", "-T", "island", "timeout", "300", "dropflow"]
+    graph = (ROOT / "examples/estimate-pi.graph").read_bytes()
+
+    def run(*words: str) -> str:
+        command = [*compose, "-p", f"dropflow-test-{os.getpid()}", *words]
+        done = subprocess.run(command, input=graph, capture_output=True, timeout=400, check=False, cwd=ROOT)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    try:
+        run("up", "-d")
+        until = "until dropflow nodes --to http://island:8001 --output json | grep -c alive; do sleep 0.5; done"
+        run("exec", "-T", "island", "timeout", "120", "sh", "-c", until)
+        answer = run(*island, "submit", "-", "--wait", "--to", "http://island:8001")
+        nodes = json.loads(run(*island, "nodes", "--to", "http://island:8001", "--output", "json"))["nodes"]
+    finally:
+        run("down", "-v")
+
+    assert "FINISHED  31 drops" in answer
+    assert sorted(node["name"] for node in nodes) == ["node-1", "node-2"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "more"), [(2, ()), (3, ("ingress.enabled=false", "storageClass=fast"))])
 def test_the_chart_of_kubernetes_is_right(nodes: int, more: tuple[str, ...]) -> None:
