@@ -573,12 +573,35 @@ def _write_crate(
         report,
         directory.absolute(),
         license_=license_ or "not stated",
-        reused={one.drop: one.reused for one in report.results.results if one.reused},
+        reused=_origins(manager, run, report),
     )
     signed = 0 if key is None else sign_crate(directory, key.secret, key.fingerprint)
     file = str(directory / METADATA)
     output.answer(CrateReply(ok=not missing, file=file, results=found, missing=tuple(missing), signed=signed))
     return Exit.FAILED if missing else Exit.FINISHED
+
+
+def _origins(manager: ConnectionOptions, run: str, report: "SessionReport") -> dict[int, str]:
+    """Return from which session and host results were taken, by their drops."""
+    from dropflow.graph.text_ids import oid
+
+    graph, results = report.graph, report.results.results
+    found = {one.drop: one.reused for one in results if one.reused}
+    if not report.detail.reused or is_run_directory(run, has_url=manager.url is not None):
+        return found
+    # The node of a result knows only what its own applications have taken.
+    away = [
+        (one.drop, app)
+        for one in results
+        for app in graph.predecessors.of(one.drop)
+        if one.drop not in found and graph.part[app] != graph.part[one.drop]
+    ]
+    if away:
+        with manager.connect() as client:
+            for drop, app in away:
+                lines = [line for line in client.drop(run, oid(graph, app)).reasons if line.startswith("reused: ")]
+                found |= {drop: "; ".join(lines)} if lines else {}
+    return found
 
 
 def show_origin(
