@@ -234,6 +234,7 @@ def _with_reuse(
     from dropflow.reuse.plan import ReuseChoices, begin_with, plan_reuse, reuse_spec  # noqa: PLC0415 - only with --reuse
 
     store = _store(options)
+    store.check()
     choices = ReuseChoices(options.verify_reuse, options.trust_times)
     if continuation is not None:
         # What it has may come from other code and parameters, so that keys cannot be known before an attempt.
@@ -245,9 +246,7 @@ def _with_reuse(
 def _store(options: RunOptions) -> "ResultStore":
     from dropflow.reuse.store import ResultStore, store_place  # noqa: PLC0415 - as above
 
-    store = ResultStore(store_place(options.store))
-    store.check()
-    return store
+    return ResultStore(store_place(options.store))
 
 
 def foresee(
@@ -276,6 +275,7 @@ def foresee(
     if is_here:
         refuse_unusable(graph, options.runner)
     store = _store(options)
+    store.check()
     with TemporaryDirectory(prefix="dropflow-") as folder:
         repository = LocalRepository(folder, "forecast", SystemClock(), graph, shared_memory=None)
         try:

@@ -109,13 +109,14 @@ def test_the_store_at_an_address_is_counted_checked_and_pruned(story: Story, add
 
 def test_a_store_that_goes_away_costs_one_wait(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run computes what it cannot take, and asks the store no more; logs of drops say what is not stored."""
-    asked = []
+    asked, check = [], ResultStore.check
 
     def fail(*_: Any, **__: Any) -> None:
         asked.append(1)
         raise StorageError("the store did not answer")
 
-    def gone(_: ResultStore) -> None:
+    def gone(store: ResultStore) -> None:
+        check(store)
         monkeypatch.setattr(remote_store, "reach", fail)
 
     monkeypatch.setattr(ResultStore, "check", gone)
