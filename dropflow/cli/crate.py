@@ -279,11 +279,12 @@ def check_crate(directory: Path, secret: bytes, fingerprint: str) -> tuple[Crate
             raise BadFileError(f"the crate is signed with cluster key {found.key}", where=str(path), hint=hint)
         hint = "it or the list of files was changed after the crate was signed"
         raise BadFileError("the signature does not match", where=str(path), hint=hint)
-    changed = [
-        f"{name} is not there" if not (directory / name).is_file() else f"{name} was changed"
-        for name, digest in found.files.items()
-        if not (directory / name).is_file() or _sha256(directory / name) != digest
-    ]
+    changed = []
+    for name, known in found.files.items():
+        if not (directory / name).is_file():
+            changed.append(f"{name} is not there")
+        elif _sha256(directory / name) != known:
+            changed.append(f"{name} was changed")
     # Who changed the metadata chose what they name.
     added = [] if changed else sorted(set(_files_of(directory)) - found.files.keys())
     return found, [*changed, *(f"{name} was added" for name in added)]

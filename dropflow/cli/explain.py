@@ -584,6 +584,7 @@ def _write_crate(
 def _origins(manager: ConnectionOptions, run: str, report: "SessionReport") -> dict[int, str]:
     """Return from which session and host results were taken, by their drops."""
     from dropflow.graph.text_ids import oid
+    from dropflow.reuse.log import origin_in
 
     graph, results = report.graph, report.results.results
     found = {one.drop: one.reused for one in results if one.reused}
@@ -599,8 +600,8 @@ def _origins(manager: ConnectionOptions, run: str, report: "SessionReport") -> d
     if away:
         with manager.connect() as client:
             for drop, app in away:
-                lines = [line for line in client.drop(run, oid(graph, app)).reasons if line.startswith("reused: ")]
-                found |= {drop: "; ".join(lines)} if lines else {}
+                if origin := origin_in(client.drop(run, oid(graph, app)).reasons):
+                    found[drop] = origin
     return found
 
 

@@ -3,7 +3,7 @@
 Worker processes append a line of JSON each, so it is read up to the last whole line. The last line of a drop counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from time import localtime, strftime
@@ -105,9 +105,12 @@ def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
 
 def reuse_origin(graph: PhysicalGraph, directory: str | Path, drop: int) -> str:
     """Return from which session and host the result of a drop was taken; empty if it was computed."""
-    if not taken_results(directory):
-        return ""
-    return "; ".join(line for line in reuse_lines(graph, directory, drop) if line.startswith("reused: "))
+    return origin_in(reuse_lines(graph, directory, drop)) if taken_results(directory) else ""
+
+
+def origin_in(reasons: Iterable[str]) -> str:
+    """Return the lines about where a result was taken from, among those that explain a drop."""
+    return "; ".join(line for line in reasons if line.startswith("reused: "))
 
 
 def reuse_lines(graph: PhysicalGraph, directory: str | Path, drop: int) -> tuple[str, ...]:

@@ -124,13 +124,13 @@ class RemoteStore:
     def _reach(
         self, what: str, kind: str, name: str, action: Callable[[Any, str], _T], *, seconds: float = COMMIT_SECONDS
     ) -> _T:
-        if self._failed is not None and SystemClock().now() < self._failed[0]:
+        if self._failed is not None and SystemClock().monotonic() < self._failed[0]:
             raise self._failed[1]
         url = f"{self.address}/{kind}/{name[:2]}/{name}" if kind else self.address
         try:
             return reach(url, what, lambda: action(*file_system(url)), seconds=seconds)
         except StorageError as error:
-            self._failed = SystemClock().now() + _PAUSE_SECONDS, error
+            self._failed = SystemClock().monotonic() + _PAUSE_SECONDS, error
             raise
 
 

@@ -336,11 +336,11 @@ class ResultStore:
         return self._has(content.digest, content.size, checked=checked)
 
     def _has(self, digest: str, size: int, *, checked: bool) -> bool:
-        if self._remote is not None and not os.path.exists(self._path("contents", digest)):  # noqa: PTH110 - text
-            if not checked:
-                with suppress(StorageError):
-                    return self._remote.size("contents", digest) == size
+        if checked:
             self._bring(digest)
+        elif self._is_away(digest):
+            with suppress(StorageError):
+                return self._remote is not None and self._remote.size("contents", digest) == size
         return self._has_here(digest, size, checked=checked)
 
     def _has_here(self, digest: str, size: int, *, checked: bool) -> bool:
@@ -436,8 +436,12 @@ class ResultStore:
 
     def _bring(self, digest: str) -> None:
         """Have a content here, if there is one at the address."""
-        if self._remote is not None and not os.path.exists(self._path("contents", digest)):  # noqa: PTH110 - text
+        if self._is_away(digest):
             self._fetch("contents", digest)
+
+    def _is_away(self, digest: str) -> bool:
+        """Return whether only the address may have a content."""
+        return self._remote is not None and not os.path.exists(self._path("contents", digest))  # noqa: PTH110 - text
 
     def _fetch(self, kind: str, name: str) -> bool:
         """Copy a file from the address to this host; return whether it was there."""

@@ -112,9 +112,6 @@ class HostActor:
         """Take back what has not begun."""
         return self._begun().recall(numbers)
 
-    def want(self, seconds: float) -> None:
-        """Do nothing: actors that have no processor yet wait in Ray, for each node that was there."""
-
     def ping(self) -> None:
         """Note that the session is alive."""
         self._begun().ping()

@@ -13,7 +13,7 @@ import msgspec
 
 from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ResultList
-from dropflow.graph.digests import digest_text, drop_digests, signature_of
+from dropflow.graph.digests import DropDigests, digest_text, drop_digests, signature_of
 from dropflow.graph.notes import RepositoryNote, repository_of, software_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import iid, label
@@ -97,15 +97,15 @@ class Levels(msgspec.Struct, frozen=True, kw_only=True):
     contents: Level
 
 
-def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
-    """Return the signature of a session with these results.
+def signature(graph: PhysicalGraph, results: ResultList, digests: DropDigests | None = None) -> SessionSignature:
+    """Return the signature of a session with these results; the digests of its drops are computed if not given.
 
     Raises
     ------
     BadGraphError
         The graph has a cycle.
     """
-    digests = drop_digests(graph)
+    digests = digests or drop_digests(graph)
     unknown = [one for one in results.results if one.checksum is None]
     contents = ""
     if results.results and not unknown and not results.missing:
@@ -128,9 +128,9 @@ def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
     )
 
 
-def drop_modes(graph: PhysicalGraph, results: ResultList) -> Iterator[dict[str, str]]:
-    """Yield the digests of each drop in `MODES`: what it was made from, and of a result what it is. Raises as above."""
-    digests, software = drop_digests(graph), software_of(graph)
+def drop_modes(graph: PhysicalGraph, results: ResultList, digests: DropDigests) -> Iterator[dict[str, str]]:
+    """Yield the digests of each drop in `MODES`: what it was made from, and of a result what it is."""
+    software = software_of(graph)
     known = {one.drop: one for one in results.results if one.checksum is not None}
     programs = _digest(software) if software else ""
     for row in range(graph.drops):

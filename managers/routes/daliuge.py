@@ -19,6 +19,7 @@ from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.operations import Operation
 from dropflow.api.records import NodeInfo, Role
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
+from dropflow.graph.digests import drop_digests
 from dropflow.graph.text_ids import oids
 from dropflow.ids import session_directory_name
 from dropflow.version import __version__
@@ -326,10 +327,11 @@ class SessionHandlers(_HandlerBase):
         name = request.path["session"]
         specifications = self._sessions.specifications(name)
         graph, results = self._manager.graph(session_name(name)), self._manager.results(session_name(name))
-        for oid, modes in zip(oids(graph, range(graph.drops)), drop_modes(graph, results), strict=True):
+        digests = drop_digests(graph)
+        for oid, modes in zip(oids(graph, range(graph.drops)), drop_modes(graph, results, digests), strict=True):
             if oid in specifications:
                 specifications[oid]["reprodata"] = _reprodata(modes, "rg_blockhash")
-        record = _reprodata(signature(graph, results).modes, "signature")
+        record = _reprodata(signature(graph, results, digests).modes, "signature")
         about = {"repro_protocol": f"dropflow {__version__}", "HashingAlg": "BLAKE2b"}
         return {"graph": specifications, "reprodata": {"meta_data": about, **record}}
 
