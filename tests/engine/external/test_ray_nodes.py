@@ -82,6 +82,7 @@ class Nodes:
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     """A cluster without nodes."""
+    ray.shutdown()  # a runner uses the cluster to which its process is connected
     before = signal.getsignal(signal.SIGTERM)
     made = Nodes(tmp_path)
     try:
@@ -181,16 +182,22 @@ def test_contents_go_to_a_ray_node_without_the_directory(contents: str, nodes: N
 # The runner of Ray keeps the promises of all runners. Skipped where Ray is not installed: it is large.
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _cluster() -> Iterator[None]:
+@pytest.fixture
+def _cluster() -> None:
     """A Ray cluster of two processors on this machine, to which this process is connected."""
-    before = signal.getsignal(signal.SIGTERM)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    signal.signal(signal.SIGTERM, before)
+    if not ray.is_initialized():
+        before = signal.getsignal(signal.SIGTERM)
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_cluster_later() -> Iterator[None]:
     yield
     ray.shutdown()
 
 
+@pytest.mark.usefixtures("_cluster")
 class TestRay(RunnerConformance):
     """Actors of Ray."""
 
@@ -208,6 +215,7 @@ def _is_actor(process: psutil.Process) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("_cluster")
 @pytest.mark.parametrize("name", NAMES)
 def test_all_examples_give_the_same_on_ray(name: str, tmp_path: Path) -> None:
     """States, root causes and contents are those of a run in one process, although an actor is killed.
