@@ -1,6 +1,7 @@
 """Clusters of real processes that tests may kill, and graphs that take some seconds and cross nodes."""
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,8 @@ class Cluster:
         self, home: Path, *, node_program: Sequence[str] = ("-m", "dropflow"), times: Sequence[object] = TIMES
     ) -> None:
         self.home = home
+        self.python: str | Path = sys.executable
+        """The interpreter of the managers that are started from now on."""
         self._times = times
         self._node_program = node_program
         self._stack = ExitStack()
@@ -86,7 +89,7 @@ class Cluster:
 
     def _start(self, role: str, *arguments: object, port: int = 0, home: Path | None = None) -> Running:
         program = self._node_program if role == "node" else ("-m", "dropflow")
-        running = Running(home or self.home, role, "--port", port, *arguments, program=program)
+        running = Running(home or self.home, role, "--port", port, *arguments, program=program, python=self.python)
         with self._entering:
             return self._stack.enter_context(running)
 
