@@ -20,7 +20,7 @@ from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, NoManagerError
 from dropflow.formatting import plural
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
             for report in self.managers
         ]
         header = ("name", "role", "address", "version", "key", "clock", "answers in")
-        yield from columns(rows, header=header, indent="")
-        yield ""
+        if rows:
+            yield from columns(rows, header=header, indent="")
+            yield ""
         yield from self.notes
         if self.absent:
             yield "optional and not installed on this host; to add one: pip install 'dropflow[NAME]'"
@@ -116,11 +117,17 @@ def doctor_command(output: CommandOutput, *, manager: ConnectionOptions, timeout
 
     Compares the versions, protocols, keys and clocks of all managers. Each node connects to the links of the other
     nodes with the cluster key, and each island and master to its children. Reports what is wrong, between which hosts,
-    and what to do; exit status 1 if something is wrong. Names the optional parts that are not installed on this host.
+    and what to do; exit status 1 if something is wrong. Names the optional parts that are not installed on this host,
+    also if no manager is named and none runs here; the exit status is 5 then.
     """
     from dropflow.cli.connection import connect_to, manager_url
 
-    url = manager_url(manager)
+    try:
+        url = manager_url(manager)
+    except NoManagerError as none:
+        wrong = Finding(where="this host", text=none.text, hint=none.hint)
+        output.answer(DoctorReply(ok=False, url="", managers=(), findings=(wrong,), absent=absent_extras()))
+        return Exit.NO_MANAGER
     reply = examine_cluster(
         url, lambda address: connect_to(address, manager, timeout=timeout), timeout=timeout, peers=peers
     )

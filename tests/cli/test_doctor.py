@@ -27,6 +27,7 @@ from dropflow.cli.doctor_checks import (
 from dropflow.clock import SystemClock
 from dropflow.version import __version__
 from managers.service import Service
+from tests.cli.answers import Command
 from tests.fake_manager import FakeManager
 
 
@@ -145,6 +146,18 @@ def test_every_extra_is_described() -> None:
     project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
 
     assert set(EXTRAS) == set(project["project"]["optional-dependencies"]) - {"all", "dev", "docs", "release"}
+
+
+def test_without_a_manager_doctor_tells_what_this_host_lacks(
+    dropflow: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the extras that are not installed, that no manager runs here, and what to do; the exit status is 5."""
+    monkeypatch.setattr("dropflow.cli.doctor.absent_extras", lambda: ("ray",))
+    told = dropflow("doctor")
+
+    assert (told.status, told.err) == (5, "")
+    assert "pip install 'dropflow[NAME]'\n  ray  attempts on the workers of a Ray cluster" in told.text
+    assert "wrong: this host: no manager is named, and none runs on this host\n  start one with" in told.text
 
 
 # The findings and notes of `dropflow doctor` about the connections between managers.
