@@ -608,10 +608,12 @@ class AttemptContext:
         if self._given_up:
             raise Interrupted
         handles, skipped = self._finished()
-        if any(one.state in GONE or (one.handle is not None and one.handle.missing) for one in self.task.inputs):
-            lost = max(self.missing.values(), default=0.0)
-            if lost:
-                handles = {drop: msgspec.structs.replace(handle, missing=lost) for drop, handle in handles.items()}
+        for one in self.task.inputs:
+            if one.state in GONE or (one.handle is not None and one.handle.missing):
+                lost = max(self.missing.values(), default=0.0)
+                if lost:
+                    handles = {drop: msgspec.structs.replace(handle, missing=lost) for drop, handle in handles.items()}
+                break
         return handles, skipped
 
     def _finished(self) -> tuple[dict[int, Handle], tuple[int, ...]]:

@@ -21,7 +21,7 @@ from dropflow.engine.host_memory import host_memory
 from dropflow.engine.session_inputs import SessionInputs
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, needs_of, with_more_memory
-from dropflow.graph.text_ids import index_of, instance_iid
+from dropflow.graph.text_ids import index_of, oid
 from dropflow.states import SessionState
 from dropflow.stopping import stopped_after
 
@@ -92,7 +92,8 @@ class TaskBuilder:
         priority = attempt_priority(graph)
         self.priority = None if priority is None else np.ascontiguousarray(priority).data
         """Priority of the attempts of each drop; None if the graph has none."""
-        self._heads = [f"{graph.prefix}_{template.key}_" for template in graph.templates]
+        self._heads = [f"{graph.prefix}_{template.key}_0" for template in graph.templates]
+        self._axes = [len(template.shape) for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:
         """Return whether a data drop has several producers that each write a part."""
@@ -147,15 +148,17 @@ class TaskBuilder:
         return with_more_memory(needs, faults, self._retry_memory, host_memory().limit.bytes).memory
 
     def _index(self, drop: int) -> tuple[int, ...]:
-        is_line = len(self._graph.templates[self._template[drop]].shape) == 1
-        return (self._instance[drop],) if is_line else index_of(self._graph, drop)
+        return (self._instance[drop],) if self._axes[self._template[drop]] == 1 else index_of(self._graph, drop)
 
     def _name(self, drop: int) -> str:
         """Return the text id of a drop, as `dropflow.graph.text_ids.oid` does, but without reading columns of NumPy."""
         if self._graph.oids is not None:
             return self._graph.oids[drop]
         row = self._template[drop]
-        return self._heads[row] + instance_iid(self._graph.templates[row], self._instance[drop])
+        axes = self._axes[row]
+        if axes > 1:
+            return oid(self._graph, drop)
+        return f"{self._heads[row]}-{self._instance[drop]}" if axes else self._heads[row]
 
     def _inputs(self, app: int, core: Core, handle: Callable[[int], Handle | None]) -> tuple[Input, ...]:
         name, template, state, is_reread = self._name, self._template, core.drops.state, self._is_reread
