@@ -5,18 +5,22 @@ import importlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from dropflow import errors
+from dropflow.cli.main import commands
 from dropflow.dask.lost_chunks import LostChunksError
 from dropflow.dask.persist import LostContentsError
 from translator.problem_codes import CODES
@@ -25,7 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
 )
-_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", re.MULTILINE)
 _COMMAND = re.compile(r"\w*\$ |(dropflow|pip|python3?|make|curl|ssh|scp|export|sudo) (?!=)")
@@ -34,14 +37,120 @@ _ELSEWHERE = {"slurm.md": "shell", "cluster.md": "shell", "ssh.md": "shell", "re
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-def _commands(document: Path) -> list[str]:
-    """Return the lines that start with ``$ `` in the console blocks of a document."""
-    blocks = _BLOCK.findall(document.read_text(encoding="utf-8"))
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+_UP = "dropflow up --nodes 2 --workers 1   # in a terminal of its own"
+_SUBMIT = "dropflow submit examples/error-threshold.graph --output quiet --name SESSION"
+_CANCELLED = [
+    f"""{_SUBMIT} --set Measure.func_code='def measure(input):
+    import pathlib, time
+    while not (pathlib.Path.home() / "go").exists():
+        time.sleep(0.1)
+    return 100.0'""",
+    "dropflow cancel SESSION --grace 0",
+]
+"""A session whose applications wait for a file, and its end."""
+_PIPELINE = """printf '%s' 'from dropflow import Graph, app
+
+@app
+def Rms(values: list[int]) -> int:
+    return sum(values.none)
+
+with Graph("pipeline") as graph:
+    Rms([1, 2]).save("total.json")
+graph.save("pipeline.graph")
+' >pipeline.py && python pipeline.py"""
+_REPOSITORY = """
+git init -q -b main repository && cd repository && mkdir pipelines && cp ../examples/hello.graph pipelines/imaging.graph
+cp ../examples/hello.graph imaging.graph && git add . && git config --global user.email a@b.c
+git config --global user.name A && git commit -qm A && git tag v1.2
+for address in https://github.com/ORG/REPO ssh://git@gitlab.example.org/ORG/REPO file:///data/graphs; do
+    git config --global --add url.file://$PWD.insteadOf $address
+done"""
+_PREPARED: dict[str, dict[str, list[str]]] = {
+    "explanation/planning.md": {"dropflow submit": [_UP, "cp examples/imaging.graph graph.graph"]},
+    "howto/add-drain-and-rebalance.md": {"": [_UP.replace("2", "3"), _CANCELLED[0]]},
+    "howto/after-a-crash.md": {
+        "dropflow resume SESSION --wait": [_UP, *_CANCELLED, "touch go"],
+        "dropflow resume SESSION --without": ["dropflow delete SESSION; rm go", *_CANCELLED],
+        "dropflow retry RUN": [
+            _PIPELINE,
+            "dropflow run pipeline.graph --keep RUN   # exits with 1",
+            "sed -i s/.none// pipeline.py",
+        ],
+    },
+    "howto/cancel-and-pause.md": {
+        "": [_UP, _CANCELLED[0]],
+        "dropflow cancel SESSION 'Measure 3'": ["dropflow delete SESSION", _CANCELLED[0]],
+        "dropflow run": ["cp examples/hello.graph graph.graph"],
+    },
+    "howto/other-engines.md": {
+        "": [
+            "mkdir shared; dropflow unroll examples/hello.graph -o graph.dfg",
+            "dask scheduler --no-dashboard   # in a terminal of its own",
+            "dask worker tcp://127.0.0.1:8786 --no-dashboard   # in a terminal of its own",
+        ],
+    },
+    "howto/provenance.md": {
+        "dropflow explain FILE": [
+            "dropflow keys create",
+            _UP,
+            "dropflow submit examples/hello.graph --name SESSION --wait",
+            "dropflow run examples/hello.graph --keep RUN",
+            "mkdir DIR; cp -r RUN DIR; cp RUN/files/* FILE",
+        ],
+        "dropflow fetch": ["rm -r DIR"],
+    },
+    "howto/replay.md": {
+        "dropflow run pipeline.graph": [_PIPELINE],
+        "dropflow retry": [
+            "dropflow run pipeline.graph --keep run   # exits with 1",
+            "EDITOR='sed -i s/.none//' dropflow replay run Rms --edit",
+        ],
+    },
+    "howto/repositories.md": {
+        "": [_UP, _REPOSITORY],
+        "dropflow explain": ["dropflow submit git+file:///data/graphs#imaging.graph --name SESSION --wait"],
+    },
+    "howto/results-and-logs.md": {
+        "curl -f -C": [
+            'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8002/api/v1/sessions/imaging/results >all',
+            "export DROP=$(grep -o 'imaging_[^\"/]*' all | head -n 1)",
+        ],
+    },
+    "howto/translator-service.md": {
+        "": ["dropflow master   # in a terminal of its own", "cp examples/hello.graph my.graph"],
+    },
+    "howto/users.md": {
+        "export": [_UP, "dropflow unroll examples/hello.graph -o graph.dfg"],
+    },
+    "reference/machines.md": {
+        "dropflow partition graph.graph": [_UP, "cp examples/imaging.graph graph.graph"],
+    },
+}
+"""Commands of a test before the first one of a page that begins so: they make what is the reader's.
+
+The hosts of the pages are this one, and `/shared` is below the current directory.
+"""
+_HERE = re.compile(r"(?<=://)(head|alpha|island|master)(?=:\d)")
+
+
+def _commands(document: Path, kind: str = "console") -> list[str]:
+    """Return the lines that start with ``$ `` in the blocks of a document with commands."""
+    blocks = [body for found, body in _FENCE.findall(document.read_text(encoding="utf-8")) if found == kind]
+    return [line[2:] for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
+
+
+def _name(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+def _marks(document: Path) -> Sequence[pytest.MarkDecorator]:
+    """Mark a page before which a cluster is started, which takes ten seconds of processor time."""
+    steps = _PREPARED.get(_name(document).removeprefix("docs/"), {}).values()
+    return [pytest.mark.exhaustive] if "# in a terminal" in str(list(steps)) else []
 
 
 _WITH_COMMANDS = [
-    pytest.param(document, id=str(document.relative_to(ROOT))) for document in DOCUMENTS if _commands(document)
+    pytest.param(document, id=_name(document), marks=_marks(document)) for document in DOCUMENTS if _commands(document)
 ]
 
 
@@ -58,20 +167,30 @@ def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     for name, code in _FILE.findall(document.read_text(encoding="utf-8")):
         (tmp_path / name).write_text(code, encoding="utf-8")
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    surroundings = {"cwd": tmp_path, "env": {"PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}}
+    variables = {"PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}
+    prepared = dict(_PREPARED.get(_name(document).removeprefix("docs/"), {}))
+    steps = prepared.pop("", [])
+    for command in _commands(document):
+        steps += [step for begin in list(prepared) if command.startswith(begin) for step in prepared.pop(begin)]
+        steps.append(command)
+    assert prepared == {}
     with ExitStack() as stack:
-        if "# in a terminal of its own" in document.read_text(encoding="utf-8"):
+        if any("# in a terminal of its own" in step for step in steps):
             stack.enter_context(_ports())
-        for command in _commands(document):
-            if "# in a terminal of its own" in command:
-                stack.enter_context(_staying(command, surroundings))
+        for step in (_HERE.sub("127.0.0.1", step).replace("/shared/", "shared/") for step in steps):
+            surroundings = {"cwd": tmp_path, "env": variables}
+            if "# in a terminal of its own" in step:
+                variables["TOKEN"] = stack.enter_context(_staying(step, surroundings))
                 continue
-            expected = re.search(r"# exits with (\d+)", command)
-            line = ["/bin/bash", "-c", command]
+            expected = re.search(r"# exits with (\d+)", step)
+            is_kept = step.startswith("export ")
+            line = ["/bin/bash", "-c", f"{step}\nenv -0" if is_kept else step]
             done = subprocess.run(line, capture_output=True, text=True, check=False, **surroundings)
             wanted = int(expected[1]) if expected else 0
 
-            assert done.returncode == wanted, f"{command}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == wanted, f"{step}\n{done.stdout}\n{done.stderr}"
+            if is_kept:
+                variables |= dict(each.split("=", 1) for each in done.stdout.split("\0") if each)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
@@ -96,8 +215,8 @@ def _ports() -> Iterator[None]:
 
 
 @contextmanager
-def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[None]:
-    """Run a command that stays, from its ready line until the other commands are done."""
+def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[str]:
+    """Run a command that stays, from its ready line until the other commands are done, and yield its token."""
     line = ["/bin/bash", "-c", f"exec {command}"]
     errors = surroundings["cwd"] / "staying.err"
     with (
@@ -106,10 +225,13 @@ def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[None]:
     ):
         try:
             assert process.stdout is not None
+            if command.startswith("dask "):  # prints nothing to standard output
+                yield ""
+                return
             ready = process.stdout.readline()
             assert ready, f"{command}\n{errors.read_text()}"
             assert json.loads(ready)["ready"] is True, command
-            yield
+            yield json.loads(ready)["token"]
         finally:
             process.terminate()
             process.wait(120)
@@ -122,6 +244,80 @@ def test_links_between_documents_exist(document: Path) -> None:
     local = [link for link in links if "://" not in link and not link.startswith("mailto:")]
 
     assert [link for link in local if not (document.parent / link).exists()] == []
+
+
+# Every other command has names and options that exist.
+
+
+_SPAN = re.compile(r"`(dropflow [^`]+)`")
+_OTHER_WORDS = {"dropflow user key, version 1:NAME@SECONDS", "dropflow waits", "dropflow launch SYSTEM DIRECTORY"}
+"""What is not a command line of dropflow, and one with a placeholder for a part of its name."""
+_SHELL_WORDS = re.compile(r"[|&;()]+")
+
+
+def _command_lines(document: Path) -> Iterator[str]:
+    """Yield the command lines in blocks, and those in the text, which may be without arguments."""
+    text = document.read_text(encoding="utf-8")
+    for kind, body in _FENCE.findall(text):
+        for line in body.replace("\\\n", " ").splitlines() if re.match("console|shell|sh$", kind) else ():
+            if prompt := re.match(r"\w*\$ +", line):
+                yield line[prompt.end() :]
+            elif kind == "sh":
+                yield line
+    yield from (" ".join(span.split()) for span in _SPAN.findall(_FENCE.sub("", text)))
+
+
+def _words(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a line of the shell, without redirections and comments."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
+    lexer.whitespace_split = True
+    found: list[str] = []
+    for word in lexer:
+        if _SHELL_WORDS.fullmatch(word):
+            yield found
+            found = []
+        elif not re.fullmatch(r"[<>]+", word):
+            found.append(word)
+    yield found
+
+
+def _parse(words: list[str]) -> None:
+    """Parse the arguments of ``dropflow`` as it does, and raise if a name or an option does not exist."""
+    command: click.Command = commands
+    context = click.Context(command)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command, context = found, click.Context(found, info_name=name, parent=context, **found.context_settings)
+    try:
+        values, _, _ = command.make_parser(context).parse_args(words)
+    except click.BadOptionUsage as error:  # an option that a text names without its value
+        if "requires an argument" not in error.message:
+            raise
+        return
+    for parameter in command.get_params(context):
+        value = values.get(parameter.name or "")
+        if isinstance(parameter.type, click.Choice) and isinstance(value, str) and not value.isupper():
+            parameter.type.convert(value, parameter, context)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
+def test_commands_of_the_documents_have_options_that_exist(document: Path) -> None:
+    """Every command line is parsed, also one that cannot run; ``pip`` knows the extra, and ``make`` the target."""
+    extras = set(metadata("dropflow").get_all("Provides-Extra") or ())
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for line in set(_command_lines(document)) - _OTHER_WORDS:
+        for words in _words(line):
+            place = [at for at, word in enumerate(words) if re.fullmatch(r".*/bin/dropflow|dropflow", word)]
+            if place and (words[0] in ("dropflow", "podman-compose") or "/" in words[place[0]]):
+                try:
+                    _parse(words[place[0] + 1 :])
+                except click.UsageError as error:
+                    pytest.fail(f"{line}: {error.format_message()}")
+            if words[:2] == ["pip", "install"]:
+                assert {extra for word in words for extra in re.findall(r"\[(.*)\]", word)} <= extras, line
+            if words[:1] == ["make"]:
+                assert words[1] in targets, line
 
 
 # Names of modules, classes and files in the documents exist.
