@@ -195,7 +195,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 class UserUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a user has in sessions that are not over, and may have at a time; None for any number.
 
-    They are users of the sessions, and those with limits of their own.
+    They are users of the sessions, those with limits of their own, and the user who asks.
     """
 
     user: str

@@ -12,7 +12,12 @@ from dropflow.cli.output import CommandOutput
 from dropflow.formatting import plural
 
 _file_option = click.option(
-    "--key", "file", metavar="FILE", help="The key file; in the user's configuration by default."
+    "--key",
+    "file",
+    metavar="FILE",
+    envvar="DROPFLOW_KEY",
+    show_envvar=True,
+    help="The key file; in the user's configuration by default.",
 )
 
 

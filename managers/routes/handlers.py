@@ -177,9 +177,9 @@ class _SpecialHandlers:
             operations.MANAGER_LOG_TEXT.name: lambda request: _log_text(request, self._manager.manager_log, "node"),
         }
 
-    def _sessions(self, _: Request) -> SessionList:
+    def _sessions(self, request: Request) -> SessionList:
         sessions = self._manager.sessions()
-        return SessionList(sessions=sessions, users=self._owners.use(sessions))
+        return SessionList(sessions=sessions, users=self._owners.use(sessions, request.user))
 
     def _submit(self, request: Request) -> SessionInfo:
         graph = read_graph(request.body, most=self._limits.drops, depth=self._limits.depth)

@@ -143,8 +143,10 @@ class Owners:
                 self._check(user, limit, counted, drops)
             yield
 
-    def use(self, sessions: Iterable[SessionInfo]) -> tuple[UserUse, ...]:
-        """Return what users have of these sessions, and may have: those with a session that is not over, or a limit.
+    def use(self, sessions: Iterable[SessionInfo], asking: str = "") -> tuple[UserUse, ...]:
+        """Return what users have of these sessions, and may have.
+
+        They are those with a session that is not over, those with limits of their own, and the user who asks.
 
         While the file of limits cannot be used, users have no limits here, and submit nothing (`admitted`).
         """
@@ -161,7 +163,7 @@ class Owners:
                 most_sessions=limits.of(user).sessions,
                 most_drops=limits.of(user).drops,
             )
-            for user in sorted({*running, *limits.users})
+            for user in sorted({*running, *limits.users, *filter(None, [asking])})
         )
 
     def _check(self, user: str, limit: UserLimit, running: Sequence[int], drops: int) -> None:
@@ -170,6 +172,10 @@ class Owners:
             text = f"user {user} has {plural(len(running), 'running session')}, and may have {limit.sessions}"
             raise QuotaError(text, where=where, hint=hint)
         if limit.drops is not None and sum(running) + drops > limit.drops:
+            if drops > limit.drops:
+                hint = (
+                    "ask the administrator for a higher limit, or divide the graph: no session of this size is admitted"
+                )
             raise QuotaError(
                 f"user {user} has {sum(running):,} drops in running sessions and may have {limit.drops:,}, "
                 f"and this session has {drops:,}",

@@ -124,6 +124,8 @@ def test_a_user_has_a_key_that_can_be_revoked(node: Running, tmp_path: Path) -> 
     first = made("first.key")
     seen = run(node.home, "nodes", "--key", tmp_path / "first.key")
     assert seen.returncode == 0, seen.stderr
+    shown = run(node.home, "keys", "show", DROPFLOW_KEY=str(tmp_path / "first.key"))
+    assert shown.stdout.startswith("key of user alice ")
     with pytest.raises(NotFoundError, match="none"):
         cancels(first)
     assert run(node.home, "keys", "revoke", "alice").returncode == 0

@@ -214,12 +214,18 @@ def test_users_have_limits(manager: FakeManager, tmp_path: Path) -> None:
             UserUse(user="alice", sessions=1, drops=drops, most_sessions=1),
             UserUse(user="bob", sessions=0, drops=0, most_sessions=2, most_drops=5),
         )
+        with Client(served.url, secret=_user("carol")) as carol:
+            own = UserUse(user="carol", sessions=0, drops=0, most_sessions=1)
+            assert own in carol.call(SESSIONS).users  # also of a user without sessions, by the default
         page = fetch(served, "/sessions", Authorization=f"Bearer {TOKEN}")[1].decode()
         assert f"<bdi>alice</bdi>: 1 of 1 session, {drops} drops" in page
         assert "<bdi>bob</bdi>: 0 of 2 sessions, 0 of 5 drops" in page
         administrator.submit(fan(2))
-        with pytest.raises(QuotaError, match="user bob has 0 drops in running sessions and may have 5, and this"):
+        with pytest.raises(
+            QuotaError, match="user bob has 0 drops in running sessions and may have 5, and this"
+        ) as refused:
             bob.submit(fan(20))
+        assert "ask the administrator" in refused.value.hint  # waiting would not help
         bob.submit(fan(2))
         with pytest.raises(QuotaError, match=f"user bob has {drops} drops in running sessions and may have 5"):
             bob.submit(fan(2))
