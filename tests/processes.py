@@ -4,11 +4,13 @@
 `ended_with_this_process`.
 """
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -142,6 +144,14 @@ def words(process: psutil.Process) -> list[str]:
         return [*process.cmdline(), *process.environ().values()]
     except psutil.NoSuchProcess:
         return []
+
+
+@contextmanager
+def default_ports() -> Iterator[None]:
+    """Keep other test runs on this machine from using the default ports, which the commands of the documents use."""
+    with (Path(tempfile.gettempdir()) / "dropflow-default-ports.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def gone(processes: Sequence[psutil.Process], seconds: float = _SECONDS) -> bool:

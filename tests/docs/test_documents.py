@@ -1,6 +1,5 @@
 """The documents: their commands and code run, names and links exist, and the site and changelog are built."""
 
-import fcntl
 import importlib
 import json
 import os
@@ -9,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import metadata
@@ -23,6 +21,7 @@ from dropflow import errors
 from dropflow.cli.main import commands
 from dropflow.dask.lost_chunks import LostChunksError
 from dropflow.dask.persist import LostContentsError
+from tests.processes import default_ports
 from translator.problem_codes import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +31,13 @@ DOCUMENTS = sorted(
 _FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", re.MULTILINE)
 _COMMAND = re.compile(r"\w*\$ |(dropflow|pip|python3?|make|curl|ssh|scp|export|sudo) (?!=)")
-_ELSEWHERE = {"slurm.md": "shell", "cluster.md": "shell", "ssh.md": "shell", "rest-jobs.md": "sh"}
+_ELSEWHERE = {
+    "slurm.md": "shell",
+    "cluster.md": "shell",
+    "three-machines.md": "shell",
+    "ssh.md": "shell",
+    "rest-jobs.md": "sh",
+}
 """The language of blocks that other tests run, with what they need."""
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
@@ -176,7 +181,7 @@ def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     assert prepared == {}
     with ExitStack() as stack:
         if any("# in a terminal of its own" in step for step in steps):
-            stack.enter_context(_ports())
+            stack.enter_context(default_ports())
         for step in (_HERE.sub("127.0.0.1", step).replace("/shared/", "shared/") for step in steps):
             surroundings = {"cwd": tmp_path, "env": variables}
             if "# in a terminal of its own" in step:
@@ -204,14 +209,6 @@ def test_blocks_of_commands_run_or_say_why_not(document: Path) -> None:
     assert [kind for kind, _ in kinds if kind not in run and not re.fullmatch(r"console not run: .+", kind)] == []
     assert [body for kind, body in kinds if kind == "console" and not re.search(r"^\$ ", body, re.MULTILINE)] == []
     assert indented == []
-
-
-@contextmanager
-def _ports() -> Iterator[None]:
-    """Keep other test runs on this machine from using the default ports, which the commands of the documents use."""
-    with (Path(tempfile.gettempdir()) / "dropflow-default-ports.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager

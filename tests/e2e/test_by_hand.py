@@ -1,7 +1,11 @@
 """Managers that are started one by one, as on several hosts, and find each other."""
 
 import json
-import shlex
+import os
+import re
+import shutil
+import subprocess
+import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ from dropflow.api.client import Client
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.errors import ConflictError
 from tests.e2e.cluster import finished, underway, until
-from tests.processes import Running, gone, run, words
+from tests.processes import Running, default_ports, gone, run
 
 pytestmark = pytest.mark.slow
 
@@ -163,33 +167,62 @@ def test_a_manager_that_cannot_start_ends_the_daemon_with_the_reason(tmp_path: P
     assert str(port) in done.stderr
 
 
-# The tutorial "Three machines", on one machine: what it says about a node that is switched off.
+# The tutorial "Three machines", on one machine.
 
 
-def _commands(section: str) -> list[list[str]]:
-    """Return the commands of a section of the tutorial as words, without the prompt and the name of the program."""
-    text = (ROOT / "docs" / "tutorial" / "three-machines.md").read_text(encoding="utf-8")
-    lines = text.split(f"## {section}\n")[1].split("\n## ")[0].replace("\\\n", " ").splitlines()
-    return [shlex.split(line.partition("$ ")[2])[1:] for line in lines if "$ dropflow " in line]
+_SSH = """#!/bin/sh
+[ "$1" = -L ] && exit
+cd "{homes}/$1" && shift && HOME=$PWD exec sh -c "$*"
+"""
+_SCP = """#!/bin/sh
+exec cp -p "$2" "{homes}/$(echo "$3" | tr : /)"
+"""
 
 
-@pytest.mark.exhaustive  # eight seconds of processor time; the losses of tests/e2e/test_losses.py stay in the CI
-def test_a_session_goes_on_when_one_of_three_machines_is_switched_off(tmp_path: Path) -> None:
-    """The commands of the page run as it says; its measurements sleep for a shorter time here."""
-    submit, status, *_ = _commands("Now switch one off")
-    submit = [word.replace("time.sleep(10)", "time.sleep(1)") for word in submit]
-    submit[1] = str(ROOT / submit[1])
-    more = ("--port", 0, "--workers", 1, "--lost-after", 3)
-    with Running(tmp_path, "up", "--nodes", 3, *more) as up:
-        submitted = run(tmp_path, *submit)
-        with Client(up.ready["master"], token=up.ready["token"]) as client:
-            assert underway(client, "second", 8)
-            node = [one for one in up.family() if {"--name", "node-3"} <= set(words(one))]
-            node[0].kill()
-            detail = finished(client, "second", 60.0)
-        shown = run(tmp_path, *status)
+@pytest.mark.exhaustive  # half a minute of processor time; the losses of tests/e2e/test_losses.py stay in the CI
+def test_the_tutorial_of_three_machines_is_as_it_says(tmp_path: Path) -> None:
+    """Its commands run one after another, on three addresses of this machine; a node is killed before the last one.
 
-    assert (submitted.returncode, shown.returncode) == (0, 0), submitted.stderr
-    assert (detail.status, detail.states, detail.members) == ("FINISHED", {"COMPLETED": 37}, ("node-1", "node-2"))
-    assert "note: node node-3 is lost" in shown.stdout
-    assert "FINISHED  37 drops" in shown.stdout
+    Its measurements sleep for a shorter time here.
+    """
+    text = (ROOT / "docs" / "tutorial" / "three-machines.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    text = text.replace("10.0.0.", "127.0.0.").replace("time.sleep(10)", "time.sleep(1)")
+    steps = re.findall(r"^(alpha|beta|gamma|laptop)\$ +(.*)", text, re.MULTILINE)
+    programs = tmp_path / "bin"
+    for home in (programs, *(tmp_path / host for host in ("alpha", "beta", "gamma", "laptop"))):
+        home.mkdir()
+    for name, script in (("ssh", _SSH), ("scp", _SCP)):
+        (programs / name).write_text(script.format(homes=tmp_path))
+        (programs / name).chmod(0o755)
+    shutil.copytree(ROOT / "examples", tmp_path / "beta" / "examples")
+    variables = {"PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
+    with ExitStack() as stack:
+        stack.enter_context(default_ports())
+        running: dict[str, tuple[subprocess.Popen[bytes], dict[str, str]]] = {}
+        for host, command in steps:
+            home: dict[str, Any] = {"cwd": tmp_path / host, "env": variables | {"HOME": str(tmp_path / host)}}
+            if re.match("dropflow (node|island|translator) ", command):
+                process = subprocess.Popen(
+                    ["/bin/bash", "-c", f"exec {command}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **home
+                )
+                stack.enter_context(process)  # waits for it, and closes the pipe
+                stack.callback(process.terminate)
+                assert process.stdout is not None
+                running[f"{host} {command.split()[1]}"] = process, json.loads(process.stdout.readline())
+                continue
+            if command == "dropflow watch second --once":
+                ready = running["alpha island"][1]
+                island = stack.enter_context(Client(ready["url"], token=ready["token"]))
+                assert underway(island, "second", 8)
+                running["gamma node"][0].kill()
+            if command.startswith("export "):
+                variables |= dict([command.removeprefix("export ").split("=", 1)])
+                continue
+            done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False, **home)
+
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        detail = finished(island, "second", 120.0)
+
+    assert (detail.status, detail.states, detail.members) == ("FINISHED", {"COMPLETED": 37}, ("alpha", "beta"))
+    assert any("node gamma is lost" in note for note in detail.notes)
+    assert list((tmp_path / "beta" / "picture").rglob("*"))
