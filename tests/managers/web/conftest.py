@@ -14,7 +14,7 @@ from dropflow.web.sign_in import login_routes
 from managers.routes.handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
-from tests.browser import Window, open_browser, open_window
+from tests.browser import Window, open_window
 from tests.fake_manager import FakeManager
 
 Serve = Callable[..., str]
@@ -43,15 +43,8 @@ def serve() -> Iterator[Serve]:
         yield start
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser for the tests of one module."""
-    with open_browser() as found:
-        yield found
-
-
 @pytest.fixture
-def look(browser: Any) -> Iterator[Look]:
+def look(chromium: Any) -> Iterator[Look]:
     """A function that opens browser windows. It fails the test if a page in them logged an error."""
     with ExitStack() as stack:
-        yield lambda url, **settings: stack.enter_context(open_window(browser, url, **settings))
+        yield lambda url, **settings: stack.enter_context(open_window(chromium, url, **settings))
