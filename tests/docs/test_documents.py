@@ -408,7 +408,7 @@ _HOWTO_APPLICATION_BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.
         ("howto/dask.md", 10),
         ("howto/write-a-runner.md", 4),
         ("reference/python.md", 3),
-        ("tutorial/python.md", 4),
+        ("tutorial/python.md", 5),
     ],
 )
 def test_the_tests_in_the_guide_pass(guide: str, tests: int, tmp_path: Path) -> None:
