@@ -8,7 +8,7 @@ SLOW = slow or corpus or browser or netns or exhaustive
 # Tests start thousands of processes. With this variable, each would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs pictures demo radio quick test exhaustive simulate simulate-forever torture coverage check lint format changelog release clean
+.PHONY: docs links pictures demo radio quick test exhaustive simulate simulate-forever torture coverage check lint format changelog release clean
 
 # What running needs, without tools for development.
 $(VENV)/.runs: pyproject.toml
@@ -92,6 +92,9 @@ changelog: $(VENV)/.installed  ## print what the next release changes; with VERS
 docs: $(VENV)/.installed  ## build the documentation site; every warning is an error, such as a link that leads nowhere
 	$(BIN)/sphinx-build -q -W --keep-going -j auto -c docs . build/site
 	@echo "Look at it: $(CURDIR)/build/site/index.html"
+
+links: $(VENV)/.installed  ## ask the hosts of other sites for each page that the documentation links to; needs a network
+	$(BIN)/sphinx-build -q -b linkcheck -j auto -c docs . build/links
 
 release: $(VENV)/.installed  ## build what is published into dist/, the same bytes for the same commit, and check it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'

@@ -31,6 +31,10 @@ highlight_language = "none"
 default_role = "code"
 myst_heading_anchors = 4
 
+linkcheck_ignore = [r"https?://(127\.|10\.|localhost|HOST|[\w.]*example\.org)"]
+linkcheck_retries = 2
+linkcheck_timeout = 30
+
 autodoc_default_options = {"members": True}
 autodoc_typehints = "none"
 napoleon_use_rtype = False

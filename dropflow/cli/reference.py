@@ -13,7 +13,7 @@ import click
 
 from dropflow.cli.main import commands, load_command
 
-_MANY = 8
+_MANY = 4
 """An option that so many commands have, with the same help, is described once."""
 
 
