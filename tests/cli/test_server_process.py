@@ -305,6 +305,17 @@ def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_log_of_json_has_nothing_else(tmp_path: Path) -> None:
+    """With --log-json alone, each line of standard error is a JSON object, and none has the token."""
+    with Running(tmp_path, "island", "--port", 0, "--log-json") as island:
+        assert island.stop() == 0
+
+    records = [json.loads(line) for line in island.errors.splitlines()]
+    assert {"info"} <= {record["level"] for record in records}
+    assert island.ready["token"] not in island.errors
+
+
+@pytest.mark.slow
 def test_keys_are_made_once_and_shown_by_their_fingerprint(tmp_path: Path) -> None:
     """An existing key is not overwritten, and no command prints a key."""
     made, again, shown = (run(tmp_path, "keys", command) for command in ("create", "create", "show"))
