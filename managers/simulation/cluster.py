@@ -232,8 +232,7 @@ class SimulatedCluster:
                 if detail.is_over:
                     return detail
                 version = detail.version
-            else:
-                self.simulation.wait(0.5)
+            self.simulation.wait(0.5)  # one answer tells of many changes: it takes more time than to simulate one
         return None
 
     def wait_for_nodes(self, seconds: float = 30.0) -> bool:

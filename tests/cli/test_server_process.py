@@ -33,6 +33,7 @@ from managers.keys import create, load_any
 from tests.cli.answers import Command
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill
+from tests.nightly import nightly
 from tests.processes import Running, environment, gone, listening, run, words
 
 
@@ -162,27 +163,25 @@ def test_a_port_that_is_in_use(node: Running) -> None:
     assert "--port" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", ["node", "island", "master", "translator", "daemon"])
-def test_listening_beyond_loopback_needs_a_key(role: str, tmp_path: Path) -> None:
+def test_listening_beyond_loopback_needs_a_key(role: str, dropflow: Command) -> None:
     """Without a cluster key the process does not start, and the message says how to make one."""
-    done = run(tmp_path, role, "--host", "0.0.0.0", "--port", 0)  # noqa: S104 - it is refused
+    answer = dropflow(role, "--host", "0.0.0.0", "--port", 0)  # noqa: S104 - it is refused
 
-    assert done.returncode == 2
-    assert "cluster key" in done.stderr
-    assert "dropflow keys create" in done.stderr
-    assert done.stdout == ""
+    assert answer.status == 2
+    assert "cluster key" in answer.err
+    assert "dropflow keys create" in answer.err
+    assert answer.out == b""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", ["node", "island", "master", "translator", "daemon"])
-def test_no_auth_is_for_loopback_only(role: str, tmp_path: Path) -> None:
+def test_no_auth_is_for_loopback_only(role: str, dropflow: Command, home: Path) -> None:
     """A server without a token cannot listen beyond loopback, not even with a cluster key."""
-    create(tmp_path / "config" / "dropflow" / "cluster.key")
-    done = run(tmp_path, role, "--host", "0.0.0.0", "--port", 0, "--no-auth")  # noqa: S104 - it is refused
+    create(home / "XDG_CONFIG_HOME" / "dropflow" / "cluster.key")
+    answer = dropflow(role, "--host", "0.0.0.0", "--port", 0, "--no-auth")  # noqa: S104 - it is refused
 
-    assert done.returncode == 2
-    assert "--no-auth is for loopback only" in done.stderr
+    assert answer.status == 2
+    assert "--no-auth is for loopback only" in answer.err
 
 
 @pytest.mark.slow
@@ -233,7 +232,7 @@ def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *nightly(signal.SIGINT, signal.SIGHUP)])
 def test_a_signal_ends_the_process_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     """The exit status is 0, and no record, process or socket is left."""
     with Running(tmp_path, "node", "--port", 0, "--links-port", 0) as running:
@@ -315,15 +314,14 @@ def test_a_log_of_json_has_nothing_else(tmp_path: Path) -> None:
     assert island.ready["token"] not in island.errors
 
 
-@pytest.mark.slow
-def test_keys_are_made_once_and_shown_by_their_fingerprint(tmp_path: Path) -> None:
+def test_keys_are_made_once_and_shown_by_their_fingerprint(dropflow: Command, home: Path) -> None:
     """An existing key is not overwritten, and no command prints a key."""
-    made, again, shown = (run(tmp_path, "keys", command) for command in ("create", "create", "show"))
-    secret = (tmp_path / "config" / "dropflow" / "cluster.key").read_text().split("secret ")[1].strip()
+    made, again, shown = (dropflow("keys", command) for command in ("create", "create", "show"))
+    secret = (home / "XDG_CONFIG_HOME" / "dropflow" / "cluster.key").read_text().split("secret ")[1].strip()
 
-    assert (made.returncode, again.returncode, shown.returncode) == (0, 2, 0)
-    assert made.stdout.split()[2] == shown.stdout.split()[2]
-    assert secret not in made.stdout + made.stderr + again.stderr + shown.stdout
+    assert (made.status, again.status, shown.status) == (0, 2, 0)
+    assert made.text.split()[2] == shown.text.split()[2]
+    assert secret not in made.text + made.err + again.err + shown.text
 
 
 # Options of commands that start servers: what cannot be used is refused before anything is started.
@@ -495,26 +493,26 @@ def test_a_node_may_drain_before_it_is_killed() -> None:
     assert "TimeoutStopSec=30\n" in unit_text("island", (), account="")
 
 
-@pytest.mark.slow
-def test_a_unit_of_a_user_is_written_once(tmp_path: Path) -> None:
+def test_a_unit_of_a_user_is_written_once(dropflow: Command, home: Path) -> None:
     """It is replaced by the same command, and never replaces another unit; a dry run writes nothing."""
-    path = tmp_path / "config" / "systemd" / "user" / "dropflow-node.service"
-    dry = run(tmp_path, "service", "install", "node", "--user", "--dry-run")
+    path = home / "XDG_CONFIG_HOME" / "systemd" / "user" / "dropflow-node.service"
+    install = ("service", "install", "node")
+    dry = dropflow(*install, "--user", "--dry-run")
     was_written = path.exists()
-    installed = [run(tmp_path, "service", "install", "node", "--user", "--", "--port", port) for port in (8000, 9000)]
+    installed = [dropflow(*install, "--user", "--", "--port", port) for port in (8000, 9000)]
     text = path.read_text()
     path.write_text("[Unit]\n")
-    refused = run(tmp_path, "service", "install", "node", "--user")
-    wrong = run(tmp_path, "service", "install", "node", "--dry-run", "--", "--no-such-option")
-    unknown = run(tmp_path, "service", "install", "node", "--account", "no-such-account")
+    refused = dropflow(*install, "--user")
+    wrong = dropflow(*install, "--dry-run", "--", "--no-such-option")
+    unknown = dropflow(*install, "--account", "no-such-account")
 
-    assert (dry.returncode, was_written) == (0, False)
-    assert "ExecStart=" in dry.stdout
-    assert [(done.returncode, str(path) in done.stdout) for done in installed] == [(0, True)] * 2
-    assert "systemctl --user enable --now dropflow-node" in installed[0].stdout
+    assert (dry.status, was_written) == (0, False)
+    assert "ExecStart=" in dry.text
+    assert [(answer.status, str(path) in answer.text) for answer in installed] == [(0, True)] * 2
+    assert "systemctl --user enable --now dropflow-node" in installed[0].text
     assert "--port 9000" in text
-    assert (refused.returncode, "DF108" in refused.stderr, path.read_text()) == (2, True, "[Unit]\n")
-    assert (wrong.returncode, unknown.returncode) == (2, 2)
+    assert (refused.status, "DF108" in refused.err, path.read_text()) == (2, True, "[Unit]\n")
+    assert (wrong.status, unknown.status) == (2, 2)
 
 
 @pytest.mark.slow

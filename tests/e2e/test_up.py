@@ -238,13 +238,21 @@ def test_sessions_are_cancelled_when_everything_is_stopped(tmp_path: Path) -> No
 
 
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    """After kill -9 of up, its children detect the closed pipe and end cleanly, also in the middle of a session."""
-    with Running(tmp_path, "up", "--port", 0) as running:
+    """After kill -9 of up, its children detect the closed pipe and end cleanly, also in the middle of a session.
+
+    With --no-auth, all managers answer without a token, and none is created.
+    """
+    with Running(tmp_path, "up", "--port", 0, "--no-auth") as running:
+        assert running.ready["token"] is None
+        for url in (running.ready["master"], running.ready["island"], *running.ready["nodes"]):
+            with Client(url) as each:
+                assert each.sessions() == ()
         run(tmp_path, "submit", waiting_graph(tmp_path), "--name", "failing")
         family = running.family()
         running.stop(signal.SIGKILL)
 
     assert gone(family)
+    assert list(tmp_path.rglob("token")) == []
     assert list((tmp_path / "state" / "dropflow" / "tokens").glob("*/*")) == []
 
 
@@ -278,15 +286,6 @@ def test_a_second_cluster_in_the_same_directory_is_refused(up: Running) -> None:
 
     assert done.returncode == 2
     assert "another manager uses this directory" in done.stderr
-
-
-def test_no_auth_needs_no_token(tmp_path: Path) -> None:
-    """With --no-auth, all managers answer without a token, and none is created."""
-    with Running(tmp_path, "up", "--port", 0, "--no-auth") as running:
-        assert running.ready["token"] is None
-        for url in (running.ready["master"], running.ready["island"], *running.ready["nodes"]):
-            with Client(url) as each:
-                assert each.sessions() == ()
 
 
 def _dropflow() -> list[str]:

@@ -93,8 +93,8 @@ def commits(directory: Path) -> Counter[int]:
     [
         ("ctypes.string_at(0)", "killed by signal 11 (SIGSEGV)"),
         ("os._exit(3)", "ended with status 3"),
-        ("os.abort()", "killed by signal 6 (SIGABRT)"),
-        ("os.kill(os.getpid(), 9)", "killed by signal 9 (SIGKILL)"),
+        pytest.param("os.abort()", "killed by signal 6 (SIGABRT)", marks=pytest.mark.exhaustive),
+        pytest.param("os.kill(os.getpid(), 9)", "killed by signal 9 (SIGKILL)", marks=pytest.mark.exhaustive),
     ],
 )
 def test_an_application_that_ends_its_workers_fails_alone(body: str, reason: str, tmp_path: Path) -> None:

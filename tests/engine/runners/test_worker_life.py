@@ -298,21 +298,30 @@ def test_attempts_that_wait_shorten_the_pause() -> None:
 SLEEP = "sleep 98765"
 
 
+_STARTS = {
+    "background": f"os.system('{SLEEP} &')",
+    "session": f"os.system('setsid {SLEEP} &')",
+    "fork": "pid = os.fork()\nif not pid:\n    time.sleep(98765)",
+    "daemon": "if not os.fork():\n    os.setsid()\n"
+    "    os.fork() or os.execlp('sleep', 'sleep', '98765')\n    os._exit(0)",
+}
+_ENDS = ("os._exit(7)", "return", "raise ValueError")
+_OFTEN = {("background", "return"), ("session", "os._exit(7)"), ("fork", "raise ValueError"), ("daemon", "os._exit(7)")}
+"""Each start and each end once; `make exhaustive` has all pairs."""
+
+
 @pytest.mark.parametrize(
-    "start",
+    ("start", "end"),
     [
-        f"os.system('{SLEEP} &')",
-        f"os.system('setsid {SLEEP} &')",
-        "pid = os.fork()\nif not pid:\n    time.sleep(98765)",
-        "if not os.fork():\n    os.setsid()\n    os.fork() or os.execlp('sleep', 'sleep', '98765')\n    os._exit(0)",
+        pytest.param(start, end, marks=[] if (start, end) in _OFTEN else pytest.mark.exhaustive)
+        for start in _STARTS
+        for end in _ENDS
     ],
-    ids=["background", "session", "fork", "daemon"],
 )
-@pytest.mark.parametrize("end", ["os._exit(7)", "return", "raise ValueError"])
 def test_descendants_end_with_their_attempt(start: str, end: str, pool: WorkerPool, tmp_path: Path) -> None:
     """Background commands, new sessions, forks and daemons end, whether the worker dies or the attempt ends."""
     note = f"time.sleep(0.05)\n{end}"
-    work = Functions(pool, tmp_path / "s", leave=f"{start}\n{note}")
+    work = Functions(pool, tmp_path / "s", leave=f"{_STARTS[start]}\n{note}")
     result = work.run("leave")[0]
 
     found = below_workers()
