@@ -156,7 +156,7 @@ def test_without_a_manager_doctor_tells_what_this_host_lacks(
     told = dropflow("doctor")
 
     assert (told.status, told.err) == (5, "")
-    assert "pip install 'dropflow[NAME]'\n  ray  attempts on the workers of a Ray cluster" in told.text
+    assert f"pip install 'dropflow[NAME]'\n  ray  {EXTRAS['ray']}\n" in told.text
     assert "wrong: this host: no manager is named, and none runs on this host\n  start one with" in told.text
 
 
