@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -42,7 +43,7 @@ _ELSEWHERE = {
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-_UP = "dropflow up --nodes 2 --workers 1   # in a terminal of its own"
+_UP = "dropflow up --nodes 2 --workers 1 --port 0   # in a terminal of its own"
 _SUBMIT = "dropflow submit examples/error-threshold.graph --output quiet --name SESSION"
 _CANCELLED = [
     f"""{_SUBMIT} --set Measure.func_code='def measure(input):
@@ -72,7 +73,7 @@ for address in https://github.com/ORG/REPO ssh://git@gitlab.example.org/ORG/REPO
 done"""
 _PREPARED: dict[str, dict[str, list[str]]] = {
     "explanation/planning.md": {"dropflow submit": [_UP, "cp examples/imaging.graph graph.graph"]},
-    "howto/add-drain-and-rebalance.md": {"": [_UP.replace("2", "3"), _CANCELLED[0]]},
+    "howto/add-drain-and-rebalance.md": {"": [_UP.replace("--nodes 2", "--nodes 3"), _CANCELLED[0]]},
     "howto/after-a-crash.md": {
         "dropflow resume SESSION --wait": [_UP, *_CANCELLED, "touch go"],
         "dropflow resume SESSION --without": ["dropflow delete SESSION; rm go", *_CANCELLED],
@@ -126,6 +127,7 @@ _PREPARED: dict[str, dict[str, list[str]]] = {
     },
     "howto/users.md": {
         "export": [_UP, "dropflow unroll examples/hello.graph -o graph.dfg"],
+        "dropflow keys revoke": ["export DROPFLOW_KEY= DROPFLOW_URL="],
     },
     "reference/machines.md": {
         "dropflow partition graph.graph": [_UP, "cp examples/imaging.graph graph.graph"],
@@ -133,9 +135,10 @@ _PREPARED: dict[str, dict[str, list[str]]] = {
 }
 """Commands of a test before the first one of a page that begins so: they make what is the reader's.
 
-The hosts of the pages are this one, and `/shared` is below the current directory.
+The hosts of the pages are this one, its island and master those of `up`, and `/shared` is below the current directory.
 """
-_HERE = re.compile(r"(?<=://)(head|alpha|island|master)(?=:\d)")
+_MANAGERS = {"8001": "island", "8002": "master"}
+_ADDRESS = re.compile(r"(?<=://)(?:head|alpha|island|master|127\.0\.0\.1):(\d+)")
 
 
 def _commands(document: Path, kind: str = "console") -> list[str]:
@@ -151,7 +154,10 @@ def _name(document: Path) -> str:
 def _marks(document: Path) -> Sequence[pytest.MarkDecorator]:
     """Mark a page before which a cluster is started, which takes ten seconds of processor time."""
     steps = _PREPARED.get(_name(document).removeprefix("docs/"), {}).values()
-    return [pytest.mark.exhaustive] if "# in a terminal" in str(list(steps)) else []
+    if "# in a terminal" not in str(list(steps)):
+        return []
+    # Pages wait for each other, also for those of other runs of the tests: each uses the default ports.
+    return [pytest.mark.exhaustive, pytest.mark.timeout(900)]
 
 
 _WITH_COMMANDS = [
@@ -179,13 +185,19 @@ def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
         steps += [step for begin in list(prepared) if command.startswith(begin) for step in prepared.pop(begin)]
         steps.append(command)
     assert prepared == {}
+    addresses: dict[str, str] = {}
     with ExitStack() as stack:
-        if any("# in a terminal of its own" in step for step in steps):
+        if any("# in a terminal of its own" in step and "--port 0" not in step for step in steps):
             stack.enter_context(default_ports())
-        for step in (_HERE.sub("127.0.0.1", step).replace("/shared/", "shared/") for step in steps):
+        for written in steps:
+            step = _ADDRESS.sub(lambda found: addresses.get(found[1], f"127.0.0.1:{found[1]}"), written)
+            step = step.replace("/shared/", "shared/")
             surroundings = {"cwd": tmp_path, "env": variables}
             if "# in a terminal of its own" in step:
-                variables["TOKEN"] = stack.enter_context(_staying(step, surroundings))
+                ready = stack.enter_context(_staying(step, surroundings))
+                variables["TOKEN"] = ready.get("token", "")
+                if ready.get("role") == "up":
+                    addresses.update({port: urlsplit(ready[name]).netloc for port, name in _MANAGERS.items()})
                 continue
             expected = re.search(r"# exits with (\d+)", step)
             is_kept = step.startswith("export ")
@@ -212,8 +224,8 @@ def test_blocks_of_commands_run_or_say_why_not(document: Path) -> None:
 
 
 @contextmanager
-def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[str]:
-    """Run a command that stays, from its ready line until the other commands are done, and yield its token."""
+def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Run a command that stays, from its ready line until the other commands are done, and yield that line."""
     line = ["/bin/bash", "-c", f"exec {command}"]
     errors = surroundings["cwd"] / "staying.err"
     with (
@@ -223,12 +235,13 @@ def _staying(command: str, surroundings: dict[str, Any]) -> Iterator[str]:
         try:
             assert process.stdout is not None
             if command.startswith("dask "):  # prints nothing to standard output
-                yield ""
+                yield {}
                 return
-            ready = process.stdout.readline()
-            assert ready, f"{command}\n{errors.read_text()}"
-            assert json.loads(ready)["ready"] is True, command
-            yield json.loads(ready)["token"]
+            shown = process.stdout.readline()
+            assert shown, f"{command}\n{errors.read_text()}"
+            ready: dict[str, Any] = json.loads(shown)
+            assert ready["ready"] is True, command
+            yield ready
         finally:
             process.terminate()
             process.wait(120)
