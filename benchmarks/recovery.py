@@ -60,9 +60,9 @@ from dropflow.graph.slices import slice_for
 from dropflow.states import DropState
 from managers.deployment import Deployment, Place
 from managers.node import host, hosted_session
+from managers.node.decisions.view_changes import ViewChanges
 from managers.node.directory import SessionDirectory
 from managers.node.hosted_session import HostedSession
-from managers.node.view_changes import ViewChanges
 from managers.recovery import records
 from managers.recovery.records import MemberReport, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide

@@ -40,14 +40,14 @@ from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.contents import Download
-from dropflow.api.openapi import Limits, StreamSlots
 from dropflow.api.operations import TIMES
 from dropflow.api.records import SessionDetail
 from dropflow.api.requests import ALL_TIMES, DropStates, TimesQuery
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import triples
 from dropflow.times.octets import pack_times

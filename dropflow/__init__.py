@@ -5,17 +5,17 @@ This module is the public interface: everything in `__all__` is imported from he
 
 The package is laid out in rings; an outer ring imports inner ones, never the other way::
 
-    dropflow.cli                     commands; each is imported when it is run
-    dropflow.builder | dropflow.dask graphs written in Python; collections of dask
-    dropflow.sessions                one graph on this machine, and what runs leave in their directories
-    dropflow.web                     what the pages of all servers share
-    dropflow.api | dropflow.apps     operations and records of managers; applications and their execution
-    dropflow.reuse | dropflow.runnersresults that are not computed twice; threads, processes and other engines
-    dropflow.data                    stores of data drops
-    dropflow.engine                  the sans-IO core, sessions, the journal
-    dropflow.times | dropflow.previewwhere the time of a run went; pictures and tables of contents
-    dropflow.graph                   physical graphs as tables, their files and formats
-    dropflow.errors | dropflow.ids   and other modules that all of them use
+    dropflow.cli                       commands; each is imported when it is run
+    dropflow.builder | dropflow.dask   graphs written in Python; collections of dask
+    dropflow.sessions                  one graph on this machine, and what runs leave in their directories
+    dropflow.web                       what the pages of all servers share
+    dropflow.api | dropflow.apps       operations and records of managers; applications and their execution
+    dropflow.reuse | dropflow.runners  results that are not computed twice; threads, processes and other engines
+    dropflow.data                      stores of data drops
+    dropflow.engine                    the sans-IO core, sessions, the journal
+    dropflow.times | dropflow.preview  where the time of a run went; pictures and tables of contents
+    dropflow.graph                     physical graphs as tables, their files and formats
+    dropflow.errors | dropflow.ids     and other modules that all of them use
 
 Read `dropflow.graph.physical` first (what a graph is), then `dropflow.engine.core` (how it advances).
 """
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from dropflow.graph.codec import load, save
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Argument, Kind, Link, Template
-    from dropflow.sessions.public import DropContent, RunResult, check, run, translate
+    from dropflow.sessions.functions import DropContent, RunResult, check, run, translate
     from dropflow.states import DropState, SessionState
     from translator.logical import LogicalGraph
     from translator.pipeline import Translation
@@ -138,7 +138,7 @@ _MODULES = {
     "dropflow.graph.templates": ("Argument", "Kind", "Link", "Template"),
     "dropflow.graph.codec": ("load", "save"),
     "dropflow.failure": ("Problem", "Severity"),
-    "dropflow.sessions.public": ("DropContent", "RunResult", "check", "run", "translate"),
+    "dropflow.sessions.functions": ("DropContent", "RunResult", "check", "run", "translate"),
     "dropflow.states": ("DropState", "SessionState"),
     "translator.logical": ("LogicalGraph",),
     "translator.pipeline": ("Translation",),

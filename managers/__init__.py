@@ -4,7 +4,7 @@
 messages and contents between nodes, `recovery` decides how a session goes on after a loss, `routes` and `web` answer
 requests, and `simulation` runs whole clusters on virtual time.
 
-=================  ====================================================================================================
+=================  =====================================================================================================
 `messages`         Every message that nodes send over links, in one file: tagged records in MessagePack, never pickles
 `deployment`       Deployments: a session with its whole placed graph, packed so that managers in between need not
                    decode the graph
@@ -21,5 +21,13 @@ requests, and `simulation` runs whole clusters on virtual time.
 `archives`         All results of a session as one archive, written while the contents arrive from their nodes
 `daemon`           The daemon: one per host, starts and stops the other managers there
 `child_processes`  Processes that this process starts, for ``dropflow up`` and for the daemon
-=================  ====================================================================================================
+`links`            Messages and contents between managers, over ZeroMQ
+`recovery`         The views of sessions: votes, and what runs again where after a loss
+`node`             The node manager: sessions of the engine on one host
+`composite`        Islands and masters: managers of managers
+`routes`           The REST routes of all managers
+`web`              The pages of managers
+`places`           Batch systems, hosts over ssh and pools
+`simulation`       Clusters on virtual time, for tests and ``dropflow drill``
+=================  =====================================================================================================
 """

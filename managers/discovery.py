@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
-from dropflow.api.error_body import EVERYWHERE, is_loopback
+from dropflow.api.addresses import EVERYWHERE, is_loopback
 from dropflow.api.records import ManagerInfo, Role
 from dropflow.errors import WorldError
 from dropflow.ids import safe_name

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from dropflow.api.error_body import is_loopback
+from dropflow.api.addresses import is_loopback
 from dropflow.api.records import Lack, NodeComponents, NodeInfo, SubmitQuery
 from dropflow.api.submission import note_options
 from dropflow.apps.needs import has_images, host_needs

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from dropflow.api.addresses import EVERYWHERE, is_loopback
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
-from dropflow.api.error_body import EVERYWHERE, is_loopback
 from dropflow.api.manager import Manager
-from dropflow.api.openapi import Limits, Route, StreamSlots
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, Route, StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.errors import DropflowError, UsageError
 from dropflow.web.places import Places, ServerAddress
 from dropflow.web.sign_in import login_routes

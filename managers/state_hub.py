@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.api.error_body import ServerSentEvent, format_event
+from dropflow.api.event_stream import ServerSentEvent, format_event
 from dropflow.api.manager import Manager
 from dropflow.api.records import SessionDetail
 from dropflow.api.requests import DropStates, plain_states

@@ -99,7 +99,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import FIRST_LOOK, BytesSource, Preview, PreviewQuery, picture_type
-from dropflow.sessions.again import drops_to_repeat
+from dropflow.sessions.retry import drops_to_repeat
 from dropflow.states import UNKNOWN, DropState, is_over
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.drawing import fan

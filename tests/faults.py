@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
-from dropflow.api.openapi import Limits, Route, StreamSlots
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, Route, StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.clock import Clock
 
 _BLOCK = 64 << 10

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.addresses import is_loopback
 from dropflow.api.auth import store_token
-from dropflow.api.error_body import is_loopback
-from dropflow.cli.server_process import claim_root, start_logging
+from dropflow.cli.servers.server_process import claim_root, start_logging
 from dropflow.errors import AppError, DropflowError, StorageError
 from dropflow.failure import Failure, text_of
 from dropflow.files import private_directory

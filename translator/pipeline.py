@@ -4,34 +4,34 @@
 A physical graph (a JSON list or a ``.dfg`` container) skips all stages before `check_components`, and `unroll`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace as structs_replace
 
-from dropflow.apps.needs import finding, findings
-from dropflow.data.registry import store_for
-from dropflow.errors import BadGraphError, BadParameterError, DropflowError
+from dropflow.errors import BadGraphError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph import codec
-from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, Place, RepositoryNote, note_logical, place_note
-from dropflow.graph.order import Precedence, cycle_problem
+from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, RepositoryNote, note_logical, place_note
+from dropflow.graph.order import cycle_problem
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind, Link, Template
+from dropflow.graph.templates import Kind, Template
+from translator.component_findings import check_components
+from translator.drawn_places import drawn_places
 from translator.expressions import META, take_estimates, with_estimates
 from translator.fill_document import note_of, read_note
 from translator.formats import Family, Reading, read_file, read_logical
-from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
+from translator.logical import LogicalGraph
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import GLOBAL, fill, variables_of
 from translator.plan.planner import place
-from translator.problem_codes import REPEATABLE, VALUE_CODES, problem
+from translator.problem_codes import REPEATABLE, problem
 from translator.repository import RepositoryFile
+from translator.same_files import same_files
 from translator.template import parameters_of, without_number
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.node_template import MEMORY, SLEEP
@@ -62,193 +62,6 @@ def rehearsed(templates: Iterable[Template]) -> tuple[Template, ...]:
         )
         for template in templates
     )
-
-
-# Finds files and directories that several drops would write, each replacing the content of another.
-
-_HINT = "put {auto} or {uid} into the name, so that each drop has its own; or collect first and write once"
-
-
-def same_files(
-    templates: Sequence[Template], links: Sequence[Link], where: Mapping[str, str] | None = None
-) -> list[Problem]:
-    """Return LG085 for every file that several drops write without waiting for each other.
-
-    Parameters
-    ----------
-    templates, links : sequences
-        Templates and links of the physical graph.
-    where : mapping of str to str, optional
-        JSON pointer of each node in its file, by key.
-    """
-    written = {link.target for link in links if templates[link.target].kind is Kind.DATA}
-    names = {row: name for row in sorted(written) if (name := _name(templates[row]))}
-    if not names:
-        return []
-    order, places = Precedence(templates, links), where or {}
-    return [
-        problem(
-            "LG085",
-            text,
-            where=places.get(templates[row].key, "") or places.get(templates[row].origin, ""),
-            hint=_HINT,
-        )
-        for row, text in (*_alone(templates, names, order), *_in_pairs(templates, names, order))
-    ]
-
-
-def _name(template: Template) -> str:
-    try:
-        return store_for(template).shared_name
-    except DropflowError:
-        return ""  # the check of components reports the error
-
-
-def _alone(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
-    """Yield nodes whose drops, with one different index, do not wait for each other."""
-    for row, name in names.items():
-        shape = templates[row].shape
-        first = (0,) * len(shape)
-        for at, axis in enumerate(templates[row].axes):
-            second = tuple(int(other == at) for other in range(len(shape)))
-            if axis.size > 1 and not order.holds(row, first, row, second):
-                yield row, f"{axis.size} drops of {templates[row].name!r} write one file, {name}"
-                break
-
-
-def _in_pairs(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
-    """Yield pairs of nodes that do not wait for each other."""
-    by_name: dict[str, list[int]] = {}
-    for row, name in names.items():
-        by_name.setdefault(name, []).append(row)
-    for name, rows in by_name.items():
-        for one, other in combinations(rows, 2):
-            first, second = ((0,) * len(templates[row].axes) for row in (one, other))
-            if not (order.holds(one, first, other, second) or order.holds(other, second, one, first)):
-                yield other, f"{templates[one].name!r} and {templates[other].name!r} write one file, {name}"
-
-
-# Findings about the components of a graph: what `dropflow run` would refuse here, with its codes and
-# texts.
-#
-# `dropflow.apps.needs.findings` makes them. Nothing of the graph is run or imported.
-
-
-@dataclass(frozen=True)
-class ComponentFindings:
-    """The problems of the components of a graph.
-
-    Attributes
-    ----------
-    problems : tuple of Problem
-        One for each node that cannot run.
-    fields : tuple of frozenset
-        (key of the template, name of the field) of every field in each of the problems.
-    """
-
-    problems: tuple[Problem, ...] = ()
-    fields: tuple[frozenset[tuple[str, str]], ...] = ()
-
-    def once(self, problems: Sequence[Problem], graph: LogicalGraph) -> Iterator[Problem]:
-        """Yield `problems`, then those of this check; the value of a field is in one of them.
-
-        An error of another stage has priority, such as that about the copies of a construct, which its application
-        has as a parameter, too. A finding that a value does not fit the type of its field has none.
-        """
-        named = frozenset[tuple[str, str]]().union(*self.fields)
-        places: dict[tuple[str, str], set[str]] = {}
-        for node in graph.nodes:
-            for field in node.fields:
-                if (node.key, field.name) in named:
-                    places.setdefault((node.key, field.name), set()).add(field.pointer)
-        known = {
-            one.where
-            for one in problems
-            if one.severity is Severity.ERROR and one.code not in VALUE_CODES and one.where
-        }
-        own: list[Problem] = []
-        refused: set[str] = set()
-        for found, fields in zip(self.problems, self.fields, strict=True):
-            if not fields or not all(known & places.get(field, set()) for field in fields):
-                own.append(found)
-            refused.update(*(places.get(field, ()) for field in fields))
-        yield from (found for found in problems if not (found.code in VALUE_CODES and found.where in refused))
-        yield from own
-
-
-def check_components(
-    templates: Iterable[Template], links: Sequence[Link], options: ComponentOptions | None
-) -> ComponentFindings:
-    """Check the components of a graph; without options nothing is checked.
-
-    Parameters
-    ----------
-    templates : iterable of Template
-        The nodes of the graph.
-    links : sequence of Link
-        The links between them, with rows of the nodes.
-    options : ComponentOptions or None
-        How to report what cannot run on this host.
-    """
-    if options is None:
-        return ComponentFindings()
-    problems: list[Problem] = []
-    fields: list[frozenset[tuple[str, str]]] = []
-    severity = Severity.ERROR if options.here else Severity.WARNING
-    for template, error in findings(templates, links):
-        problems.append(finding(template, error, severity))
-        named = error.fields if isinstance(error, BadParameterError) else ()
-        fields.append(frozenset((template.key, name) for name in named))
-    return ComponentFindings(tuple(problems), tuple(fields))
-
-
-# Where EAGLE drew the nodes of a logical graph, by the keys of their drops.
-#
-# An application of a construct has no place of its own: EAGLE draws it in the construct. It gets one
-# at the left of what is in the construct if it is the input application, and at the right if it is
-# the output application.
-
-_BESIDE = 120.0
-"""About the distance of two nodes that are joined, in units of EAGLE."""
-
-
-def drawn_places(graph: LogicalGraph) -> dict[str, Place]:
-    """Return the place of each node that has drops, by its key; empty if the file has no places.
-
-    Nodes that are all in one place, as in files that programs wrote, have not been drawn.
-    """
-    shown = [node for node in graph.nodes if node.kind in (NodeKind.DATA, NodeKind.APP)]
-    found = {node.key or node.id: node.position for node in shown if node.position is not None}
-    if len(set(found.values())) < min(len(found), 2):
-        return {}
-    inside: dict[str, list[Place]] = {}
-    for node in shown:
-        if node.position is None:
-            continue
-        around, seen = node.parent, set[str]()
-        while around is not None and around not in seen:
-            seen.add(around)
-            inside.setdefault(around, []).append(node.position)
-            owner = graph.by_id.get(around)
-            around = None if owner is None else owner.parent
-    for node in shown:
-        owner = graph.by_id.get(node.embedded_in or "")
-        place = None if owner is None else _beside(node, owner, inside.get(owner.id, []))
-        if place is not None:
-            found[node.key or node.id] = place
-    return found
-
-
-def _beside(app: LogicalNode, construct: LogicalNode, inside: list[Place]) -> Place | None:
-    """Return a place left or right of what is in a construct; of an empty one, its own."""
-    if not inside:
-        if construct.position is None:
-            return None
-        x, y = construct.position
-        return (x + _BESIDE, y) if app.role is Role.OUTPUT else (x, y)
-    xs, ys = zip(*inside, strict=True)
-    middle = (min(ys) + max(ys)) / 2
-    return (max(xs) + _BESIDE, middle) if app.role is Role.OUTPUT else (min(xs) - _BESIDE, middle)
 
 
 _BOM = b"\xef\xbb\xbf"

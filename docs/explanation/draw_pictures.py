@@ -91,7 +91,7 @@ def house() -> Picture:
     picture.text(32, 30, "imports go down only", "small")
 
     picture.room((50, 42, 400, 30), "dropflow.cli", "the commands")
-    picture.room((470, 42, 400, 30), "dropflow.sessions.public", "what users import: run, App ...")
+    picture.room((470, 42, 400, 30), "dropflow.sessions.functions", "what users import: run, App ...")
 
     picture.room((50, 86, 400, 168), "managers", "node, island, master, daemon")
     for number, (name, line, kind) in enumerate(
@@ -156,7 +156,10 @@ def event() -> Picture:
         picture, (30, 106), "dropflow.engine.events.Publish", "1  an action of the core: drop, state, cause, attempt"
     )
     picture.room(
-        (30, 178, 390, 42), "managers.node.remote_events.EventSender", "one message per node, with contents", inner=True
+        (30, 178, 390, 42),
+        "managers.node.event_receiver.EventSender",
+        "one message per node, with contents",
+        inner=True,
     )
     _shape(picture, (30, 240), "managers.messages.Events", "2  a message on the wire: columns of rows and states")
     picture.room(
@@ -169,7 +172,7 @@ def event() -> Picture:
     _shape(picture, (480, 240), "dropflow.engine.api.Arrival", "3  the message, in the inbox of the session")
     picture.room(
         (480, 178, 390, 42),
-        "managers.node.remote_events.EventReceiver",
+        "managers.node.event_receiver.EventReceiver",
         "opens it when its contents are here",
         inner=True,
     )

@@ -29,7 +29,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from dropflow.api.error_body import is_loopback
+from dropflow.api.addresses import is_loopback
 from dropflow.api.signing import SCHEME, Verifier
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, StorageError, UsageError

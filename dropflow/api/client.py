@@ -13,7 +13,7 @@ import msgspec
 
 from dropflow.api import operations
 from dropflow.api.contents import Download, file_name, read_content_range
-from dropflow.api.error_body import ServerSentEvent, read_events
+from dropflow.api.event_stream import ServerSentEvent, read_events
 from dropflow.api.http_client import ClientRequest, HttpTransport, joined
 from dropflow.api.logs import ALL_LINES, LogTextQuery
 from dropflow.api.manager import Manager, Packable

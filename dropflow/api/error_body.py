@@ -1,68 +1,12 @@
 """Errors as JSON: a status and a body when they are sent, an error of the same class when they are received."""
 
-import errno
-import ipaddress
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from dropflow import errors
-from dropflow.errors import ConflictError, DropflowError, HttpError
+from dropflow.errors import DropflowError, HttpError
 from dropflow.failure import Problem
-
-# Server-sent events: formats and parses them (HTML standard, 9.2).
-
-_LONGEST = 64 * 1024 * 1024
-
-
-class ServerSentEvent(msgspec.Struct, frozen=True):
-    """One event: its name, its id (empty for none) and its data."""
-
-    name: str
-    id: str
-    data: bytes
-
-
-def format_event(event: ServerSentEvent) -> bytes:
-    """Return the bytes of an event, whose data must have no line ends; JSON has none."""
-    return b"event: %b\nid: %b\ndata: %b\n\n" % (event.name.encode(), event.id.encode(), event.data)
-
-
-def heartbeat() -> bytes:
-    """Return a comment, which shows both ends that the connection is open."""
-    return b": still here\n\n"
-
-
-def read_events(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """Yield the events in a stream, without an incomplete one at its end.
-
-    Raises
-    ------
-    ValueError
-        A line is longer than 64 MiB.
-    """
-    name, number, rest = "", "", b""
-    data: list[bytes] = []
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LONGEST:
-            raise ValueError("a line of the event stream is too long")
-        for line in lines:
-            if not line:
-                if data:
-                    yield ServerSentEvent(name or "message", number, b"\n".join(data))
-                name, data = "", []
-                continue
-            field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            match field:
-                case b"event":
-                    name = value.decode(errors="replace")
-                case b"id":
-                    number = value.decode(errors="replace")
-                case b"data":
-                    data.append(value)
 
 
 class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -162,29 +106,3 @@ def from_body(status: int, body: Any) -> DropflowError:
     if wire.code == errors.RangeError.code:
         return errors.RangeError(wire.text, size=wire.size, where=wire.where, hint=wire.hint)
     return _KINDS.get(wire.code, DropflowError)(wire.text, where=wire.where, hint=wire.hint)
-
-
-# The loopback interface, which only processes on this host reach, and all interfaces.
-
-
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind them
-"""What a server listens on to be reached by all addresses of its host."""
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether `host` is the loopback interface, by name or by address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def address_error(text: str, error: OSError, *, option: str) -> ConflictError:
-    """Return the error for an address that this process cannot have, whose port is that of an option."""
-    is_elsewhere = error.errno == errno.EADDRNOTAVAIL
-    hint = (
-        "give an address of this host, or 0.0.0.0 for all" if is_elsewhere else f"choose another {option}, or 0 for any"
-    )
-    return ConflictError(f"{text}: {error.strerror}", hint=hint)

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow.api.error_body import from_body, is_loopback
+from dropflow.api.addresses import is_loopback
+from dropflow.api.error_body import from_body
 from dropflow.api.signing import Signer, UserKey, digest
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError

@@ -1,4 +1,4 @@
-"""What the logs of sessions and of managers have in common: which lines match a query, and the form of their text."""
+"""The logs of sessions and of managers: which lines match a query, the form of their text, and waits for new lines."""
 
 import os
 import re
@@ -12,6 +12,8 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import Meta
 
+from dropflow.api.routes import StreamSlots
+from dropflow.clock import SystemClock
 from dropflow.errors import NotFoundError
 from dropflow.formatting import format_stamp
 
@@ -183,7 +185,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-# The log of a manager: pages of the lines in the files that `dropflow.cli.server_process` writes.
+# The log of a manager: pages of the lines in the files that `dropflow.cli.servers.server_process` writes.
 
 MANAGER_LOG = "manager.log"
 """Name of the file in the directory of a manager. When it is full, it replaces the one with ``.1`` at its end."""
@@ -333,3 +335,58 @@ def _text(page: LogPage, silent: set[str]) -> bytes:
     missing = [f"[lines of node {node} are missing: it did not answer]" for node in page.missing if node not in silent]
     lines = [format_line(line, format_stamp(line.time)) for line in page.lines]
     return "".join(f"{line}\n" for line in (*missing, *lines)).encode(errors="replace")
+
+
+# Waits for new lines of a log, for a request that asks for those after a cursor.
+
+_PACE = 0.3
+"""Seconds between two looks at the files of a log."""
+
+
+_LAST_LINES = 0.6
+"""Seconds after the end in which the last lines come."""
+
+
+def page_with_lines(
+    read: Callable[[LogQuery], LogPage],
+    query: LogQuery,
+    streams: StreamSlots,
+    is_gone: Callable[[], bool],
+    has_ended: Callable[[], bool] = lambda: False,
+) -> LogPage:
+    """Return a page of a log, once it has a line or the seconds of the query are over.
+
+    Parameters
+    ----------
+    read : callable
+        Returns a page without waiting.
+    streams : StreamSlots
+        Limits the requests that wait.
+    is_gone : callable
+        Whether the client has closed its connection.
+    has_ended : callable
+        Whether nothing more is written.
+
+    Raises
+    ------
+    HttpError
+        503: too many requests wait.
+    """
+    # Children do not wait: each level of managers would add its own time.
+    once = msgspec.structs.replace(query, seconds=0.0)
+    page = read(once)
+    if not query.seconds or not query.is_forward or page.lines:
+        return page
+    with streams.slot():
+        clock = SystemClock()
+        end = clock.monotonic() + query.seconds
+        # The time that the children take to answer counts too: the client waits no longer than it asked for.
+        is_over = False
+        while not page.lines and clock.monotonic() < end and not is_gone():
+            if not is_over and has_ended():
+                is_over, end = True, min(end, clock.monotonic() + _LAST_LINES)
+            if streams.closing.wait(_PACE):
+                break
+            # What was searched already is not searched again.
+            page = read(msgspec.structs.replace(once, after=page.newer or query.after))
+        return page

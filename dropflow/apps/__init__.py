@@ -1,19 +1,23 @@
 """Applications and their execution. May import `dropflow.data`, and of runners how processes are ended.
 
-====================  =================================================================================================
-`api`                 The interface for authors of applications: `App`, and the `Context` of one attempt with its
-                      inputs and outputs
+====================  ==================================================================================================
+`api`                 The interface for authors of applications: `App`, and the `Context` of one attempt with its inputs
+                      and outputs
 `registry`            The application of each class name in a graph
 `execute`             The executor: runs one attempt from its task to its result, in the calling process and thread
 `attempt`             The context of one attempt: its inputs, outputs and services while it runs, and its contents
                       afterwards
 `attempt_input`       One input of an attempt
-`parameters`          Parameters that all applications share: their fields in palettes, types, defaults and
-                      descriptions
+`parameters`          Parameters that all applications share: their fields in palettes, types, defaults and descriptions
 `function`            Python functions as applications
 `load_function`       Python objects that a graph names, or has the code of
 `loaded_modules`      Modules of users that a process has loaded, and that were edited since
 `encodings`           Encodings: how values that applications handle become the bytes behind a port, and back
+`formats`             Types of parameters of functions that name the format of a file, such as a FITS image or a
+                      measurement set
+`missing`             How much of its data an attempt lacks: for its code, and in files that it writes
+`failed_inputs`       What an attempt that failed had at its inputs, in a few lines
+`builtin`             The applications that come with dropflow
 `shell`               Shell commands as applications
 `shell_quote`         Quoting of values in shell commands, so that no value is executed
 `command`             A shell command that can be stopped with all its children
@@ -30,5 +34,5 @@
 `check`               Lookup of the functions and classes that a graph names, without importing or running anything
 `logs`                Routing of printed and logged text to the logs of drops (`dropflow.engine.drop_log`)
 `template_cache`      Facts about templates that all their attempts share, computed once per process
-====================  =================================================================================================
+====================  ==================================================================================================
 """

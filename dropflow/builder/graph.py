@@ -37,7 +37,7 @@ from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageErr
 from dropflow.failure import Problem
 from dropflow.graph.notebook import problems_html
 from dropflow.graph.templates import Kind, Template
-from dropflow.sessions import public
+from dropflow.sessions import functions
 from translator.formats import Family
 from translator.formats.dump import dumped
 from translator.logical import NodeKind, Role
@@ -695,11 +695,11 @@ class Graph:
 
     def check(self, values: Mapping[str, Any] | None = None, *, here: bool = False) -> tuple[Problem, ...]:
         """Return all problems of the graph; see `dropflow.check`."""
-        return public.check(self.document(), name=self.name, settings=values or {}, here=here)
+        return functions.check(self.document(), name=self.name, settings=values or {}, here=here)
 
     def translate(self, values: Mapping[str, Any] | None = None, **options: Any) -> Translation:
         """Unroll the graph; see `dropflow.translate`, which has the `options` and errors."""
-        return public.translate(self.document(), name=self.name, settings=values or {}, **options)
+        return functions.translate(self.document(), name=self.name, settings=values or {}, **options)
 
     def run(self, values: Mapping[str, Any] | None = None, **options: Any) -> GraphRun:
         """Run the graph on this machine to its end.
@@ -723,7 +723,7 @@ class Graph:
         ConflictError, StorageError
             As `dropflow.run`.
         """
-        return GraphRun(public.run(self.document(), name=self.name, settings=values or {}, **options))
+        return GraphRun(functions.run(self.document(), name=self.name, settings=values or {}, **options))
 
     def submit(
         self,

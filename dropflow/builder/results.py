@@ -26,7 +26,7 @@ from dropflow.graph.notebook import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.sessions.public import DropContent, RunResult
+from dropflow.sessions.functions import DropContent, RunResult
 
 if TYPE_CHECKING:
     from translator.plan.machines import Machines

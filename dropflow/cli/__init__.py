@@ -4,53 +4,51 @@
 libraries within the functions that need them, so that help is quick. A command answers with an `output.Reply`. This
 package may import all others, and no other package imports it.
 
-===================  ===================================================================================================
-`main`               The ``dropflow`` command: the table of its commands, and the errors of the command line
-`output`             The three forms of output: a table for people, JSON for programs, only errors for scripts; and the
-                     reply of a command that failed
-`common_options`     The frame around every command, options that several have, and the types of their values
-`candidates`         Candidates for the completion of arguments in shells
-`graph_options`      The options of commands that plan, submit, or take a run or a session
-`run`                ``dropflow run``, ``resume`` and ``retry``: graphs on this machine, and how sessions go on
-`graphs`             ``dropflow check``, ``fill``, ``info`` and ``diff``: what is in graphs, and what is wrong with them
-`plan`               ``dropflow unroll``, ``partition``, ``map``, ``schedule`` and ``translate``: from a graph to its
-                     plan
-`graph_files`        Read GRAPH of a command line and write physical graphs; ``-`` is standard input or standard output
-`submit`             ``dropflow submit``: graphs on the nodes of a manager
-`watch`              ``dropflow watch``: follow a session to its end, also while its manager is away
-`sessions`           ``dropflow sessions``, ``pause``, ``cancel``, ``rebalance``, ``delete`` and ``drain``
-`nodes`              ``dropflow nodes`` and ``open``: the nodes of a manager, and its pages in a browser
-`log`                ``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own
-`fetch`              ``dropflow fetch``: copy the results of a session into a directory
-`explain`            ``dropflow explain``: why a drop is in its state, and what made it; how ``diff`` compares sessions
-`divergence`         Where two runs begin to differ, and how their contents do, for ``diff``
-`times`              ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
-`up`                 ``dropflow up`` and ``down``: a translator, a master, an island and nodes on this host
-`servers`            ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator``: the servers of a cluster
-`launch`             ``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh
-`hosts`              Hosts over ssh: their check, and the start of their nodes
-`launched_job`       What runs inside a job of it: the head on its first host, and a node manager on each
-`service`            ``dropflow service``: managers as services of systemd
-`doctor`             ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do
-`doctor_checks`      The checks of it, which yield findings from what was collected
-`replay`             ``dropflow replay``: an attempt again on this machine, also under a debugger
-`keys`               ``dropflow keys``: the cluster key, which all managers of a cluster share
-`palette`            ``dropflow palette``: write the palettes for EAGLE and the reference of components
-`cache`              ``dropflow cache``: the store of results
-`completion`         ``dropflow completion``: a script that completes commands in a shell
-`connection`         The manager that a command connects to, and its credentials
-`crate`              Workflow Run RO-Crates and their signatures, for ``dropflow explain --crate``
-`prov`               The provenance of every drop of a session, as W3C PROV, for crates
-`exit_status`        The exit statuses of the command
-`incoming_files`     Write contents that managers send into a directory: each file is complete, or it is not there
-`local_cluster`      A translator, a master, an island and nodes on this host, as processes that end with this one:
-                     ``dropflow up``
-`manager_records`    Where keys, sessions and tokens are; and the records of the managers that run on this host
-`manager_service`    What node, island, master and daemon share: the REST service and the announcement by zeroconf
-`server_process`     The frame around every server process: logs, key, token, ready line, and a clean end
-`downloads`          Download results, many files or one archive, and the answers of ``dropflow fetch``
-`progress`           Lines for people: how far sessions and transfers are, and how a session ended with which failures
-`reference`          The reference page of the command line, made from the help texts
-`session_replies`    Answers about one session of a manager, as several commands give them
-===================  ===================================================================================================
+=================  =====================================================================================================
+`main`             The ``dropflow`` command: the table of its commands, and the errors of the command line
+`output`           The three forms of output: a table for people, JSON for programs, only errors for scripts; and the
+                   reply of a command that failed
+`common_options`   The frame around every command, options that several have, and the types of their values
+`candidates`       Candidates for the completion of arguments in shells
+`graph_options`    The options of commands that plan, submit, or take a run or a session
+`run`              ``dropflow run``, ``resume`` and ``retry``: graphs on this machine, and how sessions go on
+`retry`            ``dropflow retry``: failed drops of a run, or of a session of a manager, again
+`graphs`           ``dropflow check``, ``fill``, ``info`` and ``diff``: what is in graphs, and what is wrong with them
+`plan`             ``dropflow unroll``, ``partition``, ``map``, ``schedule`` and ``translate``: from a graph to its plan
+`drill`            ``dropflow drill``: how a graph ends on nodes that fail
+`graph_files`      Read GRAPH of a command line and write physical graphs; ``-`` is standard input or standard output
+`submit`           ``dropflow submit``: graphs on the nodes of a manager
+`watch`            ``dropflow watch``: follow a session to its end, also while its manager is away
+`sessions`         ``dropflow sessions``, ``pause``, ``cancel``, ``rebalance``, ``delete`` and ``drain``
+`nodes`            ``dropflow nodes`` and ``open``: the nodes of a manager, and its pages in a browser
+`open`             ``dropflow open``: an address that signs a browser in
+`log`              ``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own
+`fetch`            ``dropflow fetch``: copy the results of a session into a directory
+`explain`          ``dropflow explain``: why a drop is in its state, and what made it; how ``diff`` compares sessions
+`origin`           What runs and sessions have computed, and from what, for ``explain``
+`compare`          What differs between two runs or sessions, for ``diff``
+`divergence`       Where two runs begin to differ, and how their contents do, for ``diff``
+`times`            ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
+`servers`          ``dropflow node``, ``island``, ``master``, ``daemon``, ``translator``, ``up``, ``down`` and
+                   ``service``
+`jobs`             ``dropflow launch`` and ``pool``: clusters on the hosts of a batch system, or over ssh
+`doctor`           ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do
+`doctor_checks`    The checks of it, which yield findings from what was collected
+`replay`           ``dropflow replay``: an attempt again on this machine, also under a debugger
+`keys`             ``dropflow keys``: the cluster key, which all managers of a cluster share
+`palette`          ``dropflow palette``: write the palettes for EAGLE and the reference of components
+`cache`            ``dropflow cache``: the store of results
+`completion`       ``dropflow completion``: a script that completes commands in a shell
+`connection`       The manager that a command connects to, and its credentials
+`manager_options`  The options that name a manager, and its credentials
+`crate`            Workflow Run RO-Crates and their signatures, for ``dropflow explain --crate``
+`prov`             The provenance of every drop of a session, as W3C PROV, for crates
+`exit_status`      The exit statuses of the command
+`incoming_files`   Write contents that managers send into a directory: each file is complete, or it is not there
+`manager_records`  Where keys, sessions and tokens are; and the records of the managers that run on this host
+`downloads`        Download results, many files or one archive, and the answers of ``dropflow fetch``
+`progress`         Lines for people: how far sessions and transfers are, and how a session ended with which failures
+`reference`        The reference page of the command line, made from the help texts
+`session_replies`  Answers about one session of a manager, as several commands give them
+=================  =====================================================================================================
 """

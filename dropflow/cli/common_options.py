@@ -132,7 +132,7 @@ def with_options(*options: Decorator) -> Decorator:
 def _manager(url: str | None, token: str | None, key: str | None) -> ConnectionOptions:
     manager = ConnectionOptions(url=url, token=token, key=key)
     if url is not None and url.startswith("ssh://"):
-        from dropflow.cli.login import LoginTunnel
+        from dropflow.cli.jobs.login import LoginTunnel
 
         tunnel = LoginTunnel(url)
         click.get_current_context().call_on_close(tunnel.close)

@@ -1,6 +1,6 @@
 """``dropflow explain``: why a drop is in its state, from the journal of a run or from its node, or what made it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +14,11 @@ from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.origin import checksum_text, show_origin, write_crate
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.failure import Failure
-from dropflow.formatting import few, format_brief, format_size, format_time, plural, single_line
-from dropflow.graph.drop_counts import failed_words
+from dropflow.formatting import few, format_size, plural
 from dropflow.states import DropState
 from dropflow.web.cause_groups import causes
 
@@ -28,14 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dropflow.api.client import Client
-    from dropflow.api.records import PageQuery
-    from dropflow.cli.divergence import Divergence
-    from dropflow.graph.differences import Difference
     from dropflow.graph.physical import PhysicalGraph
-    from dropflow.web.comparison import Comparison
-    from dropflow.web.origin import Origin, OriginDrop
-    from dropflow.web.report import SessionReport
-    from dropflow.web.signature import SessionSignature
 
 _FIRST, _LAST = 6, 3
 """Drops of a long chain that are shown."""
@@ -138,7 +130,7 @@ def explain_command(
     if sign and crate is None:
         raise UsageError("--sign is for a crate", where="--sign", hint="name its directory with --crate DIR")
     if crate is not None:
-        return _write_crate(output, manager, run, Path(crate), license_, is_signed=sign)
+        return write_crate(output, manager, run, Path(crate), license_, is_signed=sign)
     if origin:
         from dropflow.api.records import PageQuery
 
@@ -191,11 +183,11 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
     if not found:
         where = few([str(root) for root in roots]) or manager.url
         raise NotFoundError(
-            f"no result has the content of {path}: {format_size(size)}, {_checksum(checksum)}",
+            f"no result has the content of {path}: {format_size(size)}, {checksum_text(checksum)}",
             where=str(path),
             hint=f"runs were looked for below {where}: name another place with --in DIR, or a manager with --to URL",
         )
-    output.note(f"{path} is {found[0][1]} of {found[0][0]}: it has the same size and {_checksum(checksum)}")
+    output.note(f"{path} is {found[0][1]} of {found[0][0]}: it has the same size and {checksum_text(checksum)}")
     if len(found) > 1:
         output.note(f"the same content is in {few([run for run, _ in found[1:]])}")
     return found[0]
@@ -216,7 +208,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.graph.completeness import completeness_lines, missing_share
     from dropflow.graph.text_ids import find_drop, oid
     from dropflow.reuse.log import reuse_lines
-    from dropflow.sessions.shown import failure_info
+    from dropflow.sessions.summaries import failure_info
 
     refuse_other_directory(directory)
     graph = load(directory / GRAPH_FILE)
@@ -327,296 +319,3 @@ def _alike(failures: Sequence[FailureInfo], drop: str) -> tuple[str, ...]:
         return ()
     same = f": {found.text}" if found.is_varied else ""
     return (f"{plural(len(found.rest), 'other drop')} failed alike{same}",)
-
-
-# What runs and sessions have computed, for ``dropflow diff`` and ``dropflow explain --origin``.
-
-
-def _report_of(
-    manager: ConnectionOptions, run: str, *, other_url: str | None = None, has_states: bool = False
-) -> "SessionReport":
-    """Return the report, with results, of the directory of a run, or of a session.
-
-    Parameters
-    ----------
-    manager : ConnectionOptions
-        Names the manager.
-    run : str
-        A directory if it is written as a path, or if no address is given and there is a run of that name.
-    other_url : str, optional
-        The manager of the session, if it is another one.
-    has_states : bool
-        Whether the states of the drops of a session are read, too.
-
-    Raises
-    ------
-    NotFoundError
-        There is no such run or session.
-    DropflowError
-        It cannot be read, or the manager cannot be reached.
-    """
-    if is_run_directory(run, has_url=bool(other_url or manager.url)):
-        from dropflow.sessions.report import run_report
-
-        return run_report(Path(run))
-    from dropflow.cli.connection import connect_to, manager_url
-    from dropflow.web.report import session_report
-
-    url = manager_url(manager if other_url is None else ConnectionOptions(url=other_url))
-    if other_url is not None and manager.url is None:  # the token is for the manager of the options
-        manager = ConnectionOptions(key=manager.key)
-    with connect_to(url, manager) as client:
-        return session_report(client, run, has_results=True, has_states=has_states)
-
-
-_SHOWN = 25
-_WIDE = 60
-
-
-class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two sessions."""
-
-    ok: bool = True
-    same_graph: bool
-    comparison: "Comparison"
-    divergences: "tuple[Divergence, ...]" = ()
-    all_divergences: int = 0
-
-    def lines(self) -> Iterator[str]:
-        """Both sessions, what differs in their graphs and settings, totals, times by logical node, and causes."""
-        found = self.comparison
-        for number, one in (("first", found.first), ("second", found.second)):
-            begun = f", begun {format_time(one.started)}" if one.started else ""
-            drops = f"{plural(one.drops, 'drop')}, {failed_words(one.counts)}"
-            yield f"{number}: {one.session}, {one.status.lower()}{begun}: {drops}"
-        yield from (f"note: {text}" for text in found.warnings)
-        yield found.verdict
-        yield from _level_lines(found)
-        for number, one in (("first", found.first), ("second", found.second)):
-            if found.levels.contents == "unknown" and one.signature.contents_note:
-                yield f"  contents of the {number}: {one.signature.contents_note}"
-        if self.divergences:
-            yield "Contents diverge first at:"
-        for drop in self.divergences:
-            yield from _divergence_lines(drop)
-        if self.all_divergences > len(self.divergences):
-            yield f"  and at {self.all_divergences - len(self.divergences):,} more"
-        for title, listed in found.parts:
-            yield f"{title}:"
-            rows = [
-                (_short(one.subject), _short(one.what), *_sides(one), _times(one.ratio)) for one in listed.rows[:_SHOWN]
-            ]
-            yield from columns(
-                rows, header=("", "", "first", "second", "ratio" if any(row[-1] for row in rows) else "")
-            )
-            if listed.total > len(rows):
-                yield f"  {listed.total - len(rows):,} more; --output json has them"
-
-
-def _level_lines(found: "Comparison") -> Iterator[str]:
-    yield from (f"  {level}: {state}" for level, state in msgspec.structs.asdict(found.levels).items())
-    yield from (f"  {state} in DALiuGE's modes {modes}" for state, modes in found.modes_by_state.items())
-
-
-def _divergence_lines(drop: "Divergence") -> Iterator[str]:
-    yield f"  {drop.drop}: {drop.left} / {drop.right}"
-    yield from (f"    {line}" for line in drop.how)
-    if not drop.upstream:
-        yield "    upstream of it, nothing differs that is recorded: it may depend on time, chance, or a module or file"
-    for one in drop.upstream:
-        yield f"    upstream: {one.subject}, {one.what}: {' / '.join(_sides(one))}"
-
-
-def _short(text: str) -> str:
-    return single_line(text, _WIDE)
-
-
-def _sides(one: "Difference") -> tuple[str, str]:
-    from dropflow.web.comparison import spelled
-
-    return _short(spelled(one.left, one.unit)), _short(spelled(one.right, one.unit))
-
-
-def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"x {ratio:.2f}"
-
-
-def compare(output: CommandOutput, manager: ConnectionOptions, first: str, second: str, other_url: str | None) -> Exit:
-    """Answer with what differs between two runs or sessions; the other one may be at another manager."""
-    from dropflow.cli.divergence import divergences
-    from dropflow.graph.differences import graph_differences
-    from dropflow.web.comparison import comparison_of
-
-    reports = _report_of(manager, first), _report_of(manager, second, other_url=other_url)
-    found = comparison_of(*reports)
-    places = (
-        Path(run) if is_run_directory(run, has_url=bool(url or manager.url)) else None
-        for run, url in ((first, None), (second, other_url))
-    )
-    one, two = zip(reports, places, strict=True)
-    begin, total = divergences(one, two, graph_differences(reports[0].graph, reports[1].graph))
-    output.answer(
-        CompareReply(same_graph=found.is_same_graph, comparison=found, divergences=begin, all_divergences=total)
-    )
-    return Exit.FINISHED if found.is_same_graph else Exit.FAILED
-
-
-class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session computed."""
-
-    ok: bool = True
-    run: str
-    signature: "SessionSignature"
-
-    def lines(self) -> Iterator[str]:
-        """One line for each level."""
-        found = self.signature
-        yield self.run
-        if found.repository is not None:
-            yield f"  repository  {found.repository.address}"
-            yield f"  commit      {found.repository.commit}, file {found.repository.digest}"
-        yield f"  graph       {found.graph}"
-        yield f"  parameters  {found.parameters}"
-        yield f"  software    {_software(found.software)}"
-        yield f"  contents    {found.contents or f'not known: {found.contents_note}'}"
-        yield "as DALiuGE's modes:"
-        yield from (f"  {mode:<15} {digest or 'not known'}" for mode, digest in found.modes.items())
-
-
-class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a drop was made from."""
-
-    ok: bool = True
-    origin: "Origin"
-
-    def lines(self) -> Iterator[str]:
-        """The drop, its logical nodes with their parameters, and a page of the drops on the way."""
-        found = self.origin
-        content = "" if found.size is None else f", {format_size(found.size)}, {_checksum(found.checksum)}"
-        yield f"{found.name} ({found.oid}){content}"
-        yield f"  graph {found.graph}, parameters {found.parameters}; software: {_software(found.software)}"
-        yield f"upstream of it: {plural(found.total - 1, 'drop')}; roots: {found.roots:,}"
-        yield from (f"note: node {node} did not answer: what it has is missing" for node in found.missing)
-        yield "logical nodes, the nearest first:"
-        for one in found.nodes.rows:
-            tried = f", {plural(one.attempts, 'attempt')}, {one.failed} failed" if one.attempts else ""
-            ran = f", ran {format_brief(one.seconds)} on {few(one.nodes)}" if one.nodes else ""
-            yield f"  {one.name}: {one.drops:,} of {plural(one.all_drops, 'drop')}, {one.component}{tried}{ran}"
-            yield from (f"      {name} = {single_line(value, 100)}" for name, value in one.parameters if value)
-        if found.nodes.left_out:
-            yield f"  {plural(found.nodes.left_out, 'more logical node')}"
-        yield f"drops {found.offset + 1:,} to {found.offset + len(found.drops):,} of {found.total:,}:"
-        rows = [(one.away, one.name, one.state or "not known", one.digest[:16], _made(one)) for one in found.drops]
-        yield from columns(rows, header=("away", "drop", "state", "digest", ""))
-
-
-def _software(software: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in software.items()) or "not recorded"
-
-
-def _checksum(checksum: int | None) -> str:
-    return "no checksum" if checksum is None else f"CRC-32 {checksum:08x}"
-
-
-def _made(drop: "OriginDrop") -> str:
-    if drop.size is not None:
-        return f"{format_size(drop.size)}, {_checksum(drop.checksum)}"
-    tried = [
-        f"attempt {one.attempt}{' failed' if one.failed else ''} on {one.node}, {format_brief(one.ran)}"
-        for one in drop.attempts
-    ]
-    return "; ".join(tried)
-
-
-class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written for an archive.
-
-    Attributes
-    ----------
-    signed : int
-        How many files its signature covers; 0 without one.
-    """
-
-    ok: bool
-    file: str
-    results: int
-    missing: tuple[str, ...]
-    signed: int = 0
-
-    def lines(self) -> Iterator[str]:
-        """The file, the results that are not described, and the signature."""
-        yield f"{self.file} describes {plural(self.results, 'result')}"
-        if self.missing:
-            yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN)}"
-        if self.signed:
-            yield f"signed: {plural(self.signed, 'file')}"
-
-
-def _write_crate(
-    output: CommandOutput, manager: ConnectionOptions, run: str, directory: Path, license_: str, *, is_signed: bool
-) -> Exit:
-    from dropflow.cli.crate import METADATA, sign_crate, write_crate
-    from dropflow.cli.prov import MOST_DROPS
-
-    if not directory.is_dir():
-        raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
-    key = None
-    if is_signed:
-        from dropflow.cli.manager_records import default_key
-        from managers.keys import load
-
-        key = load(Path(manager.key) if manager.key else default_key())
-    report = _report_of(manager, run, has_states=True)
-    if report.graph.drops > MOST_DROPS:
-        output.note(f"the provenance of single drops is left out: there are more than {MOST_DROPS:,}")
-    found, missing = write_crate(
-        report,
-        directory.absolute(),
-        license_=license_ or "not stated",
-        reused=_origins(manager, run, report),
-    )
-    signed = 0 if key is None else sign_crate(directory, key.secret, key.fingerprint)
-    file = str(directory / METADATA)
-    output.answer(CrateReply(ok=not missing, file=file, results=found, missing=tuple(missing), signed=signed))
-    return Exit.FAILED if missing else Exit.FINISHED
-
-
-def _origins(manager: ConnectionOptions, run: str, report: "SessionReport") -> dict[int, str]:
-    """Return from which session and host results were taken, by their drops."""
-    from dropflow.graph.text_ids import oid
-    from dropflow.reuse.log import origin_in
-
-    graph, results = report.graph, report.results.results
-    found = {one.drop: one.reused for one in results if one.reused}
-    if not report.detail.reused or is_run_directory(run, has_url=manager.url is not None):
-        return found
-    # The node of a result knows only what its own applications have taken.
-    away = [
-        (one.drop, app)
-        for one in results
-        for app in graph.predecessors.of(one.drop)
-        if one.drop not in found and graph.part[app] != graph.part[one.drop]
-    ]
-    if away:
-        with manager.connect() as client:
-            for drop, app in away:
-                if origin := origin_in(client.drop(run, oid(graph, app)).reasons):
-                    found[drop] = origin
-    return found
-
-
-def show_origin(
-    output: CommandOutput, manager: ConnectionOptions, run: str, drop: str | None, page: "PageQuery"
-) -> Exit:
-    """Answer with what a run computed, as a signature, or with what a drop of it was made from."""
-    report = _report_of(manager, run, has_states=drop is not None)
-    if drop is None:
-        from dropflow.web.signature import signature
-
-        name = report.detail.session
-        output.answer(SignatureReply(run=name, signature=signature(report.graph, report.results)))
-        return Exit.FINISHED
-    from dropflow.web.origin import origin_of
-
-    output.answer(OriginReply(origin=origin_of(report, drop, page)))
-    return Exit.FINISHED

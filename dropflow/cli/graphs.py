@@ -542,7 +542,7 @@ def diff_command(
     """
     are_files = [name == "-" or Path(name).is_file() for name in (first, second)]
     if not any(are_files):
-        from dropflow.cli.explain import compare
+        from dropflow.cli.compare import compare
 
         return compare(output, manager, first, second, other_url)
     if not all(are_files):

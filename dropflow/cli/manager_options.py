@@ -6,7 +6,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.cli.login import LoginTunnel
+    from dropflow.cli.jobs.login import LoginTunnel
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):

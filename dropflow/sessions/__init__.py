@@ -1,16 +1,17 @@
 """Sessions on this machine: one graph in one directory, run, continued, tried again and reported.
 
-Managers have sessions of their own, and use `again`, `make_session` and `stopped`.
+Managers have sessions of their own, and use `retry`, `make_session` and `stopped`.
 
-==============  =======================================================================================================
-`public`        The functions of the Python interface: translate, check and run a graph
+==============  ========================================================================================================
+`functions`     The functions of the Python interface: translate, check and run a graph
 `options`       How a session runs: the options that flags, requests, notes, forms and keywords follow from
 `local_run`     Running one graph on this machine, in a session directory
 `make_session`  The session of a graph on this machine: with a runner, a journal, and the repository of its contents
 `stopped`       A session whose process has ended: what is left of it in its directory, and how a run goes on
-`again`         Which drops run again because a user wants that, with which parameters, for a run on this machine and
+`retry`         Which drops run again because a user wants that, with which parameters, for a run on this machine and
                 for a session of managers
 `report`        The report of the directory of a run, from its graph, its journal, its times and its summary
-`shown`         What users see of a session, here or on a node: its failures, its logical nodes, and counts of its drops
-==============  =======================================================================================================
+`replay`        An attempt of a run again, outside of it, with the inputs that it had
+`summaries`     What users see of a session, here or on a node: its failures, its logical nodes, and counts of its drops
+==============  ========================================================================================================
 """

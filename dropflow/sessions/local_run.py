@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dropflow.apps.execute import RunApp
     from dropflow.reuse.reasons import NodeForecast
     from dropflow.reuse.store import ResultStore
-    from dropflow.sessions.again import Again
+    from dropflow.sessions.retry import Again
     from dropflow.sessions.stopped import StoppedRun
     from dropflow.times.measured_run import MeasuredSeconds
 
@@ -507,7 +507,7 @@ def resume(
     StorageError
         The session directory cannot be read or written.
     """
-    from dropflow.sessions.again import Again  # noqa: PLC0415 - a run that begins needs neither
+    from dropflow.sessions.retry import Again  # noqa: PLC0415 - a run that begins needs neither
     from dropflow.sessions.stopped import StoppedRun  # noqa: PLC0415
 
     refuse_other_directory(directory)
@@ -582,7 +582,7 @@ def retry(
     BadGraphError, BadFileError, StorageError
         See `resume`.
     """
-    from dropflow.sessions.again import choose  # noqa: PLC0415 - as in `resume`
+    from dropflow.sessions.retry import choose  # noqa: PLC0415 - as in `resume`
     from dropflow.sessions.stopped import StoppedRun  # noqa: PLC0415
 
     refuse_other_directory(directory)

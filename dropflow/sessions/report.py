@@ -14,7 +14,7 @@ from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.reuse.log import reuse_origin, taken_results
-from dropflow.sessions.shown import failure_info, logical_nodes
+from dropflow.sessions.summaries import failure_info, logical_nodes
 from dropflow.times.attempts import attempts_of
 from dropflow.times.measured_run import read_parts
 from dropflow.times.timeline import analyse

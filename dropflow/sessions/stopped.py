@@ -40,7 +40,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.reuse.log import taken_results
-from dropflow.sessions.again import Again, OutsideInputs
+from dropflow.sessions.retry import Again, OutsideInputs
 from dropflow.states import DropState, SessionState
 
 _SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
@@ -253,7 +253,7 @@ class StoppedRun(StoppedSession):
         Raises
         ------
         ConflictError
-            See `dropflow.sessions.again.Again.refuse`.
+            See `dropflow.sessions.retry.Again.refuse`.
         """
         if not self.has_begun:
             return ContinuationPlan(None, ("nothing had run before: the session starts from its beginning",))

@@ -17,7 +17,7 @@ import msgspec
 
 from dropflow.api.error_pages import relative_page
 from dropflow.api.logs import ALL_LINES, LAST_LINES, LEVELS, LogLine, LogPage, LogQuery, LogTextQuery, severity
-from dropflow.api.openapi import Request, Response, Route
+from dropflow.api.routes import Request, Response, Route
 from dropflow.formatting import (
     format_brief,
     format_count,

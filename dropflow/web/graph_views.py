@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from dropflow.api.openapi import Request, Response, Route
+from dropflow.api.routes import Request, Response, Route
 from dropflow.errors import HttpError, NotFoundError
 from dropflow.formatting import plural
 from dropflow.graph import order

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from dropflow.api.error_body import is_loopback
+from dropflow.api.addresses import is_loopback
 
 _RANK = ("master", "island", "node")
 _DEFAULT_PORTS = {"http": 80, "https": 443}

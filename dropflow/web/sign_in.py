@@ -21,7 +21,7 @@ import msgspec
 
 from dropflow.api.auth import AccessRules, Proof, cookie_name, cookie_value, page_key, read_key
 from dropflow.api.error_pages import CONFIRM_POLICY, card_page, relative_page
-from dropflow.api.openapi import FORM, Request, Response, Route, posted_fields
+from dropflow.api.routes import FORM, Request, Response, Route, posted_fields
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, LinkError
 from dropflow.web.frame import redirect

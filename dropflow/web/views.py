@@ -24,6 +24,10 @@ _LEAST = 0.8
 """Smallest width of a group that is not empty, in per cent: one failure among a million drops must be visible."""
 
 
+VALUE = "value-"
+"""What the names of fields that hold values of parameters begin with."""
+
+
 class FormField(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a form, as ``fields.tpl`` shows it: what a browser needs to ask for a value.
 

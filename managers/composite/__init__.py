@@ -1,25 +1,30 @@
 """Islands and masters: managers of managers. They keep no session of their own; they ask their children.
 
-=================  ====================================================================================================
-`machine`          An island or a master as a state machine: it owns children, sessions and deployments, and does no
-                   I/O
-`operations`       Operations that wait for answers of children, written as generators: a state machine without threads
-                   or I/O
-`children`         The children of a composite: which there are, which are alive, and which are asked: a state machine
-                   without I/O
-`connections`      The connections of a composite to its children, which carry out the requests of its state machine
-`sessions`         The operations of a composite on sessions: ask the children, remember their answers, merge them
-`session_cache`    The last answers of children about sessions: for when a child does not answer, and to number changes
-`deployments`      Deployments from a composite to its children: each child with nodes of the session gets the whole
-                   graph
-`members`          Changes of the nodes of sessions that run: a composite asks a member for them, and adds nodes that
-                   come
-`content_queries`  What is in a session: drops, logs, data, results, journals and graphs, from the children that have
-                   them
-`merging`          Merging of what several children report about a session: pure functions over `dropflow.api.records`
-`log_merging`      Answers of several children that are merged in an order: logs, sorted drops, archives
-`witness`          The votes of an island or master about the views of sessions that it deployed: part of
-                   `CompositeMachine`
-`manager`          An island or a master: a manager whose sessions are those of its children
-=================  ====================================================================================================
+=====================  =================================================================================================
+`machine`              An island or a master as a state machine: it owns children, sessions and deployments, and does no
+                       I/O
+`shared`               What all parts of an island or a master work with
+`routines`             Operations that wait for answers of children, written as generators: a state machine without
+                       threads or I/O
+`children`             The children of a composite: which there are, which are alive, and which are asked: a state
+                       machine without I/O
+`connections`          The connections of a composite to its children, which carry out the requests of its state machine
+`sessions`             The operations of a composite on sessions: ask the children, remember their answers, merge them
+`session_cache`        The last answers of children about sessions: for when a child does not answer, and to number
+                       changes
+`deployments`          Deployments from a composite to its children: each child with nodes of the session gets the whole
+                       graph
+`resumptions`          Continuing sessions that were stopped: what their nodes have, a plan, and another deployment
+`members`              Changes of the nodes of sessions that run: a composite asks a member for them, and adds nodes
+                       that come
+`content_queries`      What is in a session: drops, logs, data, results, journals and graphs, from the children that
+                       have them
+`merging`              Merging of what several children report about a session: pure functions over
+                       `dropflow.api.records`
+`log_merging`          Answers of several children that are merged in an order: logs, sorted drops, archives
+`witness`              The votes of an island or master about the views of sessions that it deployed: part of
+                       `CompositeMachine`
+`witness_replacement`  A manager becomes the witness of sessions whose witness is lost
+`manager`              An island or a master: a manager whose sessions are those of its children
+=====================  =================================================================================================
 """

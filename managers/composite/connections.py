@@ -12,7 +12,7 @@ from dropflow.api.manager import Manager
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
 from managers.composite.machine import Disconnect, LogWarning
-from managers.composite.operations import ComputePlan, Discard, PlanResumption
+from managers.composite.routines import ComputePlan, Discard, PlanResumption
 from managers.composite.witness import VoterSent, WitnessListens
 from managers.deployment import Place, unpack
 from managers.keys import ClusterKey

@@ -40,7 +40,7 @@ from managers.composite.children import ChildView
 from managers.composite.log_merging import MERGES, KnownCauses, sorted_rows
 from managers.composite.machine import Gathered
 from managers.composite.merging import ended_detail, known_detail, known_ends, lost_nodes, merge_failures, row_ranges
-from managers.composite.operations import SECONDS
+from managers.composite.routines import SECONDS
 from managers.owner_thread import Owner
 
 _Answer = TypeVar("_Answer")

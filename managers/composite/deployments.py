@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.records import NodeComponents, NodeInfo, Role, SubmitQuery
-from dropflow.api.requests import CancelRequest, ResumeRequest
+from dropflow.api.records import NodeComponents, NodeInfo, SubmitQuery
+from dropflow.api.requests import CancelRequest
 from dropflow.errors import (
     BadGraphError,
     ConflictError,
@@ -25,28 +25,23 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.graph.physical import PhysicalGraph
-from managers.composite.children import Children, ChildView, MachineTime, Newest, children_by_node, nodes_of
-from managers.composite.operations import (
+from managers.composite.children import ChildView, Newest, children_by_node, nodes_of
+from managers.composite.routines import (
     Gather,
     Outcome,
     PlanDeployment,
-    PlanResumption,
     Question,
-    Requests,
     Routine,
     Until,
 )
-from managers.composite.session_cache import SessionCache
-from managers.composite.witness import Witness
+from managers.composite.shared import Shared
 from managers.deployment import Deployment
-from managers.recovery.records import StoppedPart
-from managers.recovery.resume import newest_holders
 
 _AGAIN_SECONDS = 0.5
 """How long to wait for children that did not answer a moment ago."""
-_REPLAN_SECONDS = 5.0
+REPLAN_SECONDS = 5.0
 """How long a graph is planned again because nodes were started again."""
-_REPLAN_PAUSE = 0.2
+REPLAN_PAUSE = 0.2
 _START_SECONDS = 30.0
 _UNDO_SECONDS = 10.0
 _SILENT_SECONDS = 3.0
@@ -58,32 +53,6 @@ _REMEMBERED = 1000
 
 UndoLater = Callable[[str, str, int], object]
 """Takes a session, the URL of a child and an epoch: the deployment is to be removed there as soon as it answers."""
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What all parts of an island or a master work with.
-
-    Attributes
-    ----------
-    name, role : str
-        Of the composite.
-    time : MachineTime
-        The time of the event that is handled.
-    cache : SessionCache
-        The last answers of the children.
-    log : callable
-        Writes a warning to the log.
-    """
-
-    name: str
-    role: Role
-    time: MachineTime
-    children: Children
-    requests: Requests
-    cache: SessionCache
-    witness: Witness
-    log: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -147,7 +116,7 @@ class Deployments:
             The name was given, and is that of a session that is being deployed. The nodes would refuse each of the two
             on behalf of the other.
         """
-        deadline = self._shared.time.now + _REPLAN_SECONDS
+        deadline = self._shared.time.now + REPLAN_SECONDS
         failed: tuple[LinkError, Deployment] | None = None
         while True:
             deployment = yield from self._planned(graph, options, after, failed, needs)
@@ -158,7 +127,7 @@ class Deployments:
                 # The known incarnations were out of date, here or at an island below, which asks once per period.
                 if self._shared.time.now > deadline:
                     raise
-                yield Until(lambda: False, _REPLAN_PAUSE)
+                yield Until(lambda: False, REPLAN_PAUSE)
             except LinkError as error:
                 if failed is not None:
                     raise
@@ -481,88 +450,3 @@ def _errors(targets: Iterable[_Target], outcomes: Mapping[str, Outcome]) -> dict
         for target in targets
         if isinstance(error := outcomes[target.view.url].error, DropflowError)
     }
-
-
-# Continuing sessions that were stopped: gather what their nodes have, plan, and deploy again.
-
-_READ_SECONDS = 600.0
-"""How long nodes may take to compare the contents that they have with their journals."""
-
-_decoder = msgspec.msgpack.Decoder(StoppedPart)
-
-
-class Resumptions:
-    """Routines that continue sessions."""
-
-    def __init__(self, shared: Shared, deployments: Deployments) -> None:
-        self._shared = shared
-        self._deployments = deployments
-
-    def remains(self, session: str, *, ignore_damage: bool) -> Routine[tuple[bytes, ...]]:
-        """Return what all nodes below have of a session.
-
-        Raises
-        ------
-        NotFoundError, LinkError
-            No node has it, or none that answers.
-        """
-        replies = yield from self._shared.requests.ask_all(
-            "remains", seconds=_READ_SECONDS, session=session, ignore_damage=ignore_damage
-        )
-        replies.raise_unless_answered(f"session {session!r}")
-        return tuple(part for _, parts in replies.values for part in parts)
-
-    def resume(self, session: str, request: ResumeRequest, *, after: int) -> Routine[None]:
-        """Continue a session that is over, or try its failed drops again.
-
-        Parameters
-        ----------
-        after : int
-            Newest epoch of the session that is known.
-
-        Raises
-        ------
-        DropflowError
-            See `dropflow.api.manager.Manager.resume` and `retry`.
-        """
-        deadline = self._shared.time.now + _REPLAN_SECONDS
-        while True:
-            encoded = yield from self.remains(session, ignore_damage=request.ignore_damage)
-            parts = tuple(_decoder.decode(part) for part in encoded)
-            graph = yield from self._graph(session, newest_holders(session, parts))
-            nodes = yield from self._deployments.fresh_nodes()
-            planned = yield PlanResumption(graph, parts, request, nodes, after, self._shared.witness.place)
-            if planned.error is not None:
-                raise planned.error
-            try:
-                yield from self._deployments.deploy(planned.value)
-            except RestartedError:
-                if self._shared.time.now > deadline:
-                    raise
-                yield Until(lambda: False, _REPLAN_PAUSE)
-            else:
-                return
-
-    def _graph(self, session: str, nodes: Sequence[str]) -> Routine[PhysicalGraph]:
-        """Return the graph of a session from the first of these nodes that can read it.
-
-        Raises
-        ------
-        GoneError
-            None can.
-        """
-        findings = []
-        for node in nodes:
-            url = yield from self._deployments.url_of(node)
-            try:
-                graph: PhysicalGraph = yield from self._shared.requests.ask_one(
-                    url, "graph", seconds=_READ_SECONDS, session=session
-                )
-            except DropflowError as error:
-                findings.append(f"{node}: {error.text}")
-            else:
-                return graph
-        raise GoneError(
-            f"session {session!r} cannot be continued: its graph cannot be read ({'; '.join(findings)})",
-            hint="put the graph.dfg of the session back, or submit the graph again",
-        )

@@ -12,84 +12,21 @@ import msgspec
 
 from dropflow.api.operations import OPERATIONS
 from dropflow.api.records import Child, ManagerStatus, NodeInfo, SessionDetail, SessionInfo
-from dropflow.api.requests import MemberRequest
 from dropflow.errors import DropflowError, NotFoundError, UsageError
-from dropflow.states import UNKNOWN, SessionState
-from managers.composite.children import Children, ChildView, MachineTime, StatusRequest, Tries, canonical, nodes_of
-from managers.composite.deployments import Deployments, Resumptions, Shared
+from dropflow.states import UNKNOWN
+from managers.composite.children import Children, ChildView, MachineTime, StatusRequest, canonical, nodes_of
+from managers.composite.deployments import Deployments
 from managers.composite.members import MemberChanges
 from managers.composite.merging import SessionPart, as_info
-from managers.composite.operations import SECONDS, Replies, Requests, Routine, Routines, Until
+from managers.composite.resumptions import Resumptions
+from managers.composite.routines import SECONDS, Replies, Requests, Routine, Routines, Until
 from managers.composite.session_cache import SessionCache
 from managers.composite.sessions import LongPoll, PendingDeletions, Sessions
+from managers.composite.shared import Shared
 from managers.composite.witness import VoterSent, Witness, WitnessListens
+from managers.composite.witness_replacement import WitnessReplacement
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
-from managers.planning import usable_witness
-
-# The part of `CompositeMachine` by which a manager becomes the witness of sessions whose witness is lost.
-#
-# The nodes of a session find that its witness is lost, and show that in their reports. A manager
-# above all of them then asks a member for a view with itself as the witness. If several do, one of
-# them is refused.
-
-_LOOK_SECONDS = 1.0
-"""Seconds between two searches for sessions without a witness."""
-_GOING = (SessionState.RUNNING.name, SessionState.PAUSED.name)
-
-
-class WitnessReplacement:
-    """Finds sessions that lack a witness, and asks their members."""
-
-    def __init__(self, shared: Shared, sessions: Sessions, members: MemberChanges) -> None:
-        self._shared = shared
-        self._sessions = sessions
-        self._members = members
-        self._looked = -_LOOK_SECONDS
-        self._tried = Tries[tuple[str, int, int]](shared.time)
-        """Views of sessions in which was asked."""
-
-    def wanted(self) -> list[SessionDetail]:
-        """Return the sessions whose witness this manager is to become now."""
-        if self._shared.witness.place is None or self._shared.time.now < self._looked + _LOOK_SECONDS:
-            return []
-        self._looked = self._shared.time.now
-        found = []
-        for name in self._shared.cache.sessions():
-            session = self._sessions.merged(name) if self._shared.cache.lacks_witness(name) else None
-            if session is not None and self._is_wanted(session):
-                self._tried.note(_key(session))
-                found.append(session)
-        return found
-
-    def replace(self, session: SessionDetail) -> Routine[None]:
-        """Ask a member for a view in which this manager is the witness."""
-        place = self._shared.witness.place
-        if place is None:
-            return
-        invitation = self._shared.witness.invite(session.session, session.epoch)
-        member = MemberRequest(
-            node=place.node, links=place.address, incarnation=place.incarnation, invitation=invitation
-        )
-        yield from self._members.add_member(session.session, member)
-
-    def _is_wanted(self, session: SessionDetail) -> bool:
-        if (
-            session.status not in _GOING
-            or not session.lacks_witness
-            or self._shared.witness.votes(session.session, session.epoch)
-            or not self._tried.may(_key(session))
-        ):
-            return False
-        # A manager that does not see all members may be on another side of a split than the others.
-        here = {node.name: node for node in nodes_of(self._shared.children.views(), role=self._shared.role)}
-        members = [here[name] for name in session.members if name in here and here[name].state != "lost"]
-        return len(members) == len(session.members) and usable_witness(members, self._shared.witness.place) is not None
-
-
-def _key(session: SessionDetail) -> tuple[str, int, int]:
-    return session.session, session.epoch, session.view
-
 
 _STATUS_SECONDS = 1.0
 """How long the answer to a parent waits for the first answers of the children."""

@@ -18,10 +18,11 @@ from dropflow.api.requests import MemberRequest, RetryRequest
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.states import DropState, SessionState
 from managers.composite.children import Newest, Tries, nodes_of
-from managers.composite.deployments import Deployments, Shared
+from managers.composite.deployments import Deployments
 from managers.composite.merging import SessionPart, as_info
-from managers.composite.operations import Routine
+from managers.composite.routines import Routine
 from managers.composite.sessions import Sessions
+from managers.composite.shared import Shared
 from managers.deployment import Deployment, Place
 
 # When a session whose nodes end at very different times is to be rebalanced: a pure rule over their

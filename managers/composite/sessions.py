@@ -14,9 +14,11 @@ from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundErr
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import UNKNOWN, SessionState
 from managers.composite.children import ChildView, MachineTime, Newest
-from managers.composite.deployments import Deployments, Resumptions, Shared, merge_errors
+from managers.composite.deployments import Deployments, merge_errors
 from managers.composite.merging import as_info
-from managers.composite.operations import Replies, Routine, Until
+from managers.composite.resumptions import Resumptions
+from managers.composite.routines import Replies, Routine, Until
+from managers.composite.shared import Shared
 from managers.deployment import Deployment
 
 # Watching sessions at the children while they are watched here.

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import zmq
 from zmq.utils import z85
 
-from dropflow.api.error_body import EVERYWHERE, address_error, is_loopback
+from dropflow.api.addresses import EVERYWHERE, address_error, is_loopback
 from dropflow.errors import DropflowError, UsageError
 from managers.keys import ClusterKey
 from managers.links.actions import LinkAction

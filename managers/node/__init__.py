@@ -1,36 +1,23 @@
 """The node manager: sessions of the engine on one host, linked to those on others.
 
-===================  ==================================================================================================
-`machine`            What a node manager decides: which sessions are built, connected, started, cancelled and removed,
-                     and when
-`events`             Events and actions of a node manager's state machine, besides the calls of `managers.machine_calls`
-`sessions`           The sessions of a node: one table of all of them, hosted and finished, with one explicit phase each
-`lifecycle`          The life of each session of a node, from the end of its preparation to its removal, and the end of
-                     the node
+===================  ===================================================================================================
 `host`               Carries out what `NodeMachine` decides about the sessions of a node
+`decisions`          What the node manager decides, as a state machine without I/O
 `hosted_session`     A session whose engine is in this process: its parts, its states, and what users see of it
 `progress`           How far a hosted session has come: its state, times and statistics, and how fast its drops settle
 `resources`          What hosted sessions need of their process: links, threads, places for applications; its load, its
                      incarnation
 `exchange`           A session's exchange with the other nodes that hold drops of it, over links
-`remote_events`      Events of drops between nodes: the messages in which they are sent, and the events of a session
+`content_watch`      Watches the contents of a session that other members hold copies of
+`event_receiver`     Events of drops between nodes: the messages in which they are sent, and the events of a session
                      that follow
+`event_sender`       Events of drops here, as messages to the nodes of their neighbours
 `contents`           Contents of drops on their way between nodes
 `trees`              Directories as tar files that exist only on their way
 `neighbours`         The nodes next to the drops of a slice, and what a session requires of the links to them
 `streams`            Streams on their way between nodes: data that are fetched while they are written
-`members`            What a node does when members join or leave its sessions, answer or are lost: part of
-                     `NodeMachine`. Pure decisions
-`view_changes`       The views of the sessions of a node: part of `NodeMachine`
-`view_requests`      Changes of views that a node was asked for: sent to the member that decides, again until a view
-                     has them
 `view_states`        What a member of a session reports, live or stopped, and with which states it continues in the next
                      view
-`peer_monitor`       Which other nodes the sessions here need, and which of them are lost: a pure state machine over a
-                     clock
-`draining`           A node that gives its sessions away before it ends: part of `NodeMachine`. Pure decisions
-`copies`             Copies of contents on other members of a session, so that the loss of a node does not lose them:
-                     pure decisions
 `copy_effects`       Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node
 `directory`          The directory of one session on a node: which files are in it, and how they are written and read
 `finished_sessions`  Sessions that are over: they are found in their directories, and answer queries from there
@@ -42,5 +29,5 @@
 `previews`           Previews and pictures of contents, made by processes of their own
 `manager`            The node manager: a manager of the sessions of one host
 `fetch_pool`         Threads that fetch contents from other nodes, and counts of what a session has received
-===================  ==================================================================================================
+===================  ===================================================================================================
 """

@@ -36,10 +36,8 @@ from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState
 from managers.messages import Content, CopyContents, Message
 from managers.node.contents import here, portable, stamp_of
-from managers.node.copies import HeldCopy
-from managers.node.directory import SessionDirectory, read_checksummed, write_checksummed
-from managers.node.downloads import refuse_changed
-from managers.node.events import (
+from managers.node.decisions.copies import HeldCopy
+from managers.node.decisions.events import (
     ContentsRead,
     CopyWritten,
     DiscardCopies,
@@ -48,6 +46,8 @@ from managers.node.events import (
     ReadContents,
     TakeCopies,
 )
+from managers.node.directory import SessionDirectory, read_checksummed, write_checksummed
+from managers.node.downloads import refuse_changed
 from managers.recovery.records import pack_column, unpack_column
 
 _HERE = "./"

@@ -10,28 +10,22 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from dropflow.clock import Clock
-from dropflow.data.survival import replicas_of, wanted_copies
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Arrival, Handle
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.events import Action, Event, Lost, Publish, Release
-from dropflow.engine.session import Instrument
+from dropflow.engine.events import Lost, Publish
 from dropflow.errors import DropflowError, LinkError, UsageError
 from dropflow.failure import summary_of
 from dropflow.graph.slices import Slice
-from managers.deployment import Deployment
 from managers.links import ContentSource
 from managers.messages import Content, Events, RankMessage
 from managers.node.contents import ContentExchange
-from managers.node.copies import HeldCopy
 from managers.node.copy_effects import CopyRecords
-from managers.node.events import CopiesReleased, CopiesWanted, ViewBegun
+from managers.node.decisions.copies import HeldCopy
+from managers.node.event_receiver import EventReceiver, Unavailable
+from managers.node.event_sender import EventSender
 from managers.node.fetch_pool import FetchJob, JobPool
 from managers.node.neighbours import NeighbourNodes, NodeLinks
-from managers.node.remote_events import EventReceiver, EventSender, Unavailable
 from managers.node.streams import DescriptorWatcher, NodeStreams
 
 # Jobs that copy contents of other nodes, to hold them for their owners.
@@ -306,96 +300,6 @@ class NodeExchange:
 
 
 # Watches the contents of a session that other members hold copies of.
-
-
-class ContentWatch(Instrument):
-    """Reports when the session has begun in its view, and what happens to contents that concern other members.
-
-    They are to have copies there, may be seen from there, or are released. Contents that outlive the session never are.
-
-    Parameters
-    ----------
-    deployment : Deployment
-        The session, and which contents it wants copies of.
-    piece : Slice
-        The drops of this node.
-    exchange : NodeExchange
-        Offers the contents.
-    copied : set of int
-        Rows of the whole graph whose contents have copies; changed in the session's thread.
-    report : callable
-        Takes the events.
-    drains : bool
-        Whether the node gives its sessions away: then each result is to have a copy elsewhere before the session ends.
-    """
-
-    def __init__(
-        self,
-        deployment: Deployment,
-        piece: Slice,
-        exchange: NodeExchange,
-        *,
-        copied: set[int],
-        report: Callable[[ViewBegun | CopiesWanted | CopiesReleased], None],
-        drains: bool = False,
-    ) -> None:
-        self._session = deployment.session
-        self._epoch = deployment.epoch
-        self._protect = deployment.protect
-        self._rows: Sequence[int] = piece.drop.data
-        self._kept = kept_drops(piece.graph)
-        self._drains = drains
-        wanted = wanted_copies(piece.graph, self._kept, deployment.replicas)
-        self._wanted: Sequence[int] = wanted.data if wanted.any() else b""
-        self._alone = [replicas_of(template) == 1 for template in piece.graph.templates]
-        self._template_of: Sequence[int] = np.ascontiguousarray(piece.graph.template).data
-        self._before: Sequence[int] = np.ascontiguousarray(piece.graph.predecessors.ptr).data
-        self._exchange = exchange
-        self._copied = copied
-        self._report = report
-        self._has_begun = False
-
-    def on_events(self, events: Sequence[Event]) -> None:
-        """Report the first ones: the contents of earlier views are there."""
-        del events
-        if not self._has_begun:
-            self._has_begun = True
-            self._report(ViewBegun(self._session, self._epoch, self._exchange.view))
-
-    def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
-        """Report contents that are to have copies, or that other members may see."""
-        if not (self._wanted or self._protect or self._drains or self._exchange.contents.in_place):
-            return
-        counts: dict[int, int] = {}
-        for drop, content in contents.items():
-            if content.kind == "null":
-                continue
-            count = self._count(drop, seconds.get(drop, 0.0))
-            # Contents without producers are found again by the node that takes their drop over.
-            if count or (self._exchange.contents.is_outside(content) and self._is_written(drop)):
-                counts[self._rows[drop]] = count
-        if counts:
-            self._report(CopiesWanted(self._session, self._epoch, counts))
-
-    def _is_written(self, drop: int) -> bool:
-        return self._before[drop + 1] > self._before[drop]
-
-    def _count(self, drop: int, seconds: float) -> int:
-        """Return how many copies of a content are wanted, given how long it took to compute."""
-        count = self._wanted[drop] if self._wanted else 0
-        is_long = 0 < self._protect < seconds and not self._alone[self._template_of[drop]]
-        return max(count, int(is_long or (self._drains and self._kept[drop] > 0)))
-
-    def on_actions(self, actions: Sequence[Action]) -> None:
-        """Report releases."""
-        if not self._copied:
-            return
-        drops = [action.drop for action in actions if isinstance(action, Release) and not self._kept[action.drop]]
-        released = tuple(row for drop in drops if (row := self._rows[drop]) in self._copied)
-        if released:
-            self._copied.difference_update(released)
-            self._exchange.contents.withdraw_for_copies(released)
-            self._report(CopiesReleased(self._session, self._epoch, released))
 
 
 # Messages of other nodes about drops, sorted by the view of the session that they belong to.

@@ -35,7 +35,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
 from dropflow.reuse.log import taken_results
-from dropflow.sessions import shown
+from dropflow.sessions import summaries
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node.copy_effects import RELEASED, ReleasedContents
@@ -250,7 +250,7 @@ class FinishedSession(_OverSession):
     def failure_table(self) -> WrittenFailures:
         """All root causes."""
         logs = str(self.directory.logs)
-        return WrittenFailures([shown.written_report(failure, logs) for failure in self.end.failures])
+        return WrittenFailures([summaries.written_report(failure, logs) for failure in self.end.failures])
 
 
 class DamagedSession(_OverSession):
@@ -298,7 +298,7 @@ class DamagedSession(_OverSession):
             finished=changed,
             nodes=(node,),
             text=self.finding,
-            failures=(shown.failure_info(report, node),),
+            failures=(summaries.failure_info(report, node),),
         )
         super().__init__(directory, detail)
 
@@ -431,7 +431,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         version=int(ended * 1000),
         drops=statistics.drops,
         settled=statistics.settled,
-        counts=shown.counts_of(statistics, running),
+        counts=summaries.counts_of(statistics, running),
         states=statistics.states,
         created=deployment.created,
         joined_by=deployment.joined_by,
@@ -444,7 +444,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         nodes=(node,),
         text=cancelled if lost is None else lost.text,
         whole=deployment.drops,
-        logical=shown.logical_nodes(statistics, running),
+        logical=summaries.logical_nodes(statistics, running),
         failures=tuple(failures[:_MOST_FAILURES]),
         recomputed=deployment.recomputed_before(node) + recomputed_drops(piece.graph, replayed.known),
         computed=applications_run(statistics) - len(reused),
@@ -494,4 +494,4 @@ def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
 def _failures(directory: SessionDirectory, piece: Slice, replayed: ReplayedSession) -> list[FailureInfo]:
     """Return the root causes of the drops in ERROR here. Of a cause on another node, only the row is known."""
     reports = cause_reports(piece.graph, replayed.core, str(directory.path), replayed.failures, rows=piece.drop.data)
-    return [shown.failure_info(report, piece.node) for report in reports]
+    return [summaries.failure_info(report, piece.node) for report in reports]

@@ -20,8 +20,7 @@ from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
 from managers.messages import CopyMessage, Events, Message, PartDone, RankMessage, SessionDone, StopSession, ViewMessage
 from managers.node.copy_effects import CopyEffects
-from managers.node.directory import SessionDirectory
-from managers.node.events import (
+from managers.node.decisions.events import (
     AllowFailure,
     Build,
     Built,
@@ -56,10 +55,11 @@ from managers.node.events import (
     Tell,
     WithdrawSession,
 )
+from managers.node.decisions.sessions import SessionTable
+from managers.node.directory import SessionDirectory
 from managers.node.finished_sessions import recover
 from managers.node.hosted_session import HostedSession
 from managers.node.resources import SessionResources
-from managers.node.sessions import SessionTable
 from managers.node.view_states import Beginning, held_copies, nothing_before
 from managers.recovery.records import decode_decision, unpack_column
 from managers.recovery.replan import decide

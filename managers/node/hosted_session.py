@@ -29,15 +29,15 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import ranks_per_node
 from dropflow.reuse.log import taken_results
-from dropflow.sessions import shown
+from dropflow.sessions import summaries
 from dropflow.states import DropState, SessionState
 from dropflow.times.octets import NodeReceipts
 from managers.deployment import Deployment
 from managers.messages import Events, RankMessage
+from managers.node.content_watch import ContentWatch
 from managers.node.contents import ContentExchange, SharedFile
 from managers.node.copy_effects import RELEASED, CopyRecords, ReleasedContents
-from managers.node.directory import SessionDirectory, SessionEnd
-from managers.node.events import (
+from managers.node.decisions.events import (
     Changed,
     ContentUnavailable,
     Ended,
@@ -48,7 +48,8 @@ from managers.node.events import (
     SessionEvent,
     ViewEvent,
 )
-from managers.node.exchange import ContentWatch, MessagesByView, NodeExchange
+from managers.node.directory import SessionDirectory, SessionEnd
+from managers.node.exchange import MessagesByView, NodeExchange
 from managers.node.fetch_pool import write_receipts
 from managers.node.finished_sessions import REPLACED
 from managers.node.progress import Progress, ProgressLog
@@ -423,7 +424,7 @@ class HostedSession:
     def _report_part(self, view: int, *, is_idle: bool = False) -> None:
         """Report that the part here is finished, and how. If it is idle, what is left will be cancelled."""
         statistics = snapshot(self.session.core, 0.0)
-        end = shown.part_end(self.piece.node, statistics, is_cancelled=is_idle)
+        end = summaries.part_end(self.piece.node, statistics, is_cancelled=is_idle)
         self._report(PartFinished(self.name, self.epoch, view, is_idle, msgspec.msgpack.encode(end)))
 
     def _finish(self) -> None:
@@ -535,8 +536,8 @@ class HostedSession:
         running = _running(self.session, progress, statistics)
         return SessionDetail(
             **self._fields(progress, statistics, running),
-            logical=shown.logical_nodes(statistics, running),
-            failures=tuple(shown.failure_info(one, self.piece.node) for one in failures),
+            logical=summaries.logical_nodes(statistics, running),
+            failures=tuple(summaries.failure_info(one, self.piece.node) for one in failures),
             notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
             ends=self._known_ends(progress, statistics),
         )
@@ -546,7 +547,7 @@ class HostedSession:
         if not progress.is_over:
             return ()
         if not self.ends and self._survives_losses and progress.state is SessionState.CANCELLED:
-            return (shown.part_end(self.piece.node, statistics, is_cancelled=True),)
+            return (summaries.part_end(self.piece.node, statistics, is_cancelled=True),)
         return tuple(map(_end_decoder.decode, self.ends))
 
     def _reused(self) -> int:
@@ -556,7 +557,7 @@ class HostedSession:
     def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
         now = self._clock.monotonic()
         now_at = Attempts() if progress.is_over else self.session.attempts()
-        attempts = Attempts() if progress.is_over else shown.attempts_of(statistics, running, now_at)
+        attempts = Attempts() if progress.is_over else summaries.attempts_of(statistics, running, now_at)
         status, quiet = self._state_of(progress), progress.quiet(now)
         has_rate = status is not SessionState.PAUSED and quiet <= progress.usual_quiet
         return {
@@ -575,7 +576,7 @@ class HostedSession:
             "drops": statistics.drops,
             "settled": statistics.settled,
             **msgspec.structs.asdict(attempts),
-            "counts": shown.counts_of(statistics, running),
+            "counts": summaries.counts_of(statistics, running),
             "states": statistics.states,
             "rate": progress.rate if has_rate else 0.0,
             "remaining": progress.remaining if has_rate else None,
@@ -601,13 +602,13 @@ def receipts_of(hosted: HostedSession) -> NodeReceipts:
 def _running(session: Session, progress: Progress, statistics: Statistics) -> list[int]:
     """Return how many drops of each logical node run."""
     drops = () if progress.is_over else tuple(session.runner.running)
-    return shown.running_by_node(statistics, session.graph, drops)
+    return summaries.running_by_node(statistics, session.graph, drops)
 
 
 def _end_of(hosted: HostedSession) -> SessionEnd:
     """Return what later processes of the node read about a session that is over."""
     piece, session = hosted.piece, hosted.session
-    failures = tuple(shown.failure_info(one, piece.node) for one in session.call(Session.reports))
+    failures = tuple(summaries.failure_info(one, piece.node) for one in session.call(Session.reports))
     directory, kept = f"{hosted.directory.path}/", session.call(Session.contents)
     contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if piece.is_own[row]}
     return SessionEnd(whole=hosted.whole, detail=hosted.detail(), failures=failures, contents=contents, is_certain=True)

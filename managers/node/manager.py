@@ -48,10 +48,10 @@ from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
+from managers.node.decisions.machine import NodeMachine
 from managers.node.fetch_pool import FetchPool
 from managers.node.finished_sessions import DamagedSession, FinishedSession, recover_all
 from managers.node.host import SessionHost
-from managers.node.machine import NodeMachine
 from managers.node.operations import NodeOperations, NodeSession
 from managers.node.resources import LoadHistory, ProcessorUse, ProcessResources, next_incarnation, sample_of
 from managers.node.streams import FileWatcher

@@ -37,7 +37,7 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, oids, row_of
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.reuse.log import reuse_lines, reuse_origin
-from dropflow.sessions import shown
+from dropflow.sessions import summaries
 from dropflow.states import DropState
 from dropflow.web.views import in_order, matching
 
@@ -199,7 +199,7 @@ def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> Fail
 
     found, causes, lost = session.call(look)
     return FailureList(
-        failures=tuple(shown.failure_info(report, node) for report in found),
+        failures=tuple(summaries.failure_info(report, node) for report in found),
         total=len(found) if query.rows else lost + len(causes.rows),
         offset=query.offset,
         limit=query.limit,
@@ -256,7 +256,7 @@ def detail_of(
     return DropDetail(
         **{field: getattr(info, field) for field in DropInfo.__struct_fields__},
         reasons=tuple(reasons),
-        failure=None if failure is None else shown.failure_info(failure, piece.node),
+        failure=None if failure is None else summaries.failure_info(failure, piece.node),
         inputs=tuple(
             neighbour(other, links[link].target_port if is_app else links[link].source_port)
             for other, link in zip(before.neighbour[ins].tolist(), before.link[ins].tolist(), strict=True)

@@ -314,7 +314,7 @@ class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
     notes : tuple of str
         Notes about the session so far.
     missing_inputs, changed_inputs, replaced_inputs : tuple of int
-        Rows: see `dropflow.sessions.again.OutsideInputs`.
+        Rows: see `dropflow.sessions.retry.OutsideInputs`.
     """
 
     node: str

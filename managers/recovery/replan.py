@@ -13,7 +13,7 @@ from dropflow.errors import DropflowError, ProtocolError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.reassign import excess_drops, may_move, reassign_together
 from dropflow.graph.templates import Kind
-from dropflow.sessions.again import RETRY_REASON, causes_to_retry
+from dropflow.sessions.retry import RETRY_REASON, causes_to_retry
 from dropflow.states import DropState
 from managers.deployment import Place
 from managers.recovery.records import (

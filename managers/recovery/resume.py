@@ -16,7 +16,7 @@ from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement
-from dropflow.sessions.again import Again, OutsideInputs, RepeatedDrops, choose
+from dropflow.sessions.retry import Again, OutsideInputs, RepeatedDrops, choose
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS, MemberReport, StoppedPart, View, ViewDecision, unpack_column

@@ -15,9 +15,9 @@ import msgspec
 from dropflow.api.client import Client
 from dropflow.api.contents import DataQuery, Download, attachment
 from dropflow.api.manager import Manager
-from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.operations import Operation
 from dropflow.api.records import NodeInfo, Role
+from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.graph.digests import drop_digests
 from dropflow.graph.text_ids import oids

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.api.error_body import status_of, to_body
-from dropflow.api.openapi import Response
 from dropflow.api.records import DropInfo, NodeInfo
 from dropflow.api.request_bodies import check_depth, unpacked_limit
+from dropflow.api.routes import Response
 from dropflow.errors import (
     BadFileError,
     BadGraphError,

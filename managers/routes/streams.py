@@ -19,7 +19,8 @@ from threading import Event as Signal
 
 import msgspec
 
-from dropflow.api.error_body import ServerSentEvent, format_event, heartbeat, to_body
+from dropflow.api.error_body import to_body
+from dropflow.api.event_stream import ServerSentEvent, format_event, heartbeat
 from dropflow.api.manager import Manager
 from dropflow.api.records import SessionDetail, change_between
 from dropflow.clock import Clock, SystemClock

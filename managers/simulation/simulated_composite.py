@@ -10,7 +10,7 @@ from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
 from dropflow.failure import text_of
 from managers.composite.connections import answer_plan
 from managers.composite.machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
-from managers.composite.operations import ComputePlan, Discard
+from managers.composite.routines import ComputePlan, Discard
 from managers.composite.witness import VoterSent, WitnessListens
 from managers.deployment import Place
 from managers.links import ReceivedMessage

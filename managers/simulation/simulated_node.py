@@ -29,10 +29,10 @@ from dropflow.testing.virtual import SimulatedRunner
 from dropflow.version import __version__
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
+from managers.node.decisions.machine import NodeMachine
 from managers.node.exchange import NodeExchange
 from managers.node.finished_sessions import recover_all
 from managers.node.host import SessionHost
-from managers.node.machine import NodeMachine
 from managers.node.operations import NodeOperations, NodeSession, joining_deployment
 from managers.node.resources import OnStop
 from managers.simulation.history import Recorder

@@ -6,8 +6,8 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct, structs
 
-from dropflow.api.openapi import Request, Response
 from dropflow.api.records import FIRST_PAGE, DropQuery, FailureInfo, ManagerInfo, PageQuery, cores_of_hosts
+from dropflow.api.routes import Request, Response
 from dropflow.formatting import DASH, format_quantity
 from dropflow.graph.drop_counts import failed_words
 from dropflow.preview.source import FIRST_LOOK, PreviewQuery
@@ -17,6 +17,7 @@ from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel, asked, pa
 from dropflow.web.places import Places
 from dropflow.web.views import (
     GROUPS,
+    VALUE,
     FormField,
     grouped,
     segments,
@@ -110,8 +111,6 @@ def _label(manager: ManagerInfo) -> ServerLabel:
 
 SESSIONS = (("Sessions", "/sessions"),)
 """The way to a session, at the top of its pages."""
-PREFIX = "value-"
-"""Of the fields of forms that have values of parameters."""
 
 
 def session_tabs(session: str) -> tuple[tuple[str, str], ...]:
@@ -140,7 +139,7 @@ def value_fields(parameters: Mapping[str, str]) -> list[FormField]:
     """Return the fields of a form for parameters of a drop."""
     return [
         FormField(
-            name=f"{PREFIX}{name}",
+            name=f"{VALUE}{name}",
             title=name,
             value=value,
             kind="lines" if name == "func_code" or "\n" in value else "text",

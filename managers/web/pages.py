@@ -17,9 +17,9 @@ import msgspec
 from dropflow.api.contents import attachment
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.manager import Manager
-from dropflow.api.openapi import FORM, Request, Response, Route, posted_fields
 from dropflow.api.records import FIRST_PAGE, DropDetail, DropQuery, PageQuery, SessionDetail
 from dropflow.api.requests import DEFAULT_STATISTICS, ResumeRequest, RetryRequest, StatisticsQuery
+from dropflow.api.routes import FORM, Request, Response, Route, posted_fields
 from dropflow.errors import AmbiguousError, ConflictError, NotFoundError
 from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
 from dropflow.states import STATUSES
@@ -39,10 +39,10 @@ from dropflow.web.frame import (
 )
 from dropflow.web.places import Places, hop_url
 from dropflow.web.report import report_page, session_report
+from dropflow.web.views import VALUE
 from managers.state_hub import StateHub
 from managers.web.logs import read_start
 from managers.web.page_templates import (
-    PREFIX,
     SESSIONS,
     causes_url,
     drop_url,
@@ -445,7 +445,7 @@ def action_routes(manager: Manager) -> list[Route]:
 
 def _changed(drop: DropDetail, form: Mapping[str, str]) -> tuple[str, ...]:
     """Return the parameters of a drop that have another value in a form, whose lines end as browsers send them."""
-    posted = {name: form.get(f"{PREFIX}{name}", value).replace("\r\n", "\n") for name, value in drop.parameters.items()}
+    posted = {name: form.get(f"{VALUE}{name}", value).replace("\r\n", "\n") for name, value in drop.parameters.items()}
     return tuple(f"{name}={value}" for name, value in posted.items() if value != drop.parameters[name])
 
 

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.api.manager import Manager
-from dropflow.api.openapi import Request, Response, Route
 from dropflow.api.records import FIRST_PAGE, PageQuery, ResultInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import ResultsQuery
+from dropflow.api.routes import Request, Response, Route
 from dropflow.graph.physical import IntColumn
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.octets import read_sections

@@ -50,6 +50,21 @@ def test_the_four_packages_are_in_one_directory() -> None:
     assert len(places) == 1
 
 
+def test_the_docstring_of_a_package_lists_its_modules() -> None:
+    """The table of contents of a package, if it has one, names each module and package in it, and nothing else."""
+    wrong = {}
+    for path in files(*PRODUCT):
+        if path.name != "__init__.py":
+            continue
+        listed = set(re.findall(r"^`(\w+)`  ", ast.get_docstring(parsed(path)) or "", re.MULTILINE))
+        room = ROOT / path.parent
+        found = {each.stem for each in room.glob("*.py")} | {each.parent.name for each in room.glob("*/__init__.py")}
+        if listed and listed != found - {"__init__", "__main__"}:
+            wrong[str(path)] = listed ^ (found - {"__init__", "__main__"})
+
+    assert wrong == {}
+
+
 @pytest.mark.slow
 def test_every_module_has_a_docstring_and_its_public_names() -> None:
     """Each module has a docstring, each name in its `__all__` exists, and `__name__` is asked for at its end only."""

@@ -66,7 +66,7 @@ print(json.dumps([name for name in sys.argv[2:] if name in sys.modules]))
 """
 _NOT_FOR_A_RUN = (
     *("dropflow.api.records", "dropflow.apps.execute", "dropflow.graph.completeness", "dropflow.graph.daliuge_read"),
-    *("dropflow.graph.exports", "dropflow.preview", "dropflow.sessions.again", "dropflow.sessions.stopped"),
+    *("dropflow.graph.exports", "dropflow.preview", "dropflow.sessions.retry", "dropflow.sessions.stopped"),
     *("dropflow.reuse", "dropflow.web", "translator.plan.registry"),
     *("configparser", "importlib.metadata", "numpy.ma", "tomllib"),
 )

@@ -9,7 +9,7 @@ import pytest
 
 from dropflow.api.client import Client
 from dropflow.api.records import SessionDetail
-from dropflow.cli import launched_job
+from dropflow.cli.jobs import launched_job
 from dropflow.errors import BatchSystemError
 from dropflow.states import UNKNOWN
 from managers.keys import create, load

@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
+from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
-from dropflow.api.error_body import is_loopback
 from dropflow.api.records import DropQuery
 from dropflow.api.signing import UserKey
 from dropflow.cli.connection import connect_to
-from dropflow.cli.local_cluster import UpOptions
-from dropflow.cli.local_cluster import run as server_options_run
 from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.server_process import start_logging
-from dropflow.cli.service import unit_text
+from dropflow.cli.servers.local_cluster import UpOptions
+from dropflow.cli.servers.local_cluster import run as server_options_run
+from dropflow.cli.servers.server_process import start_logging
+from dropflow.cli.servers.service import unit_text
 from dropflow.errors import HttpError, NotFoundError, StorageError
 from managers.child_processes import ChildProcesses
 from managers.keys import create, load_any

@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import os, sys, threading
-from dropflow.cli.server_process import StopSignal
+from dropflow.cli.servers.server_process import StopSignal
 parent = int(sys.argv[1]) if len(sys.argv) > 1 else None
 with StopSignal(parent, before_exit=lambda: os.write(1, b"cleaned\\n")) as stop:
     print("ready", flush=True)

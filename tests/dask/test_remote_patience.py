@@ -15,10 +15,10 @@ import pytest
 from dask._task_spec import convert_legacy_graph
 
 from dropflow.api.client import Client
-from dropflow.api.openapi import StreamSlots
 from dropflow.api.patience import PatientClient
 from dropflow.api.records import ResultInfo, SessionDetail
 from dropflow.api.requests import ResultList, ResultsQuery
+from dropflow.api.routes import StreamSlots
 from dropflow.builder.results import SubmittedGraph
 from dropflow.dask import Scheduler, chunk_sources, remote
 from dropflow.dask.persist import ChunkPlace

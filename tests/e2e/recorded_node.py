@@ -22,7 +22,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 from managers.messages import PromiseView
-from managers.node.events import ContinueSession, Tell
+from managers.node.decisions.events import ContinueSession, Tell
 from managers.node.host import SessionHost
 from managers.node.resources import ProcessResources
 from managers.recovery.records import ViewDecision, unpack_column

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dropflow.api.rest_server import RestServer
+from dropflow.api.serving import RestServer
 from dropflow.web.places import Places, ServerAddress, login_url, public_address
 from dropflow.web.tickets import request_ticket, ticket_reply
 from managers.node.manager import NodeManager

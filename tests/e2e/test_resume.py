@@ -29,7 +29,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template
-from dropflow.sessions.again import Again
+from dropflow.sessions.retry import Again
 from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import DropState
 from tests.e2e.cluster import PATIENT, Cluster, content, expected_end, finished, pipeline, scattered, until

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dropflow import Graph
+from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
 from dropflow.api.contents import DataQuery, PartOfContent
-from dropflow.api.error_body import is_loopback
 from dropflow.api.records import SubmitQuery
 from dropflow.errors import NotFoundError, RangeError
 from dropflow.graph.build import GraphBuilder

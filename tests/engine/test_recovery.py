@@ -32,7 +32,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
-from dropflow.sessions.again import RepeatedDrops, drops_to_repeat
+from dropflow.sessions.retry import RepeatedDrops, drops_to_repeat
 from dropflow.sessions.stopped import StoppedSession
 from dropflow.states import DropState
 from dropflow.testing.drawing import chain, draw, row

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from dropflow.api.client import Client
 from dropflow.api.logs import MANAGER_LOG, LogLine, LogQuery, ManagerLog
-from dropflow.api.openapi import Request, Response
-from dropflow.cli import server_process
-from dropflow.cli.server_process import start_logging
+from dropflow.api.routes import Request, Response
+from dropflow.cli.servers import server_process
+from dropflow.cli.servers.server_process import start_logging
 from dropflow.errors import HttpError, NotFoundError, UsageError
 from managers.service import Service
 from managers.web.page_templates import manager_templates

@@ -11,11 +11,11 @@ from functools import partial
 import psutil
 import pytest
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.http_client import ClientRequest, HttpTransport
-from dropflow.api.openapi import Limits, StreamSlots
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from managers import child_processes
 from managers.child_processes import ChildProcess, ChildProcesses

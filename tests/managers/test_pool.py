@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.records import NodeInfo, SessionInfo
-from dropflow.cli import pool_process
+from dropflow.cli.jobs import pool_process
+from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, run_pool
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.pool_process import PoolFacts, PoolOrder, run_pool
 from dropflow.testing.virtual import VirtualClock
 from managers.keys import create
 from managers.places.batch import Facility, JobState

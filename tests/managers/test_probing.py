@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.openapi import Response, Route
 from dropflow.api.records import ManagerInfo, ProbeRequest, ProbeResult
+from dropflow.api.routes import Response, Route
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError
 from dropflow.testing.virtual import VirtualClock

@@ -15,15 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dropflow.api.addresses import is_loopback
 from dropflow.api.auth import AccessRules, read_key
 from dropflow.api.client import Client
-from dropflow.api.error_body import is_loopback
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.manager import Manager
-from dropflow.api.openapi import Limits, StreamSlots
 from dropflow.api.operations import OPERATIONS, RELEASE, SESSIONS
 from dropflow.api.records import SessionInfo, SubmitQuery, UserUse
 from dropflow.api.requests import RetryRequest
+from dropflow.api.routes import Limits, StreamSlots
 from dropflow.api.signing import UserKey, derive_user_key, read_revoked
 from dropflow.errors import (
     BadFileError,

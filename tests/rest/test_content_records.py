@@ -29,10 +29,11 @@ from dropflow.api.contents import (
 )
 from dropflow.api.error_body import ErrorBody
 from dropflow.api.manager import Manager
-from dropflow.api.openapi import StreamSlots, openapi_document
+from dropflow.api.openapi import openapi_document
 from dropflow.api.operations import OPERATIONS, WATCH, Operation
 from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ResultList, ResultsQuery
+from dropflow.api.routes import StreamSlots
 from dropflow.errors import ProtocolError, RangeError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.web.tickets import TICKET

@@ -20,12 +20,14 @@ from dropflow.graph.text_ids import oids
 from tests.translator.documents import document, link, node, port
 from tests.translator.drawing import Drawing
 from tests.translator.templates import template
+from translator.drawn_places import drawn_places
 from translator.formats import Family, read_logical
 from translator.formats.dump import dump
 from translator.formats.json_document import position
 from translator.logical import LogicalGraph
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions
-from translator.pipeline import drawn_places, examine, same_files, translate
+from translator.pipeline import examine, translate
+from translator.same_files import same_files
 from translator.unroll import plan
 
 CLASS = {"id": "F", "name": "dropclass", "value": "dlg.apps.simple.CopyApp", "type": "String", "usage": "NoPort"}

@@ -4,7 +4,7 @@ Each logical node has an index space, the levels of the constructs around it. Ea
 spaces, described by a few counters with strides. `plan` makes these descriptions and all sizes; only `unroll` allocates
 memory for drops. Does no I/O.
 
-===============  ======================================================================================================
+===============  =======================================================================================================
 `levels`         Levels: the axes of index spaces, and the comparison of two index spaces
 `link_maps`      Index maps of ordinary links and of carries
 `layout`         The construct around every logical node, and the levels of its index space
@@ -12,9 +12,13 @@ memory for drops. Does no I/O.
 `loops`          Loops: the wires that carry data from one iteration to the next, and feedback to a scatter
 `node_template`  The template of a logical node, from its fields
 `plan`           The plan of a physical graph: its templates, links and index maps
-===============  ======================================================================================================
+`adapters`       Adapters: drops between two nodes of the same kind
+`services`       Services: constructs whose application runs alongside their content
+`columns`        Unrolls a plan: writes the columns of drops and edges
+===============  =======================================================================================================
 """
 
-from translator.unroll.plan import UnrollPlan, plan, unroll
+from translator.unroll.columns import unroll
+from translator.unroll.plan import UnrollPlan, plan
 
 __all__ = ["UnrollPlan", "plan", "unroll"]

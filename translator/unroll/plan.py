@@ -3,29 +3,21 @@
 Numbers of drops and edges are products, known before the physical graph is made.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, count
 from math import prod
-from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from dropflow.errors import InternalError
-from dropflow.failure import Problem, Severity, refuse_errors
-from dropflow.graph.build import from_columns
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import ORDER_PORT, Kind, Link, Template
+from dropflow.failure import Problem, Severity
+from dropflow.graph.templates import ORDER_PORT, Link, Template
 from dropflow.ids import safe_name
-from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
+from translator.logical import LogicalGraph
 from translator.options import UnrollOptions
 from translator.problem_codes import problem
+from translator.unroll.adapters import adapt
 from translator.unroll.layout import Layout, lay_out
-from translator.unroll.levels import LOOP, MPI, Findings, Levels, spelled, strides
+from translator.unroll.levels import LOOP, MPI, Findings, spelled
 from translator.unroll.link_maps import (
-    IndexCounter,
     IndexMap,
     Unpairable,
     carry_level,
@@ -39,185 +31,8 @@ from translator.unroll.link_maps import (
     zip_hint,
 )
 from translator.unroll.loops import close_loops, cycles, feedback_hint, feedback_map, never_waits, with_feedback
-from translator.unroll.node_template import COPY, MEMORY, NULL
+from translator.unroll.services import add_services
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units
-
-# Adapters: drops between two nodes of the same kind, so that every edge joins data and an
-# application.
-#
-# Between two applications it is a memory drop (a null drop if only events pass) for each output of
-# the source, so that each has one producer. Between two data nodes it is a copying application for
-# each input of the target.
-
-
-class Adapted(msgspec.Struct, frozen=True):
-    """An adapter, and the two maps that replace the one of its link."""
-
-    template: Template
-    before: IndexMap
-    after: IndexMap
-
-
-def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[str]) -> Adapted:
-    """Insert an adapter into a wire.
-
-    Parameters
-    ----------
-    wire : Wire
-        The wire.
-    source, target : Unit
-        Its ends, of the same kind.
-    plain : IndexMap
-        The edges of the wire without adapter.
-    taken : set of str
-        Keys of templates; the key of the adapter is added.
-    """
-    at_source = source.is_app
-    if plain.chunk_of_source:
-        return _at_gather(wire, source, target, plain, taken)
-    standing = [counter for counter in plain.counters if (counter.source if at_source else counter.target)]
-    levels: Levels = tuple(msgspec.structs.replace(counter.level, size=counter.size) for counter in standing)
-    steps = dict(zip(map(id, standing), strides(levels), strict=True))
-
-    def step(counter: IndexCounter) -> int:
-        return steps.get(id(counter), 0)
-
-    if at_source:
-        before = tuple(IndexCounter(counter.level, counter.size, counter.source, step(counter)) for counter in standing)
-        after = tuple(
-            IndexCounter(counter.level, counter.size, step(counter), counter.target, counter.flat)
-            for counter in plain.counters
-        )
-    else:
-        before = tuple(
-            IndexCounter(counter.level, counter.size, counter.source, step(counter)) for counter in plain.counters
-        )
-        after = tuple(IndexCounter(counter.level, counter.size, step(counter), counter.target) for counter in standing)
-    return Adapted(
-        template=_template(wire, source, target, levels, taken),
-        before=IndexMap(counters=before, source_start=plain.source_start),
-        after=msgspec.structs.replace(plain, counters=after, source_start=0),
-    )
-
-
-def _at_gather(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[str]) -> Adapted:
-    """Insert an adapter for each instance of a source that feeds back, so that its chunks keep their numbers."""
-    counters = tuple(
-        IndexCounter(level, level.size, step, step)
-        for level, step in zip(source.levels, strides(source.levels), strict=True)
-    )
-    return Adapted(
-        template=_template(wire, source, target, source.levels, taken), before=IndexMap(counters=counters), after=plain
-    )
-
-
-def _template(wire: Wire, source: Unit, target: Unit, levels: Levels, taken: set[str]) -> Template:
-    stem = f"{source.template.key}-to-{target.template.key}"
-    key = next(key for number in count(1) if (key := stem if number == 1 else f"{stem}-{number}") not in taken)
-    taken.add(key)
-    component = COPY if not source.is_app else NULL if wire.event else MEMORY
-    return Template(
-        key=key,
-        name=f"{source.template.name} to {target.template.name}",
-        kind=Kind.DATA if source.is_app else Kind.APP,
-        component=component,
-        category={COPY: "DALiuGEApp", NULL: "null", MEMORY: "Memory"}[component],
-        axes=tuple(level.axis for level in levels),
-        artificial=True,
-        origin=wire.pointer or f"{source.node} to {target.node}",
-    )
-
-
-# Services: constructs whose application runs alongside their content.
-#
-# The application of a Service starts before the applications that use it, and stops after the last of
-# them. It becomes two applications: one starts the program and completes when the program is ready,
-# the other stops it. They are joined to the users of the service by drops without content, at a port
-# that applications do not see (`ORDER_PORT`).
-#
-# Users are the applications inside the construct, and those outside that read what the service
-# writes.
-
-START, STOP = "dropflow.apps.service.ServiceApp", "dropflow.apps.service.StopServiceApp"
-_COMMANDS = frozenset({"", "BashShellApp"})
-
-
-def add_services(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings) -> list[Wire]:
-    """Return the wires with those of services; their units are added.
-
-    Adds LG088 for a service whose application is not a command, and LG032 for one without an application.
-    """
-    made = list(wires)
-    for node in layout.graph.nodes:
-        if node.kind is NodeKind.CONSTRUCT and node.category == "Service":
-            app = next((one for one in layout.graph.embedded.get(node.id, ()) if one.role is Role.INPUT), None)
-            if app is None:
-                text = f"Service {node.name!r} has no input application, which would be the service"
-                hint = "give it a BashShellApp as its input application"
-                findings.append(problem("LG032", text, where=node.pointer, hint=hint))
-            elif _is_command(app, node, findings):
-                made += _service(layout, units, made, node, app)
-    return made
-
-
-def _is_command(app: LogicalNode, node: LogicalNode, findings: Findings) -> bool:
-    named = str(app.value("dropclass") or "").strip().rpartition(".")[2]
-    if named in _COMMANDS and (app.category == "BashShellApp" or named):
-        return True
-    text = f"the application of Service {node.name!r} is a {named or app.category}; a service is a command"
-    findings.append(problem("LG088", text, where=app.pointer, hint="use a BashShellApp that starts the program"))
-    return False
-
-
-def _service(
-    layout: Layout, units: dict[str, Unit], wires: Iterable[Wire], node: LogicalNode, app: LogicalNode
-) -> list[Wire]:
-    start = units[app.id]
-    units[app.id] = msgspec.structs.replace(start, template=msgspec.structs.replace(start.template, component=START))
-    running, stop = f"{start.template.key}-running", f"{start.template.key}-stop"
-    units[running] = _added(start, running, f"{node.name} is running", Kind.DATA)
-    units[stop] = _added(start, stop, f"stop {node.name}", Kind.APP)
-    known = list(wires)
-    written = {wire.target for wire in known if wire.source == app.id}
-    readers = {wire.target for wire in known if wire.source in written}
-    inside = {one.id for one in layout.graph.nodes if one.id in layout.home and node.id in layout.around(one.id)}
-    users = [
-        one for one in units if units[one].is_app and (one in readers or one in inside) and one not in (app.id, stop)
-    ]
-
-    def ordered(source: str, target: str) -> Wire:
-        ports = ORDER_PORT, ORDER_PORT
-        return Wire(source=source, target=target, source_port=ports[0], target_port=ports[1], event=True, pointer=where)
-
-    where = node.pointer
-    made = [ordered(app.id, running), ordered(running, stop)]
-    for user in users:
-        if user not in readers:
-            made.append(ordered(running, user))
-        made.append(ordered(user, stop))
-        if not any(wire.source == user for wire in known):
-            end = f"{user}-end"
-            units[end] = _added(units[user], end, f"{units[user].template.name} has ended", Kind.DATA)
-            made.append(ordered(user, end))
-    return made
-
-
-def _added(like: Unit, key: str, name: str, kind: Kind) -> Unit:
-    """Return a unit with the index space of another one: a drop without content, or the application that stops."""
-    template = Template(
-        key=key,
-        name=name,
-        kind=kind,
-        component=NULL if kind is Kind.DATA else STOP,
-        category="null" if kind is Kind.DATA else "DALiuGEApp",
-        axes=tuple(level.axis for level in like.levels),
-        error_threshold=100.0 if kind is Kind.APP else 0.0,
-        block_skip=kind is Kind.APP,
-        artificial=True,
-        origin=like.node,
-    )
-    return Unit(template, like.levels, like.node)
-
 
 _MANY_PAIRS = 10_000_000
 _LARGEST = 2**31 - 1
@@ -483,65 +298,3 @@ def _too_large(made: UnrollPlan, options: UnrollOptions) -> list[Problem]:
 def in_words(number: int) -> str:
     """Return a number with separators, or its magnitude if it is huge."""
     return f"{number:,}" if number < 10**18 else f"more than 10^{(number.bit_length() - 1) * 3 // 10}"
-
-
-# Unrolls a plan: writes the columns of drops and edges. Only this module's time grows with the number
-# of drops.
-
-
-def unroll(plan: UnrollPlan) -> PhysicalGraph:
-    """Make the physical graph of a plan, in time and memory proportional to its drops and edges.
-
-    Drops are in the order of templates, and for each template in row-major order of their index tuples.
-
-    Raises
-    ------
-    BadGraphError
-        The plan has errors; all its problems are attached.
-    InternalError
-        An edge leads to a drop of another template than that of its link: a bug in the planner.
-    """
-    refuse_errors(plan.problems)
-    sizes = plan.sizes
-    offsets = [0, *accumulate(sizes)]
-    template = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    instance = np.arange(plan.drops, dtype=np.int32)
-    for offset, size in zip(offsets, sizes, strict=False):
-        instance[offset : offset + size] -= np.int32(offset)
-    edges = plan.edges
-    source, target, link = (np.empty(edges, dtype=np.int32) for _ in range(3))
-    # Links are written in the order of their sources, so that most edges are sorted already.
-    position = 0
-    for row in sorted(range(len(plan.links)), key=lambda row: plan.links[row].source):
-        found, ends = plan.maps[row], plan.links[row]
-        rows = slice(position, position + found.edges)
-        source[rows] = offsets[ends.source]
-        target[rows] = offsets[ends.target]
-        link[rows] = row
-        found.write(source[rows], target[rows])
-        _check_inside(plan, row, source[rows], offsets[ends.source], sizes[ends.source])
-        _check_inside(plan, row, target[rows], offsets[ends.target], sizes[ends.target])
-        position = rows.stop
-    return from_columns(
-        name=plan.name,
-        prefix=plan.prefix,
-        templates=plan.templates,
-        links=plan.links,
-        template=template,
-        instance=instance,
-        source=source,
-        target=target,
-        link=link,
-        meta=plan.meta,
-    )
-
-
-def _check_inside(plan: UnrollPlan, row: int, drops: npt.NDArray[Any], offset: int, size: int) -> None:
-    """Raise if the edges of a link join drops of other templates, which no later stage could detect."""
-    if len(drops) and not (offset <= int(drops.min()) and int(drops.max()) < offset + size):
-        link = plan.links[row]
-        names = f"{plan.templates[link.source].name!r} to {plan.templates[link.target].name!r}"
-        raise InternalError(
-            f"the edges from {names} lead outside their templates",
-            hint="this is a bug in dropflow, not in the graph: please report it with the graph",
-        )

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dropflow.api.contents import attachment
-from dropflow.api.openapi import Request, Response, Route
 from dropflow.api.requests import Done
+from dropflow.api.routes import Request, Response, Route
 from dropflow.errors import GoneError
 from translator.web.export import ExportForm
 from translator.web.records import (

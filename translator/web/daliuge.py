@@ -18,10 +18,10 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
+from dropflow.api.application import error_response
 from dropflow.api.error_pages import wants_page
-from dropflow.api.openapi import FORM, Request, Response, Route, StreamSlots
 from dropflow.api.request_bodies import check_depth
-from dropflow.api.server import error_response
+from dropflow.api.routes import FORM, Request, Response, Route, StreamSlots
 from dropflow.errors import HttpError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.formatting import plural

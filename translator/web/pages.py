@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from dropflow.api.error_body import status_of, to_body
-from dropflow.api.openapi import FORM, Request, Response, Route
+from dropflow.api.routes import FORM, Request, Response, Route
 from dropflow.errors import DropflowError, HttpError, UsageError
 from dropflow.failure import Problem
 from dropflow.graph.codec import load
@@ -28,7 +28,7 @@ from translator.repository import fetch_file, is_repository_address, list_graphs
 from translator.web.api_v1 import download_routes
 from translator.web.daliuge import read_eagle
 from translator.web.forms import Form, read_form
-from translator.web.page_templates import launch_groups, posted_submission, posted_values
+from translator.web.launch_form import launch_groups, posted_submission, posted_values
 from translator.web.records import (
     DeployRequest,
     FillRequest,

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import bottle
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.client import Client
 from dropflow.api.logs import ManagerLog
-from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots, openapi_document
+from dropflow.api.openapi import openapi_document
 from dropflow.api.records import ManagerInfo, manager_info
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
 from dropflow.clock import Clock, SystemClock
 from dropflow.version import __version__
 from dropflow.web.frame import STATIC, asset_routes
@@ -19,7 +20,8 @@ from dropflow.web.places import Places
 from dropflow.web.sign_in import login_routes
 from translator.web.api_v1 import api_v1_routes
 from translator.web.daliuge import daliuge_routes
-from translator.web.page_templates import log_routes, translator_templates
+from translator.web.log_routes import log_routes
+from translator.web.page_templates import translator_templates
 from translator.web.pages import page_routes
 from translator.web.records import TranslatorLimits
 from translator.web.service import TranslatorService
@@ -110,7 +112,7 @@ def make_translator(
     connect: Callable[[str], Client] | None = None,
     clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
-    """Return a translator, ready to be served by `dropflow.api.rest_server.RestServer`.
+    """Return a translator, ready to be served by `dropflow.api.serving.RestServer`.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError, 
 from dropflow.states import is_over
 from managers.composite.connections import answer_plan
 from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine, Disconnect
-from managers.composite.operations import ComputePlan, PlanDeployment
+from managers.composite.routines import ComputePlan, PlanDeployment
 from managers.deployment import Deployment
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from tests.managers.composite.composite_model import STEPS, CompositeModel, DeploymentRecord

@@ -21,7 +21,7 @@ from dropflow.engine.statistics import snapshot
 from dropflow.failure import Failure
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.sessions import shown
+from dropflow.sessions import summaries
 from dropflow.states import DropState, SessionState
 from managers.composite.log_merging import KnownCauses
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
@@ -446,11 +446,11 @@ def report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
         status=node.core.status.name,
         drops=statistics.drops,
         settled=statistics.settled,
-        counts=shown.counts_of(statistics, running),
+        counts=summaries.counts_of(statistics, running),
         states=statistics.states,
-        logical=shown.logical_nodes(statistics, running),
+        logical=summaries.logical_nodes(statistics, running),
         nodes=(name,),
-        failures=tuple(shown.failure_info(report, name) for report in reports),
+        failures=tuple(summaries.failure_info(report, name) for report in reports),
     )
 
 

@@ -25,9 +25,9 @@ from managers.deployment import Place
 from managers.links import TransferResult
 from managers.messages import Content, CopyContents, CopyMessage
 from managers.node.contents import ContentExchange, stamp_of
-from managers.node.copies import ContentCopies, HeldCopy
 from managers.node.copy_effects import CopyRecords, Version
-from managers.node.events import (
+from managers.node.decisions.copies import ContentCopies, HeldCopy
+from managers.node.decisions.events import (
     CopyAction,
     CopyWritten,
     DiscardCopies,

@@ -21,8 +21,9 @@ from dropflow.graph.templates import Argument
 from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.messages import Events, StopSession
-from managers.node import host, lifecycle
-from managers.node.events import PeerRestarted
+from managers.node import host
+from managers.node.decisions import lifecycle
+from managers.node.decisions.events import PeerRestarted
 from managers.node.manager import NodeManager
 from tests.faults import ConnectionFaults, FaultyProxy
 from tests.managers.node.conftest import Cluster, handled, hosted, session_threads, soon, until

@@ -25,7 +25,7 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.machine_calls import Call, Return
 from managers.messages import AdoptView, SessionDone, StopSession
-from managers.node.events import (
+from managers.node.decisions.events import (
     Build,
     Built,
     CancelRecorded,
@@ -52,8 +52,8 @@ from managers.node.events import (
     StartSession,
     Tell,
 )
-from managers.node.machine import NodeMachine
-from managers.node.sessions import Phase
+from managers.node.decisions.machine import NodeMachine
+from managers.node.decisions.sessions import Phase
 from managers.recovery.vote import ConnectPeers, SendToPeer
 
 BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")

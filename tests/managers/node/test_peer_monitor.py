@@ -13,7 +13,7 @@ from dropflow.errors import StorageError
 from dropflow.testing.virtual import VirtualClock
 from managers.deployment import Place
 from managers.node import resources
-from managers.node.peer_monitor import PeerMonitor
+from managers.node.decisions.peer_monitor import PeerMonitor
 from managers.node.resources import next_incarnation
 from tests.filling import fill
 

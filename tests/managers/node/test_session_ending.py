@@ -28,7 +28,7 @@ from managers.messages import (
     SessionDone,
     ViewMessage,
 )
-from managers.node.events import (
+from managers.node.decisions.events import (
     Built,
     CancelRecorded,
     CancelSession,
@@ -51,10 +51,10 @@ from managers.node.events import (
     RemoveSession,
     StartSession,
 )
+from managers.node.decisions.machine import NodeMachine
+from managers.node.decisions.sessions import Phase, SessionTable
 from managers.node.host import SessionHost
 from managers.node.hosted_session import HostedSession
-from managers.node.machine import NodeMachine
-from managers.node.sessions import Phase, SessionTable
 from managers.recovery.records import MemberReport, View, ViewDecision
 from managers.recovery.vote import SendToPeer
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.error_body import read_events
+from dropflow.api.event_stream import read_events
 from dropflow.api.records import DropQuery, LoadSample, SubmitQuery
 from dropflow.api.requests import QUEUED, RUNNING, DropStates
 from dropflow.engine.api import Arrival, RemoteEvent
@@ -26,7 +26,7 @@ from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.errors import LinkError, ProtocolError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
-from dropflow.sessions.shown import attempts_of, logical_nodes, running_by_node
+from dropflow.sessions.summaries import attempts_of, logical_nodes, running_by_node
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, relay, row, triples
 from dropflow.testing.virtual import VirtualClock

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from dropflow.api.auth import AccessRules
-from dropflow.api.openapi import Limits
 from dropflow.api.records import NodeInfo, Role
-from dropflow.api.rest_server import RestServer
+from dropflow.api.routes import Limits
+from dropflow.api.serving import RestServer
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
 from dropflow.testing.drawing import fan

@@ -20,9 +20,8 @@ from dropflow.api import operations
 from dropflow.api.auth import AccessRules, cookie_value
 from dropflow.api.client import Client
 from dropflow.api.contents import attachment, file_name
-from dropflow.api.error_body import ServerSentEvent, format_event, heartbeat, read_events
-from dropflow.api.http_server import ConnectionLimits
-from dropflow.api.openapi import Limits, StreamSlots, openapi_document
+from dropflow.api.event_stream import ServerSentEvent, format_event, heartbeat, read_events
+from dropflow.api.openapi import openapi_document
 from dropflow.api.records import (
     DropQuery,
     FailureInfo,
@@ -32,7 +31,9 @@ from dropflow.api.records import (
     change_between,
 )
 from dropflow.api.requests import WatchQuery
-from dropflow.api.rest_server import RestServer
+from dropflow.api.routes import Limits, StreamSlots
+from dropflow.api.serving import RestServer
+from dropflow.api.waitress_server import ConnectionLimits
 from dropflow.errors import HttpError, LinkError
 from dropflow.states import DropState
 from dropflow.testing.drawing import fan

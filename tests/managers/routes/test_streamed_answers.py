@@ -16,11 +16,11 @@ import pytest
 
 from dropflow.api import openapi
 from dropflow.api.client import Client
-from dropflow.api.error_body import read_events
+from dropflow.api.event_stream import read_events
 from dropflow.api.logs import LogLine, LogPage, LogQuery, LogTextQuery
-from dropflow.api.openapi import StreamSlots
 from dropflow.api.requests import RUNNING, ArchiveQuery, ResultList
-from dropflow.api.rest_server import RestServer
+from dropflow.api.routes import StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.errors import GoneError, LinkError, NotFoundError
 from dropflow.states import DropState
 from dropflow.testing.virtual import VirtualClock

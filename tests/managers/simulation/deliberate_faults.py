@@ -17,10 +17,10 @@ from managers.composite import merging
 from managers.composite.witness import Witness
 from managers.messages import AdoptView
 from managers.node import hosted_session, view_states
-from managers.node.events import Frozen
+from managers.node.decisions.events import Frozen
+from managers.node.decisions.view_changes import ViewChanges
 from managers.node.exchange import MessagesByView
 from managers.node.hosted_session import HostedSession
-from managers.node.view_changes import ViewChanges
 from managers.recovery import replan
 from managers.recovery.records import MemberReport, View, pack_column
 from managers.recovery.vote import Voter

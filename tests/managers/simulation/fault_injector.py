@@ -19,7 +19,7 @@ from managers.messages import (
     RejectView,
     SessionDone,
 )
-from managers.node.events import ContinueSession, FinishSession, FreezeSession, PlanNextView
+from managers.node.decisions.events import ContinueSession, FinishSession, FreezeSession, PlanNextView
 from managers.node.hosted_session import HostedSession
 from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster

@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from managers.messages import AcceptView, AdoptView, PromiseView, ProposeView
-from managers.node.events import ContinueSession
+from managers.node.decisions.events import ContinueSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.virtual_time import SimulatedProcess

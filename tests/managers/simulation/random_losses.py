@@ -23,7 +23,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import DropState, SessionState
 from managers.machine_calls import Answered
 from managers.messages import PartDone, PromiseView
-from managers.node.events import ContinueSession, FinishSession, FreezeSession, Tell
+from managers.node.decisions.events import ContinueSession, FinishSession, FreezeSession, Tell
 from managers.node.hosted_session import HostedSession
 from managers.recovery.records import ViewDecision, unpack_column
 from managers.recovery.vote import SendToPeer

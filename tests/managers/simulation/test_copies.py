@@ -14,7 +14,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph.text_ids import oid
 from managers.machine_calls import Answered
-from managers.node.copies import ContentCopies
+from managers.node.decisions.copies import ContentCopies
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import SimulatedNode, Workload

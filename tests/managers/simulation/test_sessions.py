@@ -23,7 +23,7 @@ from managers.links import ContentSource, LinkSettings, ReceivedMessage
 from managers.machine_calls import Answered, Unanswered
 from managers.messages import AdoptView, Events, ProposeView
 from managers.node import contents
-from managers.node.events import ContinueSession
+from managers.node.decisions.events import ContinueSession
 from managers.node.exchange import NodeExchange
 from managers.recovery.records import ViewDecision
 from managers.recovery.vote import SendToPeer

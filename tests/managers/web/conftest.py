@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
-from dropflow.api.openapi import Limits, StreamSlots
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.web.sign_in import login_routes
 from managers.routes.handlers import api_v1_routes
 from managers.state_hub import StateHub

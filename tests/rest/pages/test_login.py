@@ -15,8 +15,8 @@ import pytest
 
 import managers.web
 from dropflow.api.auth import AccessRules, cookie_name, cookie_value, page_key, read_key
-from dropflow.api.openapi import FORM, Request, Route
-from dropflow.api.rest_server import RestServer
+from dropflow.api.routes import FORM, Request, Route
+from dropflow.api.serving import RestServer
 from dropflow.errors import HttpError, LinkError
 from dropflow.testing.virtual import VirtualClock
 from dropflow.web.frame import STATIC

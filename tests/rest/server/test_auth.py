@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import (
     AccessControl,
     AccessRules,
@@ -21,8 +22,7 @@ from dropflow.api.auth import (
     store_token,
 )
 from dropflow.api.http_client import ClientRequest, HttpTransport
-from dropflow.api.openapi import Limits, Request, Response, Route
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.api.signing import WINDOW, Signed, Signer, UserKey, Verifier, derive_user_key, digest, read_revoked
 from dropflow.errors import BadFileError, BadParameterError, ClockSkewError, HttpError, StorageError, UsageError
 from dropflow.testing.virtual import VirtualClock

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.application import RestApp, make_app
 from dropflow.api.auth import AccessRules
-from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import RestApp, make_app
+from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError
 from dropflow.failure import Problem, Severity
 from tests.faults import ReceivedResponse, ask, serve

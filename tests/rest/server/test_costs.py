@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules, cookie_value
-from dropflow.api.http_server import ConnectionLimits, ConnectionState, WaitressServer, is_overdue, surplus
-from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.request_bodies import Budget
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, Request, Response, Route
+from dropflow.api.serving import RestServer
+from dropflow.api.waitress_server import ConnectionLimits, ConnectionState, WaitressServer, is_overdue, surplus
 from dropflow.errors import HttpError
 from dropflow.testing.virtual import VirtualClock
 from tests.faults import ask, serve
@@ -582,7 +582,7 @@ def test_the_limits_hold_and_no_more_is_closed(connections: list[ConnectionState
 _RACE = """
 import sys, threading
 import msgspec
-from dropflow.api.rest_server import prepare_records
+from dropflow.api.serving import prepare_records
 
 sys.setswitchinterval(1e-5)
 records = []

@@ -9,7 +9,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 
 from dropflow.api.auth import AccessRules
-from dropflow.api.rest_server import RestServer
+from dropflow.api.serving import RestServer
 from tests.fake_manager import FakeManager
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
 from translator.web.records import TranslatorLimits

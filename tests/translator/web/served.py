@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from dropflow.api.auth import cookie_value
-from dropflow.api.openapi import StreamSlots
+from dropflow.api.routes import StreamSlots
 from tests.fake_manager import FakeManager
 from translator.web.service import TranslatorService
 

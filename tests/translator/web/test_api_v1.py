@@ -12,12 +12,12 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.client import Client
 from dropflow.api.error_body import from_body
-from dropflow.api.openapi import Limits, StreamSlots
-from dropflow.api.rest_server import RestServer
-from dropflow.api.server import make_app
+from dropflow.api.routes import Limits, StreamSlots
+from dropflow.api.serving import RestServer
 from dropflow.errors import BadGraphError, DropflowError, LinkError
 from dropflow.graph.codec import parse
 from managers.routes.handlers import api_v1_routes

@@ -1,0 +1,28 @@
+"""The loopback interface, which only processes on this host reach, and all interfaces."""
+
+import errno
+import ipaddress
+
+from dropflow.errors import ConflictError
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind them
+"""What a server listens on to be reached by all addresses of its host."""
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether `host` is the loopback interface, by name or by address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def address_error(text: str, error: OSError, *, option: str) -> ConflictError:
+    """Return the error for an address that this process cannot have, whose port is that of an option."""
+    is_elsewhere = error.errno == errno.EADDRNOTAVAIL
+    hint = (
+        "give an address of this host, or 0.0.0.0 for all" if is_elsewhere else f"choose another {option}, or 0 for any"
+    )
+    return ConflictError(f"{text}: {error.strerror}", hint=hint)

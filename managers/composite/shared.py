@@ -1,0 +1,38 @@
+"""What all parts of an island or a master work with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dropflow.api.records import Role
+from managers.composite.children import Children, MachineTime
+from managers.composite.routines import (
+    Requests,
+)
+from managers.composite.session_cache import SessionCache
+from managers.composite.witness import Witness
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all parts of an island or a master work with.
+
+    Attributes
+    ----------
+    name, role : str
+        Of the composite.
+    time : MachineTime
+        The time of the event that is handled.
+    cache : SessionCache
+        The last answers of the children.
+    log : callable
+        Writes a warning to the log.
+    """
+
+    name: str
+    role: Role
+    time: MachineTime
+    children: Children
+    requests: Requests
+    cache: SessionCache
+    witness: Witness
+    log: Callable[[str], None]

@@ -1,0 +1,276 @@
+"""What a node does when members join or leave its sessions, answer or are lost: part of `NodeMachine`."""
+
+from collections.abc import Callable, Iterable
+from itertools import count
+
+from dropflow.api.requests import CancelRequest, MemberRequest, RetryRequest
+from dropflow.errors import ConflictError
+from dropflow.failure import Failure
+from dropflow.states import SessionState
+from managers.deployment import Place
+from managers.machine_calls import Return
+from managers.messages import SessionDone, StopSession
+from managers.node.decisions.events import (
+    Action,
+    LinkRefused,
+    Log,
+    PeerChanged,
+    PeerEvent,
+    PeerRestarted,
+    PeersProbed,
+    PeersRead,
+    PeerStopped,
+    ReadPeers,
+)
+from managers.node.decisions.lifecycle import Lifecycle
+from managers.node.decisions.peer_monitor import Loss, PeerMonitor
+from managers.node.decisions.sessions import Phase, SessionRecord, SessionTable, ViewMember
+from managers.node.decisions.view_changes import ViewChanges
+from managers.recovery.records import CAN_RESUME, FEWEST_VOTERS, RequestedChange, node_lost
+from managers.recovery.vote import SendToPeer
+
+
+class MemberOperations:
+    """The operations of one node.
+
+    Parameters
+    ----------
+    node : str
+        Name of the node.
+    incarnation : int
+        Incarnation of its process.
+    views : ViewChanges
+        Asks for changes.
+    visible : callable
+        Returns the record of a session by its name, or raises `NotFoundError`.
+    actions : list
+        What is to be done; decisions are appended.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        incarnation: int,
+        *,
+        views: ViewChanges,
+        visible: Callable[[str], SessionRecord],
+        actions: list[Action],
+    ) -> None:
+        self._actions = actions
+        self._node = node
+        self._process = f"{node}:{incarnation}"
+        self._views = views
+        self._visible = visible
+        self._numbers = count(1)
+
+    def rebalance(self, call: int, now: float, *, session: str) -> None:
+        """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
+        self._request(self._visible(session), call, RequestedChange(self._new_id(), is_rebalancing=True), now)
+
+    def retry(self, call: int, now: float, *, session: str, request: RetryRequest) -> None:
+        """Try failed drops again while the session runs; answered when that is decided."""
+        if request.settings or request.code:
+            raise ConflictError(
+                f"session {session!r} runs: parameters cannot be changed before it is over",
+                where=self._node,
+                hint="leave out settings and code, or wait until it is over",
+            )
+        change = RequestedChange(self._new_id(), is_retrying=True, drops=request.drops)
+        self._request(self._visible(session), call, change, now)
+
+    def force_continue(self, call: int, now: float, *, session: str) -> None:
+        """Go on without a majority of the voters; answered when that is decided. Refused if there is a majority."""
+        record = self._visible(session)
+        if record.member is not None:
+            view = record.member.views.view
+            present = sum(place.node not in record.member.lost for place in view.voters)
+            if present >= view.majority:
+                raise ConflictError(
+                    f"session {session!r} has a majority: {present} of {len(view.voters)} voters are not lost",
+                    where=self._node,
+                    hint="it goes on by itself; look at its status",
+                )
+        self._request(record, call, RequestedChange(self._new_id(), is_forced=True), now)
+
+    def add_member(self, call: int, now: float, *, session: str, member: MemberRequest) -> None:
+        """Have a node that is prepared become a member, or a manager the witness; answered when it is one.
+
+        A witness that is not lost is not replaced.
+        """
+        record = self._visible(session)
+        place = Place(member.node, member.links, member.incarnation)
+        if member.invitation:
+            if record.member is not None and not record.member.lacks_witness_now:
+                raise ConflictError(f"session {session!r} needs no other witness", where=self._node)
+            change = RequestedChange(self._new_id(), witness=place, invitation=member.invitation)
+            self._request(record, call, change, now)
+            return
+        if record.member is not None and place in record.member.views.view.members:
+            self._actions.append(Return(call))
+            return
+        workers = {member.node: member.workers}
+        self._request(record, call, RequestedChange(self._new_id(), add=(place,), workers=workers), now)
+
+    def request(
+        self, record: SessionRecord, now: float, *, drain: tuple[str, ...] = (), leave: tuple[str, ...] = ()
+    ) -> str:
+        """Have members give away what they have not begun, or leave; return the id of the change."""
+        change = RequestedChange(self._new_id(), drain=drain, leave=leave)
+        self._request(record, None, change, now)
+        return change.id
+
+    def has_request(self, record: SessionRecord, change: str) -> bool:
+        """Return whether a change that was asked for waits for a view that has it."""
+        return record.member is not None and change in record.member.requests
+
+    def take_adopted(self, now: float) -> None:
+        """Answer the calls whose changes the views have that were adopted, and ask again for the others."""
+        while self._views.adopted:
+            member, decision = self._views.adopted.pop(0)
+            member.requests.decided(decision)
+            self._send(member, now)
+
+    def over(self, record: SessionRecord, failure: Failure | None) -> None:
+        """Refuse what was asked for of a session that is over, and tell its witnesses if it is over everywhere.
+
+        With a `failure`, it failed on this node only: the others are told, and go on as after the loss of the node.
+        """
+        record.own_failure = failure
+        if record.member is None:
+            return
+        record.member.requests.refuse("is over")
+        if failure is not None:
+            stopped = StopSession(record.name, record.epoch, "", self._node, failure)
+            self._actions += [SendToPeer(name, stopped) for name in sorted(record.peers)]
+        is_cancelled = record.result is SessionState.CANCELLED and not record.phase.is_leaving
+        if record.member.views.is_over or is_cancelled:
+            done = SessionDone(record.name, record.epoch, record.member.views.view.number)
+            self._actions += [SendToPeer(name, done) for name in record.witnesses]
+
+    def _new_id(self) -> str:
+        return f"{self._process}:{next(self._numbers)}"
+
+    def _request(self, record: SessionRecord, call: int | None, change: RequestedChange, now: float) -> None:
+        """Have the next view of a session decided with a change; the call is answered when there is one that has it."""
+        if record.result is not None or not record.phase.is_started:
+            why = f"is {record.status.name}" if record.result is not None else "does not run yet"
+            raise ConflictError(f"session {record.name!r} {why}", where=self._node)
+        if record.is_stopping:
+            raise ConflictError(f"session {record.name!r} is ending", where=self._node)
+        if record.member is None:
+            raise ConflictError(
+                f"session {record.name!r} has two nodes, and no island or master that votes: it cannot change",
+                where=self._node,
+                hint=f"wait until it is over; submit sessions while there are {FEWEST_VOTERS} nodes",
+            )
+        record.member.requests.add(change, call, now)
+        self._send(record.member, now)
+
+    def _send(self, member: ViewMember, now: float) -> None:
+        if member.requests:
+            for request in member.requests.send(member.views, member.lost):
+                self._views.on_view_message(member, self._node, request, now)
+
+
+class PeerLosses:
+    """Has the sessions of one node go on, or fail, as other nodes are lost.
+
+    Parameters
+    ----------
+    table, peers, sessions, views, members, actions :
+        The parts of its machine.
+    stop : callable
+        Cancels a session.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: SessionTable,
+        peers: PeerMonitor,
+        sessions: Lifecycle,
+        views: ViewChanges,
+        members: MemberOperations,
+        stop: Callable[[SessionRecord, float, CancelRequest], None],
+        actions: list[Action],
+    ) -> None:
+        self._table = table
+        self._peers = peers
+        self._sessions = sessions
+        self._views = views
+        self._members = members
+        self._stop = stop
+        self._actions = actions
+
+    def on_peers(self, event: PeerEvent, now: float) -> None:
+        """Take in an event about other nodes."""
+        match event:
+            case PeersRead():
+                self._update_peers(event, now)
+            case PeerChanged():
+                self._peers.changed(event.peer, is_down=event.is_down)
+                self._check_connecting()
+            case LinkRefused():
+                self._peers.refused(event.peer, event.text)
+                self._check_connecting()
+            case PeerRestarted():
+                if event.peer in self._peers.needed:
+                    again = "its process was started again"
+                    self.lose([Loss(event.peer, event.incarnation, again, is_final=True)], now)
+                self._check_connecting()
+            case PeersProbed():
+                self.lose(self._peers.probed(event.refused, now), now)
+            case PeerStopped():
+                self._peer_stopped(event, now)
+
+    def _peer_stopped(self, event: PeerStopped, now: float) -> None:
+        """Another node gave up a session: it was cancelled there, or lost a node or its engine."""
+        record = self._table.get(event.session, event.epoch)
+        if record is None or (record.member is not None and event.peer not in record.peers):
+            return  # the session goes on without that node
+        if event.failure is None:
+            self._stop(record, now, CancelRequest(reason=event.reason))
+        elif event.node != event.peer or not self._views.lose(
+            record, event.peer, event.failure.text, now, is_final=True
+        ):
+            self._sessions.fail(record, now, event.node, event.failure)
+
+    def _check_connecting(self) -> None:
+        if any(record.phase is Phase.CONNECTING for record in self._table):
+            self._actions.append(ReadPeers())
+
+    def _update_peers(self, event: PeersRead, now: float) -> None:
+        paused = self._peers.paused
+        losses = self._peers.update(event.last_received, now)
+        if self._peers.needed and self._peers.paused > paused:
+            self._actions.append(Log(f"this process was paused for {self._peers.paused - paused:.1f} s"))
+        self.lose(losses, now)
+        for record in self._table:
+            if record.phase is not Phase.CONNECTING:
+                continue
+            missing = self._peers.missing(record.peers)
+            trouble = self._peers.trouble(missing)
+            if not missing:
+                self._sessions.prepared(record, now)
+            elif trouble is not None:
+                self._sessions.withdraw(record, now, trouble)
+
+    def take(self, now: float) -> None:
+        """Process the views that were adopted, and the losses that came to light with them."""
+        self._members.take_adopted(now)
+        while self._views.losses:
+            losses, self._views.losses = self._views.losses, []
+            self.lose(losses, now)
+
+    def lose(self, losses: Iterable[Loss], now: float) -> None:
+        """Change the views of the sessions that need a process of a lost peer; those that cannot go on fail."""
+        for loss in losses:
+            self._actions.append(Log(f"node {loss.peer} is lost: {loss.reason}"))
+            failure = node_lost(f"node {loss.peer} is lost: {loss.reason}", f"look at its log; {CAN_RESUME}")
+            for record in self._table:
+                place = record.peers.get(loss.peer) or record.witnesses.get(loss.peer)
+                if place is None or place.incarnation >= loss.before:
+                    continue
+                goes_on = self._views.lose(record, loss.peer, loss.reason, now, is_final=loss.is_final)
+                if not goes_on and loss.peer not in record.witnesses:
+                    self._sessions.fail(record, now, loss.peer, failure)

@@ -1,0 +1,399 @@
+"""The sessions of a node: one table of all of them, hosted and finished, with one explicit phase each.
+
+::
+
+    BUILDING ─▶ CONNECTING ─▶ PREPARED ─▶ RUNNING ─▶ ENDING ─▶ ENDED ◀─▶ RETIRING ─▶ FINISHED
+        │            │            │          │          │        │                      │
+        ▼            ▼            ▼          ▼          ▼        ▼                      ▼
+    ABANDONED ─▶ STOPPING ◀───────┴──────────┴──────────┘     REMOVING ◀────────────────┘
+                     └───────────────────────────────────────────▲
+
+A session that is removed goes down: from where a thread or a job works on it, only when that has ended. One that was to
+continue a session that is over, and has not begun, goes to REMOVING at once, and the other one is there again.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from dropflow.errors import InternalError
+from dropflow.failure import Failure
+from dropflow.states import SessionState
+from managers.deployment import Deployment, Place
+from managers.node.decisions.copies import ContentCopies
+from managers.node.decisions.view_requests import ViewRequests
+from managers.recovery.vote import AdoptDecision, Voter
+
+
+class Phase(Enum):
+    """Where a session is between the request to prepare it and its removal."""
+
+    BUILDING = "building"
+    """A job slices the graph and builds the engine. The name is taken, but the session cannot be seen yet."""
+    ABANDONED = "abandoned"
+    """As BUILDING, but the session is removed as soon as it is built."""
+    CONNECTING = "connecting"
+    """Built; the nodes that hold neighbours of its drops have not all answered yet."""
+    PREPARED = "prepared"
+    """Ready to start."""
+    RUNNING = "running"
+    """Its thread was started."""
+    ENDING = "ending"
+    """It has its result. Its thread still writes to the session's directory."""
+    ENDED = "ended"
+    """Its thread has done its last write. Its engine is in memory."""
+    RETIRING = "retiring"
+    """As ENDED, and a job reads the session from its directory."""
+    FINISHED = "finished"
+    """Only its directory is left."""
+    STOPPING = "stopping"
+    """It was cancelled, and is removed as soon as its thread has ended."""
+    REMOVING = "removing"
+    """A job removes its directory. It has no thread."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the session waits to be run, or runs: it can be cancelled, and fail."""
+        return self in (Phase.CONNECTING, Phase.PREPARED, Phase.RUNNING)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it runs, or waits for the other members to finish."""
+        return self in (Phase.PREPARED, Phase.RUNNING)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the session is removed as soon as possible."""
+        return self in (Phase.ABANDONED, Phase.STOPPING, Phase.REMOVING)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether neither a thread nor a job works on the session."""
+        return self in (Phase.ENDED, Phase.FINISHED)
+
+
+class Work(Enum):
+    """What is at work in a session that is RUNNING."""
+
+    NONE = "none"
+    """Nothing: it is frozen, or its part is finished and those of other members may not be."""
+    THREAD = "thread"
+    """A thread executes it, or will soon."""
+    NEXT_VIEW = "next view"
+    """A job changes its view, and starts a thread then."""
+    END = "end"
+    """A job ends it, or starts a thread that does. It begins only if nothing else is at work, and nothing follows."""
+
+
+_NEXT: Mapping[Phase, tuple[Phase, ...]] = {
+    Phase.BUILDING: (Phase.ABANDONED, Phase.CONNECTING),
+    Phase.ABANDONED: (Phase.STOPPING, Phase.REMOVING),
+    Phase.CONNECTING: (Phase.PREPARED, Phase.STOPPING, Phase.REMOVING),
+    Phase.PREPARED: (Phase.RUNNING, Phase.STOPPING, Phase.REMOVING),
+    Phase.RUNNING: (Phase.ENDING, Phase.STOPPING),
+    Phase.ENDING: (Phase.ENDED, Phase.STOPPING),
+    Phase.ENDED: (Phase.RETIRING, Phase.REMOVING),
+    Phase.RETIRING: (Phase.ENDED, Phase.FINISHED),
+    Phase.FINISHED: (Phase.REMOVING,),
+    Phase.STOPPING: (Phase.REMOVING,),
+    Phase.REMOVING: (Phase.ENDED, Phase.FINISHED),  # when the directory cannot be removed
+}
+
+
+@dataclass(slots=True)
+class Joining:
+    """A node that is prepared, and waits for a view that has it.
+
+    Attributes
+    ----------
+    is_stopped : bool
+        Whether its session, which has no drops, has stopped, so that it can continue in the view.
+    adoption : AdoptDecision or None
+        The view, if it came before that.
+    """
+
+    is_stopped: bool = False
+    adoption: AdoptDecision | None = None
+
+
+class FinishedRecord(Protocol):
+    """The attributes that the table reads of a session that has only its directory."""
+
+    @property
+    def name(self) -> str:
+        """Name of the session."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Its deployment."""
+        ...
+
+    @property
+    def state(self) -> SessionState:
+        """How it ended."""
+        ...
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it ended so on all nodes, as far as its process knew."""
+        ...
+
+    @property
+    def ends(self) -> tuple[bytes, ...]:
+        """How each part ended, as in `managers.messages.PartDone`; empty if this process did not know."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class ViewMember:
+    """A node as a member of one session that survives losses: what it knows of the views, and of the others.
+
+    Attributes
+    ----------
+    record : SessionRecord
+        The session.
+    views : Voter
+        How its members agree on its views.
+    copies : ContentCopies
+        The copies of contents that its members hold for each other.
+    requests : ViewRequests
+        The changes of its members that were asked for here.
+    witnesses : mapping of str to Place
+        The witnesses of its views, by name. It does not need them.
+    former_peers : mapping of str to Place
+        The other members of earlier views.
+    lost : dict of str to str
+        Members that are lost, and why.
+    gone : set of str
+        Those of them whose processes have ended.
+    waiting : str
+        What its view waits for, as users see it.
+    gives_up_at : float
+        When it fails unless its next view is decided.
+    lacks_witness : bool
+        Whether its reports show that it has no witness that answers, and that one would vote.
+    part_finished : int
+        View in which its part is finished, -1 for none; it may wait for copies.
+    part_settled : int
+        View in which the session is paused and all drops here are settled, if the node is being drained; -1 for none.
+    own_end : bytes
+        How its part ended here, as in `managers.messages.PartDone`.
+    told_view : int
+        The view in which it told that its part is finished.
+    reminds_at : float
+        When this member asks those that it waits for whether the session is over there.
+    parts_done : dict of int to set of str
+        By view: members that have finished their parts, as far as this one knows.
+    part_ends : dict of str to bytes
+        How the parts ended that members have told this one about.
+    asked_view : int
+        The view in which all members had finished, and this one asked whether all of them are still there.
+    joining : Joining or None
+        What it waits for before it is a member; None if it is one.
+    """
+
+    record: "SessionRecord"
+    views: Voter
+    copies: ContentCopies
+    requests: ViewRequests
+    witnesses: Mapping[str, Place] = field(default_factory=dict)
+    former_peers: Mapping[str, Place] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    waiting: str = ""
+    gives_up_at: float = inf
+    lacks_witness: bool = False
+    part_finished: int = -1
+    part_settled: int = -1
+    own_end: bytes = b""
+    told_view: int = -1
+    reminds_at: float = inf
+    parts_done: dict[int, set[str]] = field(default_factory=dict)
+    part_ends: dict[str, bytes] = field(default_factory=dict)
+    asked_view: int = -1
+    joining: Joining | None = None
+
+    @property
+    def lost_voters(self) -> dict[str, str]:
+        """The voters that are lost, and why."""
+        voters = {place.node for place in self.views.view.voters}
+        return {peer: why for peer, why in self.lost.items() if peer in voters}
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no view can be decided any more: too few processes of voters may live."""
+        view = self.views.view
+        return sum(place.node not in self.gone for place in view.voters) < view.majority
+
+    @property
+    def lacks_witness_now(self) -> bool:
+        """Whether a witness would vote in the view of the session, and there is none, or it is lost."""
+        if self.joining is not None or self.record.result is not None:
+            return False
+        view = self.views.view
+        return len(view.members) % 2 == 0 and not any(place.node not in self.lost for place in view.witnesses)
+
+
+@dataclass(slots=True, eq=False)
+class SessionRecord:
+    """One session in the table.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    epoch : int
+        Its deployment.
+    phase : Phase
+        Changed by `SessionTable.move` only.
+    seconds : float
+        How long its peers may take to answer.
+    peers : mapping of str to Place
+        The other nodes that it needs, by name.
+    instance : object
+        The object that answers queries: a hosted or a finished session; None while it is built.
+    is_hosted : bool
+        Whether its engine is in memory, or will be.
+    version : int
+        The version that its instance reported last.
+    result : SessionState or None
+        How it ended.
+    is_certain : bool
+        Whether the process that ran it ended it. If that process was killed, the session may go on on other nodes.
+    preparing : list of int
+        Calls that wait until it is prepared.
+    removing : list of (int, Exception or None)
+        Calls that wait until it is removed, and the error that each is answered with then.
+    watching : list of int
+        Calls that wait for another version.
+    work : Work
+        What is at work in it while it is RUNNING.
+    is_stopping : bool
+        Whether it is to end: it was cancelled, is to fail, or is over on all members. What is at work in it ends it.
+    former : SessionRecord or None
+        The same session, which was over, while this one is being deployed to continue it.
+    postponed : list of (int, Deployment, float)
+        Calls of `prepare` that continue it, and wait until nothing works on it any more.
+    is_continuation : bool
+        Whether it continues a session that was over.
+    member : ViewMember or None
+        What this node knows of its views; None if it has too few nodes to survive a loss.
+    own_failure : Failure or None
+        Why it failed on this node only.
+    ends : tuple of bytes
+        How each part ended, once the members have agreed on that.
+    """
+
+    name: str
+    epoch: int
+    phase: Phase = Phase.BUILDING
+    seconds: float = 0.0
+    peers: Mapping[str, Place] = field(default_factory=dict)
+    instance: Any = None
+    is_hosted: bool = True
+    version: int = 1
+    result: SessionState | None = None
+    is_certain: bool = True
+    preparing: list[int] = field(default_factory=list)
+    removing: list[tuple[int, Exception | None]] = field(default_factory=list)
+    watching: list[int] = field(default_factory=list)
+    work: Work = Work.NONE
+    is_stopping: bool = False
+    former: "SessionRecord | None" = None
+    postponed: list[tuple[int, Deployment, float]] = field(default_factory=list)
+    is_continuation: bool = False
+    member: ViewMember | None = None
+    own_failure: Failure | None = None
+    ends: tuple[bytes, ...] = ()
+
+    @property
+    def witnesses(self) -> Mapping[str, Place]:
+        """The witnesses of its views, by name. It does not need them."""
+        return {} if self.member is None else self.member.witnesses
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether this node waits for a view that has it."""
+        return self.member is not None and self.member.joining is not None
+
+    @property
+    def status(self) -> SessionState:
+        """The state that clients see."""
+        if self.result is not None:
+            return self.result
+        is_started = self.phase in (Phase.RUNNING, Phase.STOPPING)
+        return SessionState.RUNNING if is_started else SessionState.DEPLOYING
+
+
+class SessionTable:
+    """All sessions of a node by name.
+
+    Parameters
+    ----------
+    finished : mapping of str to FinishedRecord
+        Sessions of earlier processes of this node.
+    """
+
+    def __init__(self, finished: Mapping[str, FinishedRecord]) -> None:
+        self._records = {
+            name: SessionRecord(
+                name,
+                session.epoch,
+                Phase.FINISHED,
+                instance=session,
+                is_hosted=False,
+                result=session.state,
+                is_certain=session.is_certain,
+                ends=session.ends,
+            )
+            for name, session in finished.items()
+        }
+        self.visible: Mapping[str, Any] = MappingProxyType({})
+        """The instances of all sessions that can be seen. Replaced as a whole, so that any thread may read it."""
+        self._publish()
+
+    def __iter__(self) -> Iterator[SessionRecord]:
+        """Iterate over a copy, in the order in which the sessions came."""
+        return iter(tuple(self._records.values()))
+
+    def get(self, name: str, epoch: int | None = None) -> SessionRecord | None:
+        """Return the session of that name, and of that epoch if one is given."""
+        record = self._records.get(name)
+        return record if record is not None and epoch in (None, record.epoch) else None
+
+    def add(self, record: SessionRecord) -> None:
+        """Add a session whose name is free, or one that continues a session of this name that is over."""
+        self._records[record.name] = record
+
+    def remove(self, record: SessionRecord) -> None:
+        """Remove a session. If it was to continue one that was over, that one is there again."""
+        if record.former is None:
+            del self._records[record.name]
+        else:
+            self._records[record.name] = record.former
+        self._publish()
+
+    def move(self, record: SessionRecord, phase: Phase) -> None:
+        """Change the phase of a session.
+
+        Raises
+        ------
+        InternalError
+            It cannot come from its phase to that one.
+        """
+        if phase not in _NEXT[record.phase]:
+            raise InternalError(f"session {record.name!r} cannot go from {record.phase.name} to {phase.name}")
+        record.phase = phase
+
+    def set_instance(self, record: SessionRecord, instance: Any) -> None:
+        """Set the object that answers for a session, and make the session visible."""
+        record.instance = instance
+        self._publish()
+
+    def _publish(self) -> None:
+        instances = {name: record.instance for name, record in self._records.items() if record.instance is not None}
+        self.visible = MappingProxyType(instances)

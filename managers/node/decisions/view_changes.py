@@ -1,0 +1,568 @@
+"""The views of the sessions of a node: part of `NodeMachine`.
+
+A session with at least three voters goes on after the loss of a node: its voters agree on the next view, see
+`managers.recovery.vote`. Pure decisions; they append actions to a list that the machine owns.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+import msgspec
+import numpy as np
+
+from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
+from managers.deployment import Deployment
+from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
+from managers.node.decisions.copies import ContentCopies
+from managers.node.decisions.events import (
+    Action,
+    AllowFailure,
+    CancelSession,
+    ContentUnavailable,
+    Continued,
+    ContinueSession,
+    CopiesReleased,
+    CopiesWanted,
+    CopyAction,
+    CopyEvent,
+    CopyWritten,
+    FinishSession,
+    FreezeSession,
+    Frozen,
+    Log,
+    NotPlanned,
+    OffersRefused,
+    PartFinished,
+    PartSettled,
+    PeerSent,
+    Planned,
+    PlanNextView,
+    Tell,
+    ViewBegun,
+    ViewEvent,
+)
+from managers.node.decisions.lifecycle import Lifecycle
+from managers.node.decisions.peer_monitor import Loss, PeerMonitor
+from managers.node.decisions.sessions import (
+    Joining,
+    Phase,
+    SessionRecord,
+    SessionTable,
+    ViewMember,
+    Work,
+)
+from managers.node.decisions.view_requests import ViewRequests
+from managers.recovery.records import MemberReport, View, ViewDecision, first_view, node_lost, unpack_column
+from managers.recovery.vote import (
+    AdoptDecision,
+    ConnectPeers,
+    PlanView,
+    SendToPeer,
+    StopForReport,
+    ViewAction,
+    Voter,
+)
+
+MAJORITY_SECONDS = 600.0
+"""How long a session waits for a majority of its nodes."""
+JOIN_SECONDS = 90.0
+"""How long a node that is prepared to join a session waits for a view that has it."""
+REMINDER_SECONDS = 10.0
+"""How often a member whose part is finished asks those that it waits for whether the session is over there."""
+_ANSWER_SECONDS = 5.0
+"""How long it waits if so many of their processes have ended that no view can be decided any more."""
+
+
+class ViewChanges:
+    """Changes the views of the sessions of one node.
+
+    Parameters
+    ----------
+    node : str
+        Name of the node.
+    table : SessionTable
+        The sessions.
+    peers : PeerMonitor
+        Which other nodes are lost.
+    sessions : Lifecycle
+        Starts, ends and removes sessions.
+    actions : list
+        What is to be done; decisions are appended.
+    patience : float
+        See `Voter`.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        table: SessionTable,
+        peers: PeerMonitor,
+        sessions: Lifecycle,
+        actions: list[Action],
+        *,
+        patience: float,
+    ) -> None:
+        self._node = node
+        self._table = table
+        self._peers = peers
+        self._sessions = sessions
+        self._actions = actions
+        self._patience = patience
+        self._open: list[ViewMember] = []
+        """Of sessions that are not over."""
+        self.adopted: list[tuple[ViewMember, ViewDecision]] = []
+        """Views that sessions go on in; the machine takes them."""
+        self.losses: list[Loss] = []
+        """Losses that came to light; the machine takes them."""
+
+    def prepare(self, record: SessionRecord, deployment: Deployment) -> None:
+        """Have a session survive losses, if it has enough voters."""
+        view = first_view(deployment)
+        if view is not None:
+            record.member = ViewMember(
+                record,
+                Voter(self._node, record.name, record.epoch, view, patience=self._patience),
+                ContentCopies(self._node, record.name, record.epoch),
+                ViewRequests(self._node, record.name, record.epoch, self._actions),
+                witnesses={place.node: place for place in view.witnesses},
+                joining=Joining() if deployment.is_joining else None,
+            )
+            self._open = [*_still_open(self._open, self._table), record.member]
+
+    def lose(self, record: SessionRecord, peer: str, reason: str, now: float, *, is_final: bool = False) -> bool:
+        """Change the view of a session because of a loss; return False if it cannot go on.
+
+        Parameters
+        ----------
+        is_final : bool
+            Whether the process has ended: it will not answer again.
+        """
+        member = record.member
+        if member is None or not record.phase.is_started or record.result is not None:
+            return False
+        if member.joining is not None:
+            return True  # the members decide without this node
+        member.lost[peer] = reason
+        if is_final:
+            member.gone.add(peer)
+        self._carry_out(member, member.views.lose(member.lost_voters, now), now)
+        return True
+
+    def start(self, record: SessionRecord, now: float) -> None:
+        """Start a session, unless it was started before. One that is to be joined stops again until a view has it."""
+        is_new = record.phase is Phase.PREPARED
+        self._sessions.start(record)
+        member = record.member
+        if member is None:
+            return
+        if member.joining is not None:
+            member.gives_up_at = now + JOIN_SECONDS
+            if is_new:
+                self._freeze(member)
+        if record.phase.is_started:
+            self._actions += _witness_shown(member)
+
+    def tick(self, now: float) -> None:
+        """Do what is due at `now`."""
+        self._open = _still_open(self._open, self._table)
+        for member in tuple(self._open):
+            if member.views.deadline() <= now:
+                self._carry_out(member, member.views.tick(now), now)
+            member.requests.tick(now, member.waiting)
+            if member.reminds_at <= now:
+                self._actions += _reminders(member, self._node, now)
+            if member.gives_up_at <= now:
+                self._give_up(member, now)
+
+    def deadline(self) -> float:
+        """Return when `tick` is to be called next."""
+        due = [
+            min(one.views.deadline(), one.gives_up_at, one.reminds_at, one.requests.deadline())
+            for one in _still_open(self._open, self._table)
+        ]
+        return min(due, default=inf)
+
+    # Events.
+
+    def on_message(self, event: PeerSent, now: float) -> None:
+        """A voter of a session sent a message."""
+        message = event.message
+        record = self._table.get(message.session, message.epoch)
+        if record is None or record.phase.is_leaving:
+            self._actions += _absence_answer(event, self._node)
+        elif record.member is None:
+            # A former process of this node may have ended it, and a member may have missed that.
+            if record.result is not None and record.is_certain:
+                self._actions += _end_answer(record, event, self._node)
+        elif self._is_voter(record.member, event, now):
+            self._on_voter_message(record.member, event, now)
+
+    def _on_voter_message(self, member: ViewMember, event: PeerSent, now: float) -> None:
+        message, record = event.message, member.record
+        if record.result is not None:
+            self._actions += _end_answer(record, event, self._node)
+            return
+        if record.phase is Phase.PREPARED:
+            self.start(record, now)  # its members have begun
+        if not record.phase.is_started:
+            return
+        match message:
+            case PartDone(is_reminder=True):
+                pass  # the session goes on here
+            case PartDone():
+                self._part_done(member, event.peer, message.view, message.end, now)
+            case SessionDone():
+                self._finish(record, ends=message.ends)
+            case _:
+                self.on_view_message(member, event.peer, message, now)
+
+    def _on_copies(self, member: ViewMember, event: CopyEvent, now: float) -> None:
+        """Copies were made or are not needed any more."""
+        copies = member.copies
+        match event:
+            case ViewBegun():
+                if not member.views.is_frozen and member.views.view.number == event.view:
+                    self.run_copies(member.record, now)
+            case CopiesWanted():
+                self.carry_out_copies(member, copies.want(event.counts), now)
+            case CopyWritten():
+                self.carry_out_copies(member, copies.written(event), now)
+            case CopiesReleased():
+                self.carry_out_copies(member, copies.released(event.rows), now)
+            case OffersRefused():
+                self.carry_out_copies(member, copies.refused(event), now)
+
+    def run_copies(self, record: SessionRecord, now: float) -> None:
+        """Begin, or continue in a new view, to hold copies and to ask for them."""
+        member = record.member
+        if member is not None:
+            self.carry_out_copies(member, member.copies.run(record.instance, member.views.view), now)
+
+    def _is_voter(self, member: ViewMember, event: PeerSent, now: float) -> bool:
+        """Return whether a process is a voter; one that was is told of the view in which it is not."""
+        place = member.record.peers.get(event.peer) or member.witnesses.get(event.peer)
+        if place is not None:
+            # A later process of a node that ended the session knows that.
+            is_end = isinstance(event.message, SessionDone) and event.incarnation > place.incarnation
+            return is_end or place.incarnation == event.incarnation
+        former = member.former_peers.get(event.peer)
+        is_former = former is not None and former.incarnation == event.incarnation
+        if is_former and isinstance(event.message, ViewMessage):
+            # The voter that decided without it may be lost, so any other one answers.
+            self.on_view_message(member, event.peer, event.message, now)
+        return False
+
+    def on_session(self, record: SessionRecord, event: ViewEvent, now: float) -> None:
+        """A session has stopped, the computation of its next view is done, or copies of contents were made."""
+        member = record.member
+        match event:
+            case PartFinished():
+                self._on_part_finished(record, event, now)
+            case _ if member is None:
+                pass
+            case PartSettled():
+                member.part_settled = event.view
+            case Frozen():
+                self._on_frozen(member, event, now)
+            case Continued():
+                record.work = Work.THREAD if record.work is Work.NEXT_VIEW else record.work
+                if member.views.is_frozen:
+                    self._freeze(member)
+            case NotPlanned():
+                # Unless another view was decided since, or the session ends for another reason.
+                if record.work is Work.NONE:
+                    self._finish(record, event.error)
+            case Planned():
+                self._carry_out(member, member.views.planned(event.ballot, event.decision, now), now)
+            case _:
+                self._on_copies(member, event, now)
+
+    def _on_frozen(self, member: ViewMember, event: Frozen, now: float) -> None:
+        """A session has stopped."""
+        record = member.record
+        record.work = Work.NONE
+        if record.is_stopping:
+            # Its thread stopped to report before it saw that it was to stop for good.
+            record.work = Work.THREAD
+            self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
+        elif member.joining is not None:
+            member.joining.is_stopped = True
+            if member.joining.adoption is not None:
+                self._adopt(member, member.joining.adoption, now)
+        elif member.views.is_frozen:
+            self._carry_out(member, member.views.frozen(_encoded(member, event.report), now), now)
+
+    def _on_part_finished(self, record: SessionRecord, event: PartFinished, now: float) -> None:
+        """All drops of a session are settled here, or cannot end by its walltime."""
+        member = record.member
+        is_frozen = member is not None and member.views.is_frozen
+        if event.is_idle and (record.is_stopping or record.result is not None or is_frozen):
+            return
+        if event.is_idle and member is None:
+            # Its nodes end one by one: the others must not be told, since what runs there goes on.
+            self._actions += [Tell(record.instance, "silence")] if record.peers else []
+            self._sessions.cancel(record, now, WALLTIME_REQUEST)
+            return
+        if not event.is_idle:
+            record.work = Work.NONE
+        if member is None or record.is_stopping:
+            self._finish(record)
+        elif is_frozen or member.joining is not None:
+            self._freeze(member)  # the request to freeze came too late
+        elif event.view == member.views.view.number:
+            member.part_finished, member.own_end = event.view, event.end
+            self._tell_part_done(member, member.views.view, now)
+
+    def _tell_part_done(self, member: ViewMember, view: View, now: float) -> None:
+        """Tell the first member that the part here is finished, as soon as the copies are made that it wants."""
+        if member.part_finished != view.number:
+            return
+        member.waiting = member.copies.waiting
+        self._actions.append(_shown_waiting(member))
+        if member.waiting:
+            return
+        self._actions += member.copies.finished()
+        member.part_finished = -1
+        member.told_view, member.reminds_at = view.number, now + REMINDER_SECONDS
+        leader = view.members[0].node
+        if leader == self._node:
+            self._part_done(member, self._node, view.number, member.own_end, now)
+        else:
+            self._actions.append(SendToPeer(leader, _own_part_done(member, view.number)))
+
+    def carry_out_copies(self, member: ViewMember, actions: list[CopyAction], now: float) -> None:
+        """Carry out what the copies of a session need. Its part here may be finished then."""
+        self._actions += actions
+        if not member.views.is_frozen:
+            self._tell_part_done(member, member.views.view, now)
+
+    def on_unavailable(self, event: ContentUnavailable) -> None:
+        """A content of another node cannot be fetched: the drop fails, unless the node is lost."""
+        record = self._table.get(event.session, event.epoch)
+        if record is None:
+            return
+        member = record.member
+        place = record.peers.get(event.peer)
+        if member is not None and (
+            member.views.is_frozen
+            or event.view != member.views.view.number
+            or event.peer in member.lost
+            or (place is not None and self._peers.missing({event.peer: place}))
+        ):
+            return  # in the next view the content is somewhere else, or is made again
+        self._actions.append(AllowFailure(event.fail))
+
+    # What follows.
+
+    def on_view_message(self, member: ViewMember, peer: str, message: ViewMessage | CopyMessage, now: float) -> None:
+        """Take in a message of a voter, or a request of this node."""
+        if isinstance(message, CopyMessage):
+            self.carry_out_copies(member, member.copies.receive(peer, message), now)
+        else:
+            self._carry_out(member, member.views.receive(peer, message, now), now)
+
+    def _carry_out(self, member: ViewMember, actions: list[ViewAction], now: float) -> None:
+        record = member.record
+        for action in actions:
+            match action:
+                case StopForReport():
+                    self._freeze(member)
+                case PlanView():
+                    self._actions.append(PlanNextView(record.name, record.epoch, record.instance, action))
+                case AdoptDecision(has_node=True):
+                    self._adopt(member, action, now)
+                case AdoptDecision():
+                    why = "as was asked for" if self._node in action.decision.left else "which was out of reach"
+                    self._leave(member, now, why)
+                case _:
+                    self._actions.append(action)
+        member.gives_up_at = _gives_up_at(member, now)
+        if member.views.waiting != member.waiting:
+            member.waiting = member.views.waiting
+            self._actions.append(_shown_waiting(member, member.gives_up_at - now))
+        self._actions += _witness_shown(member)
+
+    def _freeze(self, member: ViewMember) -> None:
+        record = member.record
+        member.copies.stop()
+        if record.work is Work.NEXT_VIEW or record.is_stopping:
+            return  # as soon as it runs in its present view, and never if it is to end
+        shared = member.copies.shared_files()
+        self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE, shared))
+        record.work = Work.THREAD  # until it reports
+
+    def _adopt(self, member: ViewMember, action: AdoptDecision, now: float) -> None:
+        record = member.record
+        if action.decision.is_over:
+            self._finish(record, ends=action.decision.ends)
+            return
+        if member.joining is not None:
+            if not member.joining.is_stopped:
+                member.joining.adoption = action
+                return
+            member.joining, member.gives_up_at = None, inf
+        view = action.decision.view
+        lost = ", ".join(f"{node} ({why})" for node, why in action.decision.lost.items()) or "no node"
+        members = ", ".join(place.node for place in view.members)
+        changed = [f"left: {node}" for node in action.decision.left] + [
+            f"joined: {node}" for node in action.decision.joined
+        ]
+        text = "; ".join(
+            [f"session {record.name} goes on in view {view.number} on {members}", f"lost: {lost}", *changed]
+        )
+        self._actions.append(Log(text, record.name, is_warning=bool(action.decision.lost)))
+        places = tuple(place for place in (*view.members, *view.witnesses) if place.node != self._node)
+        self._actions.append(ConnectPeers(record.name, record.epoch, places))
+        member.former_peers = {**member.former_peers, **record.peers}
+        record.peers = {place.node: place for place in view.members if place.node != self._node}
+        member.witnesses = {place.node: place for place in view.witnesses}
+        if record.is_stopping:
+            return  # what is at work in it ends it, and the members of the new view are told so when they ask
+        record.work = Work.NEXT_VIEW
+        copies, held = member.copies.next_view(action.decision), tuple(member.copies.held)
+        self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies, held))
+        done = member.parts_done.get(view.number, set())
+        member.parts_done = {view.number: done}
+        # Members that were lost have answered. If they are lost again, that is a new loss.
+        member.lost, member.gone = {}, set()
+        voters = {**record.peers, **member.witnesses}
+        self.losses += [*self._peers.need(record.name, voters, now), *self._peers.replaced(voters)]
+        self.adopted.append((member, action.decision))
+
+    def _give_up(self, member: ViewMember, now: float) -> None:
+        """Fail a session for which no majority of its nodes has answered for a long time: no wait is without an end."""
+        member.gives_up_at = inf
+        if member.joining is not None:
+            self._leave(member, now, f"which no view has within {JOIN_SECONDS:g} s")
+            return
+        node, why = next(iter(member.lost_voters.items()), (self._node, "it answers to too few nodes"))
+        waited = (
+            "too few nodes are left" if member.is_hopeless else f"for {MAJORITY_SECONDS:g} s too few nodes answered"
+        )
+        failure = node_lost(f"node {node} is lost: {why}; {waited} to go on without it")
+        self._sessions.fail(member.record, now, node, failure)
+
+    def _leave(self, member: ViewMember, now: float, why: str) -> None:
+        record = member.record
+        text = f"session {record.name} goes on without this node, {why}: its part is removed"
+        self._actions += [Log(text, record.name), Tell(record.instance, "silence")]
+        member.requests.refuse("goes on without this node")
+        self._sessions.withdraw(record, now)
+
+    def _part_done(self, member: ViewMember, node: str, view: int, end: bytes, now: float) -> None:
+        """Have the session end once all members are done, and have answered again.
+
+        Only the first member of a view gets to know. It asks the others again, since one that was lost meanwhile has
+        lost its results: its silence prevents the end until that is found.
+        """
+        member.parts_done.setdefault(view, set()).add(node)
+        member.part_ends[node] = end
+        current = member.views.view
+        members = {place.node for place in current.members}
+        leader = current.members[0].node
+        if view != current.number or member.views.is_frozen:
+            return
+        if leader != self._node:
+            if node == leader and member.told_view == view:
+                self._actions.append(SendToPeer(leader, _own_part_done(member, view)))
+        elif not members <= member.parts_done[view]:
+            return
+        elif member.asked_view == view or len(members) == 1:
+            # Each member has confirmed its end in this view, so the last one that came from it is of this view.
+            ends = tuple(member.part_ends[name] for name in sorted(members))
+            self._carry_out(member, member.views.end(now, ends), now)
+        else:
+            member.asked_view, member.parts_done[view] = view, {self._node}
+            ask = PartDone(member.record.name, member.record.epoch, view)
+            self._actions += [SendToPeer(name, ask) for name in sorted(members - {self._node})]
+
+    def _finish(self, record: SessionRecord, error: Exception | None = None, *, ends: tuple[bytes, ...] = ()) -> None:
+        """Have a session end that is over on all members, with these ends, or cannot go on because of `error`.
+
+        A thread that is at work in it ends it, or reports that it has stopped before; only then a job may end it.
+        """
+        is_advancing = record.work is not Work.NONE
+        if record.result is not None or (record.is_stopping and is_advancing):
+            return
+        record.is_stopping = True
+        record.work = record.work if is_advancing else Work.END
+        record.ends = ends
+        self._actions.append(FinishSession(record.instance, is_advancing, error, ends))
+
+
+def _own_part_done(member: ViewMember, view: int) -> PartDone:
+    return PartDone(member.record.name, member.record.epoch, view, end=member.own_end)
+
+
+def _still_open(members: Iterable[ViewMember], table: SessionTable) -> list[ViewMember]:
+    """Return those of sessions that are not over: there may be many that are."""
+    return [one for one in members if one.record.result is None and table.get(one.record.name) is one.record]
+
+
+def _reminders(member: ViewMember, node: str, now: float) -> list[Action]:
+    """Return what asks the members that this one waits for whether the session is over there.
+
+    A cancel that did not arrive here may have ended it on all others, which then send nothing any more.
+    """
+    view = member.views.view
+    member.reminds_at = inf
+    if member.told_view != view.number:
+        return []  # the part in the next view is not finished yet
+    member.reminds_at = now + REMINDER_SECONDS
+    members, leader = {place.node for place in view.members}, view.members[0].node
+    waited = members - member.parts_done.get(view.number, set()) if leader == node else {leader}
+    ask = PartDone(member.record.name, member.record.epoch, view.number, is_reminder=True)
+    return [SendToPeer(name, ask) for name in sorted(waited - {node})]
+
+
+def _end_answer(record: SessionRecord, event: PeerSent, node: str) -> list[Action]:
+    """Return the answer to a voter: the session is over here, and so everywhere, unless it failed on this node only."""
+    if record.own_failure is not None:
+        return [SendToPeer(event.peer, StopSession(record.name, record.epoch, "", node, record.own_failure))]
+    if isinstance(event.message, SessionDone):
+        return []
+    return [SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view, record.ends))]
+
+
+def _absence_answer(event: PeerSent, node: str) -> list[Action]:
+    """Return the answer to a voter of a session that this process has left: its part here is lost.
+
+    Without it, a voter that believes that this node is a member would wait for it without an end.
+    """
+    message = event.message
+    if isinstance(message, SessionDone):
+        return []
+    failure = node_lost(
+        f"node {node} does not have session {message.session} any more", "look at its log; submit the graph again"
+    )
+    return [SendToPeer(event.peer, StopSession(message.session, message.epoch, "", node, failure))]
+
+
+def _shown_waiting(member: ViewMember, seconds: float = inf) -> Tell:
+    return Tell(member.record.instance, "show_waiting", (member.waiting, seconds))
+
+
+def _witness_shown(member: ViewMember) -> list[Action]:
+    """Return what has the reports of a session show whether it lacks a witness, if that has changed."""
+    before, member.lacks_witness = member.lacks_witness, member.lacks_witness_now
+    if member.lacks_witness == before:
+        return []
+    return [Tell(member.record.instance, "show_witness", (member.lacks_witness,))]
+
+
+def _gives_up_at(member: ViewMember, now: float) -> float:
+    """Return when a session fails unless its next view is decided before."""
+    if member.joining is not None:
+        return member.gives_up_at
+    if member.is_hopeless:
+        # The others may have ended the session before they were started again: then they answer so.
+        return min(member.gives_up_at, now + _ANSWER_SECONDS)
+    is_waiting = member.views.is_frozen or member.views.waiting != ""
+    return min(member.gives_up_at, now + MAJORITY_SECONDS) if is_waiting else inf
+
+
+def _encoded(member: ViewMember, report: MemberReport) -> bytes:
+    """Return a report with the copies that are here."""
+    seen = unpack_column(report.copies, np.int32).tolist()
+    report = msgspec.structs.replace(report, copies=member.copies.report(seen))
+    return msgspec.msgpack.encode(report)

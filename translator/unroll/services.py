@@ -1,0 +1,100 @@
+"""Services: constructs whose application runs alongside their content.
+
+The application of a Service starts before the applications that use it, and stops after the last of them. It becomes
+two applications: one starts the program and completes when the program is ready, the other stops it. They are joined to
+the users of the service by drops without content, at a port that applications do not see (`ORDER_PORT`).
+
+Users are the applications inside the construct, and those outside that read what the service writes.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from dropflow.graph.templates import ORDER_PORT, Kind, Template
+from translator.logical import LogicalNode, NodeKind, Role
+from translator.problem_codes import problem
+from translator.unroll.layout import Layout
+from translator.unroll.levels import Findings
+from translator.unroll.node_template import NULL
+from translator.unroll.wires import Unit, Wire
+
+START, STOP = "dropflow.apps.service.ServiceApp", "dropflow.apps.service.StopServiceApp"
+_COMMANDS = frozenset({"", "BashShellApp"})
+
+
+def add_services(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings) -> list[Wire]:
+    """Return the wires with those of services; their units are added.
+
+    Adds LG088 for a service whose application is not a command, and LG032 for one without an application.
+    """
+    made = list(wires)
+    for node in layout.graph.nodes:
+        if node.kind is NodeKind.CONSTRUCT and node.category == "Service":
+            app = next((one for one in layout.graph.embedded.get(node.id, ()) if one.role is Role.INPUT), None)
+            if app is None:
+                text = f"Service {node.name!r} has no input application, which would be the service"
+                hint = "give it a BashShellApp as its input application"
+                findings.append(problem("LG032", text, where=node.pointer, hint=hint))
+            elif _is_command(app, node, findings):
+                made += _service(layout, units, made, node, app)
+    return made
+
+
+def _is_command(app: LogicalNode, node: LogicalNode, findings: Findings) -> bool:
+    named = str(app.value("dropclass") or "").strip().rpartition(".")[2]
+    if named in _COMMANDS and (app.category == "BashShellApp" or named):
+        return True
+    text = f"the application of Service {node.name!r} is a {named or app.category}; a service is a command"
+    findings.append(problem("LG088", text, where=app.pointer, hint="use a BashShellApp that starts the program"))
+    return False
+
+
+def _service(
+    layout: Layout, units: dict[str, Unit], wires: Iterable[Wire], node: LogicalNode, app: LogicalNode
+) -> list[Wire]:
+    start = units[app.id]
+    units[app.id] = msgspec.structs.replace(start, template=msgspec.structs.replace(start.template, component=START))
+    running, stop = f"{start.template.key}-running", f"{start.template.key}-stop"
+    units[running] = _added(start, running, f"{node.name} is running", Kind.DATA)
+    units[stop] = _added(start, stop, f"stop {node.name}", Kind.APP)
+    known = list(wires)
+    written = {wire.target for wire in known if wire.source == app.id}
+    readers = {wire.target for wire in known if wire.source in written}
+    inside = {one.id for one in layout.graph.nodes if one.id in layout.home and node.id in layout.around(one.id)}
+    users = [
+        one for one in units if units[one].is_app and (one in readers or one in inside) and one not in (app.id, stop)
+    ]
+
+    def ordered(source: str, target: str) -> Wire:
+        ports = ORDER_PORT, ORDER_PORT
+        return Wire(source=source, target=target, source_port=ports[0], target_port=ports[1], event=True, pointer=where)
+
+    where = node.pointer
+    made = [ordered(app.id, running), ordered(running, stop)]
+    for user in users:
+        if user not in readers:
+            made.append(ordered(running, user))
+        made.append(ordered(user, stop))
+        if not any(wire.source == user for wire in known):
+            end = f"{user}-end"
+            units[end] = _added(units[user], end, f"{units[user].template.name} has ended", Kind.DATA)
+            made.append(ordered(user, end))
+    return made
+
+
+def _added(like: Unit, key: str, name: str, kind: Kind) -> Unit:
+    """Return a unit with the index space of another one: a drop without content, or the application that stops."""
+    template = Template(
+        key=key,
+        name=name,
+        kind=kind,
+        component=NULL if kind is Kind.DATA else STOP,
+        category="null" if kind is Kind.DATA else "DALiuGEApp",
+        axes=tuple(level.axis for level in like.levels),
+        error_threshold=100.0 if kind is Kind.APP else 0.0,
+        block_skip=kind is Kind.APP,
+        artificial=True,
+        origin=like.node,
+    )
+    return Unit(template, like.levels, like.node)

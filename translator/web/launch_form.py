@@ -1,0 +1,182 @@
+"""The form that runs a translation: values of its parameters, its partition, and how its session runs."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from dropflow.failure import Problem
+from dropflow.sessions.options import AnnotatedField, SubmitOptions, meta_of
+from dropflow.web.views import VALUE, FormField
+from translator.options import DEFAULT_ALGORITHM
+from translator.parameters import TemplateForm, value_text
+from translator.plan.registry import ALGORITHMS
+from translator.problem_codes import problem
+from translator.template import TemplateParameter
+from translator.web.forms import Form
+from translator.web.records import TranslationInfo
+
+_ALGORITHMS = (DEFAULT_ALGORITHM, *(name for name in ALGORITHMS if name != DEFAULT_ALGORITHM))
+
+
+_MOST_VALUES = 300
+"""Values in a form; `translator.web.forms` allows a few more fields."""
+
+
+_MOST_USES = 3
+
+
+_MOMENT = "%Y-%m-%dT%H:%M"
+
+
+class FieldGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of the form that are shown together, under a title, which opens them if not `is_open`."""
+
+    title: str
+    fields: Sequence[FormField]
+    is_open: bool = True
+
+
+def launch_groups(
+    info: TranslationInfo,
+    submission: SubmitOptions,
+    *,
+    managers: tuple[str, ...],
+    manager: str,
+    session: str,
+) -> list[FieldGroup]:
+    """Return the fields of the form that runs a translation, as they are filled in first."""
+    form = (info.report.form if info.report is not None else None) or TemplateForm()
+    parts = info.report.measures.parts if info.report is not None and info.report.measures is not None else info.parts
+    number = partial(FormField, kind="number", is_required=True)
+    where = (
+        FormField(name="manager", title="Manager", value=manager or next(iter(managers), ""), choices=managers),
+        FormField(name="session", title="Session", value=session, placeholder="named after the graph"),
+    )
+    named, usual = ("", *form.configurations), "none" if form.configuration else "as it is"
+    chosen = FormField(
+        name="configuration", title="Configuration", value=form.configuration, placeholder=usual, choices=named
+    )
+    partition = (
+        FormField(name="algorithm", title="Algorithm", value=info.algorithm, choices=_ALGORITHMS),
+        number(name="parts", title="Parts", value=str(info.parts), least=1),
+        number(
+            name="imbalance", title="Imbalance, per cent", value=f"{info.imbalance:g}", least=0, most=1000, step="any"
+        ),
+    )
+    words = "When it runs, one part for each node that is alive"
+    spread = FormField(name="spread", title=words, kind="checkbox", value="yes" if parts == 1 else "")
+    values = [_value_field(one, form) for one in form.parameters[:_MOST_VALUES]]
+    nodes = [_value_field(one, form) for one in form.nodes[: _MOST_VALUES - len(values)]]
+    is_given = any(one.name in form.given for one in form.nodes)
+    options = option_fields(submission)
+    return [
+        FieldGroup(title="Session", fields=where if managers else ()),
+        FieldGroup(title="Parameters", fields=(*((chosen,) if form.configurations else ()), *values)),
+        FieldGroup(title="Code and values of nodes", fields=nodes, is_open=is_given),
+        FieldGroup(title="Partition", fields=(*partition, *((spread,) if managers else ()))),
+        FieldGroup(title="Options", fields=options if managers else (), is_open=submission != SubmitOptions()),
+    ]
+
+
+def _value_field(one: TemplateParameter, form: TemplateForm) -> FormField:
+    """Return the field for a parameter. A number is asked for as a text if its value is an expression."""
+    text, low, high = form.shown(one), one.minimum, one.maximum
+    limits = [f"from {low:g}" if high is None else f"{low:g} to {high:g}"] if low is not None else []
+    limits += [f"up to {high:g}"] if low is None and high is not None else []
+    more = len(one.used_in) - _MOST_USES
+    used = f"used by {'; '.join(one.used_in[:_MOST_USES])}{f' and {more} more' if more > 0 else ''}"
+    is_number = one.type in ("Integer", "Float") and _is_plain_number(text)
+    return FormField(
+        name=f"{VALUE}{one.name}",
+        title=one.name,
+        value=text,
+        kind="number" if is_number else "lines" if "\n" in text or one.name.endswith(".func_code") else "text",
+        note=", ".join((one.type, *limits)),
+        help=tuple(line for line in (one.description, used if one.used_in else "") if line),
+        least=low,
+        most=high,
+        step=("1" if one.type == "Integer" else "any") if is_number else "",
+        placeholder="to be chosen",
+        choices=one.options or (("true", "false") if one.type == "Boolean" else ()),
+        is_required=one.value is None and bool(one.used_in) and not form.configurations,
+    )
+
+
+def _is_plain_number(text: str) -> bool:
+    try:
+        return not text or isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def posted_values(form: Form, asked: TemplateForm) -> dict[str, str | int | float | bool | None]:
+    """Return the posted values that are not those of the graph, or of its configuration, with lines as Python has."""
+    found: dict[str, str | int | float | bool | None] = {}
+    for one in (*asked.parameters, *asked.nodes):
+        known = value_text(one.value).strip()
+        text = form.text(f"{VALUE}{one.name}", asked.shown(one)).replace("\r\n", "\n")
+        if text != known:
+            found[one.name] = text
+    return found
+
+
+def option_fields(options: SubmitOptions) -> tuple[FormField, ...]:
+    """Return the fields of the form for these options, as `dropflow.sessions.options` annotates them."""
+    fields = [_option_field(name, one, getattr(options, name)) for name, one in meta_of(SubmitOptions).items()]
+    return tuple(sorted(fields, key=lambda field: field.kind == "checkbox"))
+
+
+def _option_field(name: str, field: AnnotatedField, value: Any) -> FormField:
+    named: dict[str, Any] = {"name": name, "title": str(field.meta.title)}
+    if field.kind is bool:
+        return FormField(**named, kind="checkbox", value="yes" if value else "")
+    if field.special == "walltime":
+        text = datetime.fromtimestamp(value, UTC).strftime(_MOMENT) if value else ""
+        return FormField(**named, kind="datetime-local", value=text)
+    is_optional = field.kind is float
+    return FormField(
+        **named,
+        kind="number",
+        value="" if is_optional and not value else f"{value:g}" if is_optional else str(value),
+        least=field.meta.ge,
+        most=field.meta.le,
+        step="any" if is_optional else "",
+        placeholder="nothing" if is_optional else "",
+    )
+
+
+def posted_submission(form: Form, known: SubmitOptions, found: list[Problem]) -> SubmitOptions:
+    """Return the options in the form of deployment; `known` if the form does not have them.
+
+    PT002 is added to `found` for each field that cannot be used.
+    """
+    if form.text("options") != "yes":
+        return known
+    return SubmitOptions(
+        **{name: _posted(form.text(name), name, one, found) for name, one in meta_of(SubmitOptions).items()}
+    )
+
+
+def _posted(text: str, name: str, field: AnnotatedField, found: list[Problem]) -> Any:
+    """Return the value of one option."""
+    if field.kind is bool:
+        return text == "yes"
+    if not text:
+        return field.default
+    try:
+        if field.special == "walltime":
+            return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        return getattr(msgspec.convert({name: text}, SubmitOptions, strict=False), name)
+    except (ValueError, msgspec.ValidationError):
+        most = "" if field.meta.le is None else f" to {field.meta.le:,}"
+        is_time = field.special == "walltime"
+        wanted = (
+            "a date and time such as 2027-01-31T02:30, in UTC" if is_time else f"a number from {field.meta.ge}{most}"
+        )
+        wrong = f"{name} is {text[:40]!r}, expected {wanted}"
+        found.append(problem("PT002", wrong, where=name, hint=f"leave it empty for {field.default:g}"))
+        return field.default
