@@ -157,7 +157,7 @@ def event() -> Picture:
     )
     picture.room(
         (30, 178, 390, 42),
-        "managers.node.event_receiver.EventSender",
+        "managers.node.event_sender.EventSender",
         "one message per node, with contents",
         inner=True,
     )

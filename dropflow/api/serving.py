@@ -1,8 +1,8 @@
 """Serves an application with waitress, so that event streams and slow clients do not block other requests.
 
 Each open event stream holds a thread, so there are more threads than streams. Threads start when they are needed.
-waitress reads requests in its own loop, so half-open requests hold no thread; `waitress_channel` and
-`connection_limits` limit their memory and time.
+waitress reads requests in its own loop, so half-open requests hold no thread; `dropflow.api.waitress_server`
+limits their memory and time.
 
 Closing takes two seconds at most: the port is freed first, requests on open connections are answered with 503, event
 streams end, and requests that still run after that are abandoned.

@@ -2,7 +2,7 @@
 
 waitress itself starts all threads in advance and ends its loop only when every connection is closed. Hundreds of our
 servers live in one test run, and a server must close while clients are connected. waitress also stops accepting when
-there are many connections, even idle ones; here the surplus and the slow ones are closed (`connection_limits`).
+there are many connections, even idle ones; here the surplus and the slow ones are closed.
 """
 
 import contextlib

@@ -49,7 +49,7 @@ class Quantiles(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: "Sequence[float]") -> "Quantiles":
-        """Return that of some values; of none, NaN."""
+        """Return the quantiles of some values: NaN if there are none."""
         ordered = sorted(values) or [math.nan]
         last = len(ordered) - 1
         return cls(*(ordered[math.ceil(share * last)] for share in (0, 0.5, 0.95, 1)))

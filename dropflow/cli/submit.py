@@ -135,7 +135,7 @@ def submit_command(
     from dropflow.graph.physical import with_fusion, without_fusion
 
     if (graph is None) == (like is None):
-        raise UsageError("a graph is wanted", hint="give either GRAPH or --like SESSION")
+        raise UsageError("no graph is given", hint="give either GRAPH or --like SESSION")
     if name and not is_session_name(name):
         raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
     read = None if graph is None else read_for_nodes(output, graph, configuration, settings)

@@ -1,4 +1,4 @@
-"""Chunks of persisted collections: references to contents of sessions, and the end of what nothing refers to.
+"""Chunks of persisted collections: references to contents of sessions, which are removed when nothing refers to them.
 
 `PersistedChunk` is a node of dask graphs. It has the place of a value, and never the value: it can be copied, pickled
 and put into any graph. A scheduler that has the place gives the reference to a session, which reads the content where

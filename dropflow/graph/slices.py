@@ -219,9 +219,8 @@ def _frozen(column: npt.NDArray[Any]) -> IntColumn:
 
 # Drops that must stay together on one node: of an ExclusiveForceNode, an MPI job, a service.
 #
-# The axes of the templates have these constraints: an axis of the kind ``exclusive`` is that of the
-# content of an ExclusiveForceNode, one of the kind ``mpi`` that of the ranks of a job, one of the
-# kind ``service`` that of the drops that start and stop a service. The drops of an exclusive group
+# Axes of templates have these constraints. The kind ``exclusive`` is for the content of an ExclusiveForceNode, ``mpi``
+# for the ranks of a job, and ``service`` for the drops that start and stop a service. The drops of an exclusive group
 # share their node with no other drop, if there are enough nodes.
 
 FREE = -1

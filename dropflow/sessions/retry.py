@@ -4,7 +4,7 @@ Without names, all failed drops are tried again. With changed parameters, these 
 
 The drops that are named settle again, and all that depends on them. Everything else stays as it is: what runs again
 reads its contents. Contents that are gone are made again (`dropflow.engine.continuation.must_run_again`). Inputs from
-outside of the session are read where they are; if one is not as it was, what was computed from it must not stay.
+outside of the session are read where they are: if one has changed, all that was computed from it runs again, too.
 """
 
 import operator

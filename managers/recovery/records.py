@@ -16,7 +16,7 @@ _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 NO_MEMBER = -1
-"""Stands for the member of a drop that is with none."""
+"""Stands for the member of a drop that no member has."""
 
 FEWEST_VOTERS = 3
 """How many voters a session needs to survive a loss: one of two cannot know which of them is cut off."""
@@ -60,7 +60,7 @@ class View(msgspec.Struct, frozen=True):
         """Members, and one witness if their number is even.
 
         A witness beside an even number of members lets one more of them be lost, and costs nothing if it is lost
-        itself. Beside an odd number it would only have to be outvoted.
+        itself. Beside an odd number it would add a vote, and a majority would need one more.
         """
         return self.members + self.witnesses[: 1 - len(self.members) % 2]
 

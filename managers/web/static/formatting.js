@@ -1,5 +1,5 @@
-// Counts, durations, rates and failures as text: the same as dropflow/formatting.py, drop_counts.py and
-// rest/cause_groups.py.
+// Counts, durations, rates and failures as text: the same as dropflow/formatting.py, graph/drop_counts.py and
+// web/cause_groups.py.
 
 const DASH = "–";
 
