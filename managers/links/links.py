@@ -1,7 +1,7 @@
 """`Links`: the links of one process over ZeroMQ.
 
-One thread owns all sockets and all state of the links (`managers.links.driver`). Other threads wait only while a peer has too much
-unprocessed data (`send_window`), and for what they fetch.
+One thread owns all sockets and all state of the links (`managers.links.driver`). Other threads wait only while a peer
+has too much unprocessed data (`send_window`), and for what they fetch.
 """
 
 import itertools
