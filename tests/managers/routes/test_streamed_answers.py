@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.api import openapi
+from dropflow.api import logs
 from dropflow.api.client import Client
 from dropflow.api.event_stream import read_events
 from dropflow.api.logs import LogLine, LogPage, LogQuery, LogTextQuery
@@ -133,7 +133,7 @@ def test_a_request_waits_no_longer_than_it_asks_for(
         clock.advance(1.0)
         return whole(session, query)
 
-    monkeypatch.setattr(openapi, "SystemClock", lambda: clock)
+    monkeypatch.setattr(logs, "SystemClock", lambda: clock)
     manager.session_log = slow  # type: ignore[assignment, method-assign]
     client.session_log("running", LogQuery(after="node-1:5", seconds=2.0))
 
