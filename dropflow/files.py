@@ -166,6 +166,8 @@ def shares_blocks(new: int, old: int) -> bool:
 
 LOCK, GRAPH_FILE, REUSE_LOG = "lock", "graph.dfg", "reused.jsonl"
 """Names of files in a session directory: its lock, its physical graph, and which results earlier runs have given."""
+JOURNAL, SUMMARY, END = "journal.dfj", "summary.json", "end.msgpack"
+"""Its journal, how it ended for people and programs, and how its part on a node ended."""
 
 
 def refuse_other_directory(directory: Path) -> None:

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem, split_arg_string
 
 from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.files import JOURNAL
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
@@ -90,7 +91,7 @@ def is_run_directory(run: str, *, has_url: bool = False) -> bool:
     """
     from dropflow.files import GRAPH_FILE
 
-    is_there = not has_url and any(Path(run, name).exists() for name in (GRAPH_FILE, "journal.dfj"))
+    is_there = not has_url and any(Path(run, name).exists() for name in (GRAPH_FILE, JOURNAL))
     return is_there or "/" in run or run in (".", "..")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from dropflow.data.survival import surviving_contents
 from dropflow.engine.api import ContentRecord, Handle
 from dropflow.engine.journal import replay
+from dropflow.files import JOURNAL
 from dropflow.formatting import format_size
 from dropflow.graph.differences import Difference, matched_templates
 from dropflow.graph.notes import software_of
@@ -61,7 +62,7 @@ class _Side(NamedTuple):
     def of(cls, report: SessionReport, directory: Path | None) -> "_Side":
         """Return all contents of the directory of a run, or the results of a session."""
         if directory is not None:
-            records = replay(report.graph, directory / "journal.dfj").contents
+            records = replay(report.graph, directory / JOURNAL).contents
             known = {row: (one.size, one.checksum) for row, one in records.items() if one.kind not in ("null", "url")}
             return cls(report.graph, known, records, directory.absolute())
         return cls(report.graph, {one.drop: (one.size, one.checksum or 0) for one in report.results.results}, {}, None)

@@ -18,6 +18,7 @@ from dropflow.cli.origin import checksum_text, show_origin, write_crate
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.failure import Failure
+from dropflow.files import JOURNAL
 from dropflow.formatting import few, format_size, plural
 from dropflow.states import DropState
 from dropflow.web.cause_groups import causes
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _FIRST, _LAST = 6, 3
 """Drops of a long chain that are shown."""
-_DEPTHS = ("journal.dfj", "*/journal.dfj", "*/*/journal.dfj")
+_DEPTHS = (JOURNAL, f"*/{JOURNAL}", f"*/*/{JOURNAL}")
 """Where runs are looked for, below a directory."""
 _MOST_PARENTS = 4
 
@@ -212,7 +213,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
 
     refuse_other_directory(directory)
     graph = load(directory / GRAPH_FILE)
-    replayed = replay(graph, directory / "journal.dfj")
+    replayed = replay(graph, directory / JOURNAL)
     row = find_drop(graph, drop)
     found = explain(replayed.core, row, replayed.faults.get(row, ()))
     failure = None if found.cause is None else replayed.failures.get(found.cause)

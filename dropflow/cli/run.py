@@ -32,6 +32,7 @@ from dropflow.cli.graph_options import (
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns, count_lines, failure_lines, headline, incomplete_lines, shell_command
+from dropflow.files import SUMMARY
 from dropflow.formatting import format_brief, format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.sessions.options import RunOptions
@@ -100,7 +101,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
             yield from failure_lines(
                 [failure_info(one) for one in self.failures],
                 log=lambda failure: logs[failure.drop],
-                more=str(Path(self.output, "summary.json")),
+                more=str(Path(self.output, SUMMARY)),
             )
         yield from (f"note: {note}" for note in self.notes)
         results = _results(Path(self.output))

@@ -26,7 +26,7 @@ from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
 from dropflow.failure import refuse_errors, refuse_no_drops
-from dropflow.files import GRAPH_FILE, LOCK, REUSE_LOG, SessionLock, refuse_other_directory
+from dropflow.files import GRAPH_FILE, JOURNAL, LOCK, REUSE_LOG, SUMMARY, SessionLock, refuse_other_directory
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software, repository_of
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from dropflow.times.measured_run import MeasuredSeconds
 
 _OURS = (
-    "journal.dfj",
-    "journal.dfj.new",
+    JOURNAL,
+    f"{JOURNAL}.new",
     "files",
     "inputs",
     "logs",
@@ -56,7 +56,7 @@ _OURS = (
     "tmp",
     "times.dft",
     f"{GRAPH_FILE}.new",
-    "summary.json",
+    SUMMARY,
     "containers.json",
     "images",
     "keys.npy",
@@ -309,7 +309,7 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
 
 def write_summary(result: SessionResult, directory: Path) -> SessionResult:
     """Write the summary of a result, and return the result, with a note if that failed."""
-    path = directory / "summary.json"
+    path = directory / SUMMARY
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
     except OSError as error:
@@ -525,7 +525,7 @@ def _ended(stopped: "StoppedRun", clock: Clock) -> SessionResult:
     if (stopped.directory / "tmp").exists():
         LocalRepository(stopped.directory, stopped.directory.name, clock).close()
     result = stopped.result()
-    if not (stopped.directory / "summary.json").exists():
+    if not (stopped.directory / SUMMARY).exists():
         result = write_summary(result, stopped.directory)
     hint = "; 'dropflow retry' tries failed drops again" if result.status is SessionState.FAILED else ""
     return msgspec.structs.replace(result, notes=(*result.notes, f"the run had ended already: nothing was done{hint}"))

@@ -17,6 +17,7 @@ from dropflow.engine.drop_rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.session import Execution, Resources, Session, Watch
 from dropflow.engine.session_inputs import Inbox, SessionInput
+from dropflow.files import JOURNAL
 from dropflow.graph.codec import digest
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
 from dropflow.times.octets import TIMES_FILE
@@ -84,7 +85,7 @@ def make_session(
     header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries, view)
     with ExitStack() as undo:
         journal = Journal(
-            directory / "journal.dfj",
+            directory / JOURNAL,
             header,
             replaces=continuation is not None,
             durable=repository.workspace.durable,

@@ -11,6 +11,7 @@ from dropflow.clock import SystemClock
 from dropflow.engine.journal import ReplayedSession, is_blank, replay
 from dropflow.engine.statistics import applications_run, cause_reports, snapshot
 from dropflow.errors import UsageError
+from dropflow.files import JOURNAL, SUMMARY
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.reuse.log import reuse_origin, taken_results
@@ -45,7 +46,7 @@ def run_report(directory: Path) -> SessionReport:
             where=str(directory),
             hint="name the session, and its manager with --to URL",
         )
-    journal = directory / "journal.dfj"
+    journal = directory / JOURNAL
     if is_blank(journal):
         raise UsageError("nothing has run in this directory", where=str(directory), hint="see dropflow run --keep")
     replayed, attempts = replay(graph, journal), attempts_of(sections)
@@ -107,6 +108,6 @@ def _results(graph: PhysicalGraph, replayed: ReplayedSession, directory: Path) -
 
 def _ending(directory: Path) -> _Ending:
     try:
-        return msgspec.json.decode((directory / "summary.json").read_bytes(), type=_Ending)
+        return msgspec.json.decode((directory / SUMMARY).read_bytes(), type=_Ending)
     except (OSError, msgspec.DecodeError):
         return _Ending()

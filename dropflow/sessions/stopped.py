@@ -32,7 +32,7 @@ from dropflow.engine.events import KnownStates
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
 from dropflow.engine.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
 from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
-from dropflow.files import GRAPH_FILE, refuse_other_directory
+from dropflow.files import GRAPH_FILE, JOURNAL, SUMMARY, refuse_other_directory
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load
 from dropflow.graph.completeness import incomplete_results
@@ -187,7 +187,7 @@ class StoppedRun(StoppedSession):
             The graph or the journal is damaged, or they do not belong together.
         """
         refuse_other_directory(directory)
-        journal = directory / "journal.dfj"
+        journal = directory / JOURNAL
         graph = load(directory / GRAPH_FILE)
         if is_blank(journal):
             nothing = ReplayedSession(Core(graph), JournalHeader(directory.name, digest(graph), 0.0))
@@ -215,7 +215,7 @@ class StoppedRun(StoppedSession):
     def result(self) -> SessionResult:
         """Return how the session ended, from its journal."""
         core = self.replayed.core
-        ended = (self.directory / "journal.dfj").stat().st_mtime
+        ended = (self.directory / JOURNAL).stat().st_mtime
         reused = taken_results(self.directory)
         return SessionResult(
             session=self.directory.name,
@@ -359,7 +359,7 @@ def refuse_run(directory: Path) -> None:
     ConflictError
         There is a run, which has ended or can be continued; or its journal cannot be read.
     """
-    journal = directory / "journal.dfj"
+    journal = directory / JOURNAL
     hint = f"'dropflow resume {directory}' continues it"
     try:
         if is_blank(journal):
@@ -384,9 +384,9 @@ def refuse_run(directory: Path) -> None:
 def _ended_as(directory: Path) -> str:
     """Return the status that the summary has of a run that has ended by itself; empty if something has run since."""
     try:
-        if (directory / "summary.json").stat().st_mtime_ns < (directory / "journal.dfj").stat().st_mtime_ns:
+        if (directory / SUMMARY).stat().st_mtime_ns < (directory / JOURNAL).stat().st_mtime_ns:
             return ""
-        summary = msgspec.json.decode((directory / "summary.json").read_bytes(), type=_Summary)
+        summary = msgspec.json.decode((directory / SUMMARY).read_bytes(), type=_Summary)
     except (OSError, ValueError):
         return ""
     return summary.status if summary.status in _ENDED else ""

@@ -32,7 +32,7 @@ from dropflow.engine.api import ContentRecord
 from dropflow.engine.journal import ReplayedSession, is_blank, read, replay
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
-from dropflow.files import GRAPH_FILE, force_to_disk
+from dropflow.files import END, GRAPH_FILE, JOURNAL, SUMMARY, force_to_disk
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, empty_slice, slice_for, with_placement
@@ -119,7 +119,7 @@ def read_checksummed(path: Path, kind: type[T]) -> T:
 DEPLOYMENT, VIEW = "deployment.json", "view.msgpack"
 """Names of the files that belong to a view, with `GRAPH_FILE`."""
 
-_REPLACED = ("end.msgpack", "summary.json")
+_REPLACED = (END, SUMMARY)
 """What a session that is deployed again has from its end before."""
 
 
@@ -255,11 +255,11 @@ class SessionDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.logs = path / "logs"
-        self.journal = path / "journal.dfj"
+        self.journal = path / JOURNAL
         self.next = NextView(path, self.journal)
         """The files of the next view."""
-        self._summary = path / "summary.json"
-        self._end = path / "end.msgpack"
+        self._summary = path / SUMMARY
+        self._end = path / END
         self._cancel = path / "cancel.json"
 
     @property
