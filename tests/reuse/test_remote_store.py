@@ -30,7 +30,7 @@ def server() -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(params=["s3", "file"])
+@pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.slow), "file"])
 def address(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a store that is not there yet. Runs of the test use it, with a key and copies of their own."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
