@@ -27,7 +27,7 @@ from dropflow.sessions import local_run
 from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.apps.test_execute import Bench
-from tests.engine.runners.test_pool import Answers
+from tests.runners.test_pool import Answers
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 LIMITED = (Argument(name="timeout", value=0.05, type="Float"),)

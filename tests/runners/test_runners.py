@@ -78,7 +78,7 @@ def make(kind: str, graph: PhysicalGraph, directory: Path) -> Runner:
 
 @pytest.mark.slow
 def test_two_runners_as_one_give_the_result_of_each(tmp_path: Path) -> None:
-    """What every runner gives: `tests/engine/external/test_conformance.py` has the others."""
+    """What every runner gives: `tests/runners/external/test_conformance.py` has the others."""
     graph = draw(WIDE, B7={"component": "fail", "tries": 2})
     result = session_of(graph, make("mixed", graph, tmp_path), tmp_path).run()
 

@@ -491,7 +491,7 @@ def test_a_run_whose_engine_ended_goes_on(tmp_path: Path) -> None:
     """When the scheduler of Dask has died, the run fails and its hint names 'resume': that runs what had no workers."""
     marks = tmp_path / "marks"
     directory = local_run.prepare_directory(tmp_path / "run")
-    failed = local_run.run(chain(marks, 4), directory, RunOptions(runner="tests.test_resume:ended_engine"))
+    failed = local_run.run(chain(marks, 4), directory, RunOptions(runner="tests.sessions.test_resume:ended_engine"))
     assert failed.status is SessionState.FAILED
     assert "dask cannot be used any more" in failed.failures[0].text
 

@@ -21,10 +21,10 @@ from dropflow.runners.external import ExternalRunner
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunnerConformance
 from tests.e2e.cluster import until
-from tests.engine.external.elsewhere import LostWorker
-from tests.engine.external.test_conformance import EXAMPLES, NAMES, run, run_graph
-from tests.engine.external.test_content_relay import Drawing
-from tests.engine.external.test_dask_workers import needs_namespaces, without
+from tests.runners.external.elsewhere import LostWorker
+from tests.runners.external.test_conformance import EXAMPLES, NAMES, run, run_graph
+from tests.runners.external.test_content_relay import Drawing
+from tests.runners.external.test_dask_workers import needs_namespaces, without
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),

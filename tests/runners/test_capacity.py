@@ -32,7 +32,7 @@ from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
 from tests.e2e.cluster import until
-from tests.engine.runners.test_runners import FACTORY, make, session_of, spec_of
+from tests.runners.test_runners import FACTORY, make, session_of, spec_of
 from translator.options import PartitionOptions
 from translator.plan.registry import partition
 

@@ -27,7 +27,7 @@ from dropflow.sessions.local_run import RunHooks
 from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import outcome_of
-from tests.engine.external.elsewhere import Elsewhere, run_elsewhere
+from tests.runners.external.elsewhere import Elsewhere, run_elsewhere
 
 fsspec = pytest.importorskip("fsspec")
 pytestmark = pytest.mark.usefixtures("empty_store")

@@ -28,7 +28,7 @@ from dropflow.sessions.local_run import RunHooks
 from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunOutcome, outcome_of
-from tests.engine.external.elsewhere import Elsewhere, run_elsewhere, session_elsewhere
+from tests.runners.external.elsewhere import Elsewhere, run_elsewhere, session_elsewhere
 from translator.pipeline import translate
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

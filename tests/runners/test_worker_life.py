@@ -17,7 +17,7 @@ from dropflow.engine.drop_log import DropLog
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.runners.descendants import WORKER_VARIABLE
 from dropflow.runners.pool import StartBackoff, WorkerPool
-from tests.engine.runners.test_pool import Answers, seen, until
+from tests.runners.test_pool import Answers, seen, until
 
 pytestmark = pytest.mark.slow
 
@@ -358,7 +358,7 @@ def test_workers_end_with_the_process_of_their_pool(tmp_path: Path) -> None:
     source = f"""
         import os, threading, time
         from pathlib import Path
-        from tests.engine.runners.test_worker_life import Functions, WorkerPool, seen, until
+        from tests.runners.test_worker_life import Functions, WorkerPool, seen, until
         pool = WorkerPool(1, logs=Path({str(tmp_path)!r}))
         work = Functions(pool, Path({str(tmp_path / "s")!r}), fine="pass")
         work.run("fine")
@@ -368,7 +368,7 @@ def test_workers_end_with_the_process_of_their_pool(tmp_path: Path) -> None:
         time.sleep(98765)
     """
     with subprocess.Popen(
-        [sys.executable, "-c", dedent(source)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
+        [sys.executable, "-c", dedent(source)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
     ) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())

@@ -19,7 +19,7 @@ from dropflow.sessions.options import RunOptions
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of
 from tests.e2e.cluster import until
-from tests.engine.external.elsewhere import LostWorker, let_go, with_held_step
+from tests.runners.external.elsewhere import LostWorker, let_go, with_held_step
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow
