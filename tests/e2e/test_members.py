@@ -58,7 +58,7 @@ def test_a_node_joins_a_session_that_runs_and_another_is_drained(tmp_path: Path,
         nodes = cluster.nodes("a", "b", "c")
         island = cluster.island(*nodes)
         master = cluster.client(cluster.master(island))
-        submit(master, scattered(pipeline(seconds=2.0, **_SHAPE), ["a", "b", "c"], 3), "s")
+        submit(master, scattered(pipeline(seconds=4.0, **_SHAPE), ["a", "b", "c"], 3), "s")
         assert underway(master, "s", 5)
         cluster.client(island).add_child(cluster.node("d").ready["url"])
         assert until(lambda: master.drops("s", DropQuery(node="d", state="COMPLETED")).total >= 1)
@@ -68,7 +68,7 @@ def test_a_node_joins_a_session_that_runs_and_another_is_drained(tmp_path: Path,
         assert [(one.session, one.text) for one in reply.sessions] == [("s", "it goes to a, c, d")]
         assert nodes[1].process.wait(60.0) == 0
         assert not (tmp_path / "state" / "dropflow" / "b" / "sessions" / "s").exists()
-        detail = finished(master, "s", 90.0)
+        detail = finished(master, "s", 120.0)
 
         assert (detail.status, detail.states, detail.recomputed) == ("FINISHED", {"COMPLETED": 146}, 0)
         assert detail.members == ("a", "c", "d")
