@@ -34,16 +34,7 @@ from dropflow.api.contents import (
     write_records,
 )
 from dropflow.api.error_body import to_body
-from dropflow.api.logs import (
-    LAST_LINES,
-    LogLine,
-    LogPage,
-    LogQuery,
-    LogTextQuery,
-    pack_cursor,
-    severity,
-    unpack_cursor,
-)
+from dropflow.api.logs import LAST_LINES, LogLine, LogPage, LogQuery, LogTextQuery, pack_cursor, severity, unpack_cursor
 from dropflow.api.manager import Manager
 from dropflow.api.operations import OPERATIONS, WATCH, Operation
 from dropflow.api.records import (

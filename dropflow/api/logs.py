@@ -341,8 +341,6 @@ def _text(page: LogPage, silent: set[str]) -> bytes:
 
 _PACE = 0.3
 """Seconds between two looks at the files of a log."""
-
-
 _LAST_LINES = 0.6
 """Seconds after the end in which the last lines come."""
 

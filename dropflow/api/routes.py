@@ -205,8 +205,6 @@ class StreamSlots:
 # The fields of a small posted form, ``application/x-www-form-urlencoded``.
 
 FORM = "application/x-www-form-urlencoded"
-
-
 _MOST_FIELDS = 100
 
 

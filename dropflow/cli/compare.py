@@ -9,6 +9,7 @@ import msgspec
 from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
+from dropflow.cli.origin import report_of
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.formatting import format_time, plural, single_line
@@ -18,11 +19,8 @@ if TYPE_CHECKING:
     from dropflow.cli.divergence import Divergence
     from dropflow.graph.differences import Difference
     from dropflow.web.comparison import Comparison
-from dropflow.cli.origin import report_of
 
 _SHOWN = 25
-
-
 _WIDE = 60
 
 

@@ -47,8 +47,6 @@ EXTRAS = {
 }
 """What each extra of ``pyproject.toml`` adds."""
 _OF_EXTRA = re.compile(r"(?P<package>[\w.-]+).* extra == ['\"](?P<extra>[\w-]+)['\"]")
-
-
 _REQUESTS = 16
 """Concurrent requests."""
 _PEERS = 32

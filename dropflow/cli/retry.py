@@ -17,11 +17,7 @@ from dropflow.cli.common_options import (
     utf8,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import (
-    continue_session,
-    is_directory,
-    session_options,
-)
+from dropflow.cli.graph_options import continue_session, is_directory, session_options
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError

@@ -22,13 +22,7 @@ from dropflow.cli.common_options import (
     setting_options,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import (
-    continue_session,
-    is_directory,
-    profile_option,
-    seconds_by,
-    session_options,
-)
+from dropflow.cli.graph_options import continue_session, is_directory, profile_option, seconds_by, session_options
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns, count_lines, failure_lines, headline, incomplete_lines, shell_command

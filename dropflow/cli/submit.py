@@ -20,12 +20,7 @@ from dropflow.cli.common_options import (
     setting_options,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import (
-    PlanningChoice,
-    planning_options,
-    seconds_by,
-    usable_nodes,
-)
+from dropflow.cli.graph_options import PlanningChoice, planning_options, seconds_by, usable_nodes
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import BadGraphError, UsageError

@@ -22,8 +22,6 @@ _ACTIVE = "active"
 """A drop in WRITING: its attempt runs or is queued, or it has some of its contents."""
 _LEAST = 0.8
 """Smallest width of a group that is not empty, in per cent: one failure among a million drops must be visible."""
-
-
 VALUE = "value-"
 """What the names of fields that hold values of parameters begin with."""
 

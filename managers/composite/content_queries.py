@@ -9,16 +9,7 @@ import msgspec
 from dropflow.api import operations
 from dropflow.api.contents import ContentsRequest, DataQuery, Download
 from dropflow.api.operations import Operation
-from dropflow.api.records import (
-    Child,
-    DropDetail,
-    DropInfo,
-    DropPage,
-    DropQuery,
-    FailureInfo,
-    PageQuery,
-    ResultInfo,
-)
+from dropflow.api.records import Child, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, PageQuery, ResultInfo
 from dropflow.api.requests import (
     ALL_TIMES,
     EVERY_RESULT,

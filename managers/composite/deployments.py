@@ -26,14 +26,7 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from managers.composite.children import ChildView, Newest, children_by_node, nodes_of
-from managers.composite.routines import (
-    Gather,
-    Outcome,
-    PlanDeployment,
-    Question,
-    Routine,
-    Until,
-)
+from managers.composite.routines import Gather, Outcome, PlanDeployment, Question, Routine, Until
 from managers.composite.shared import Shared
 from managers.deployment import Deployment
 

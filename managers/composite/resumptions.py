@@ -5,26 +5,16 @@ from collections.abc import Sequence
 import msgspec
 
 from dropflow.api.requests import ResumeRequest
-from dropflow.errors import (
-    DropflowError,
-    GoneError,
-    RestartedError,
-)
+from dropflow.errors import DropflowError, GoneError, RestartedError
 from dropflow.graph.physical import PhysicalGraph
 from managers.composite.deployments import REPLAN_PAUSE, REPLAN_SECONDS, Deployments
-from managers.composite.routines import (
-    PlanResumption,
-    Routine,
-    Until,
-)
+from managers.composite.routines import PlanResumption, Routine, Until
 from managers.composite.shared import Shared
 from managers.recovery.records import StoppedPart
 from managers.recovery.resume import newest_holders
 
 _READ_SECONDS = 600.0
 """How long nodes may take to compare the contents that they have with their journals."""
-
-
 _decoder = msgspec.msgpack.Decoder(StoppedPart)
 
 

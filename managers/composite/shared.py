@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from dropflow.api.records import Role
 from managers.composite.children import Children, MachineTime
-from managers.composite.routines import (
-    Requests,
-)
+from managers.composite.routines import Requests
 from managers.composite.session_cache import SessionCache
 from managers.composite.witness import Witness
 

@@ -16,8 +16,6 @@ from managers.planning import usable_witness
 
 _LOOK_SECONDS = 1.0
 """Seconds between two searches for sessions without a witness."""
-
-
 _GOING = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 
 

@@ -10,14 +10,7 @@ from functools import partial
 from typing import cast
 
 from dropflow.engine.api import Handle, RemoteEvent
-from dropflow.engine.events import (
-    NO_CAUSE,
-    NO_PRODUCER,
-    Opened,
-    Reported,
-    Withdrawn,
-    foreign,
-)
+from dropflow.engine.events import NO_CAUSE, NO_PRODUCER, Opened, Reported, Withdrawn, foreign
 from dropflow.errors import DropflowError, GoneError, LinkError, ProtocolError
 from dropflow.failure import Failure
 from dropflow.graph.slices import Slice

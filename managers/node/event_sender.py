@@ -4,13 +4,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from dropflow.engine.api import Handle
-from dropflow.engine.events import (
-    NO_CAUSE,
-    NO_PRODUCER,
-    Lost,
-    Publish,
-    row_of_foreign,
-)
+from dropflow.engine.events import NO_CAUSE, NO_PRODUCER, Lost, Publish, row_of_foreign
 from dropflow.errors import DropflowError, LinkError, UsageError
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState

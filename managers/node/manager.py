@@ -31,13 +31,7 @@ from dropflow.apps.registry import APPLICATIONS
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.workspace import SHARED_MEMORY, sweep_shared_memory
 from dropflow.engine.host_memory import host_memory
-from dropflow.errors import (
-    ConflictError,
-    DropflowError,
-    LinkError,
-    NotFoundError,
-    StorageError,
-)
+from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError, StorageError
 from dropflow.files import make_directories
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.capacity import host_gpus

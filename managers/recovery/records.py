@@ -20,8 +20,6 @@ NO_MEMBER = -1
 
 FEWEST_VOTERS = 3
 """How many voters a session needs to survive a loss: one of two cannot know which of them is cut off."""
-
-
 CAN_RESUME = "start it again, and continue the session with 'dropflow resume'"
 """The hint of a failed session that lost a node."""
 

@@ -26,14 +26,7 @@ from dropflow.web.views import (
     state_word,
     traffic_grid,
 )
-from managers.web.views import (
-    FIRST_DROP_PAGE,
-    RUN_AGAIN,
-    TRY_AGAIN,
-    DropPageQuery,
-    ManagerView,
-    session_actions,
-)
+from managers.web.views import FIRST_DROP_PAGE, RUN_AGAIN, TRY_AGAIN, DropPageQuery, ManagerView, session_actions
 
 # Addresses of pages and of the API, with names quoted.
 

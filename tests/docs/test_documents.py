@@ -41,8 +41,6 @@ _ELSEWHERE = {
 }
 """The language of blocks that other tests run, with what they need."""
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-
-
 _UP = "dropflow up --nodes 2 --workers 1 --port 0   # in a terminal of its own"
 _SUBMIT = "dropflow submit examples/error-threshold.graph --output quiet --name SESSION"
 _CANCELLED = [

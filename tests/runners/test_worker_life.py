@@ -296,8 +296,6 @@ def test_attempts_that_wait_shorten_the_pause() -> None:
 # How they end.
 
 SLEEP = "sleep 98765"
-
-
 _STARTS = {
     "background": f"os.system('{SLEEP} &')",
     "session": f"os.system('setsid {SLEEP} &')",

@@ -11,14 +11,7 @@ import pytest
 from dropflow.engine.explain import explain_repeat
 from dropflow.engine.journal import replay
 from dropflow.engine.statistics import SessionResult
-from dropflow.errors import (
-    AmbiguousError,
-    BadParameterError,
-    ConflictError,
-    DropflowError,
-    NotFoundError,
-    UsageError,
-)
+from dropflow.errors import AmbiguousError, BadParameterError, ConflictError, DropflowError, NotFoundError, UsageError
 from dropflow.files import SessionLock
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import load, save

@@ -10,10 +10,7 @@ import msgspec
 
 from dropflow.graph.templates import Kind, Template
 from translator.unroll.levels import Levels, strides
-from translator.unroll.link_maps import (
-    IndexCounter,
-    IndexMap,
-)
+from translator.unroll.link_maps import IndexCounter, IndexMap
 from translator.unroll.node_template import COPY, MEMORY, NULL
 from translator.unroll.wires import Unit, Wire
 

@@ -20,15 +20,9 @@ from translator.web.forms import Form
 from translator.web.records import TranslationInfo
 
 _ALGORITHMS = (DEFAULT_ALGORITHM, *(name for name in ALGORITHMS if name != DEFAULT_ALGORITHM))
-
-
 _MOST_VALUES = 300
 """Values in a form; `translator.web.forms` allows a few more fields."""
-
-
 _MOST_USES = 3
-
-
 _MOMENT = "%Y-%m-%dT%H:%M"
 
 

@@ -30,8 +30,6 @@ _END_SECONDS = 10.0
 
 _AGREEMENT_SECONDS = 60.0
 """How much longer a session is waited for whose members are about to agree, for example on millions of drops."""
-
-
 _SHOWN_SECONDS = 2.5
 """How long a node that is drained waits for managers above to learn of it, which ask once per second."""
 

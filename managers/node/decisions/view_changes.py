@@ -43,25 +43,10 @@ from managers.node.decisions.events import (
 )
 from managers.node.decisions.lifecycle import Lifecycle
 from managers.node.decisions.peer_monitor import Loss, PeerMonitor
-from managers.node.decisions.sessions import (
-    Joining,
-    Phase,
-    SessionRecord,
-    SessionTable,
-    ViewMember,
-    Work,
-)
+from managers.node.decisions.sessions import Joining, Phase, SessionRecord, SessionTable, ViewMember, Work
 from managers.node.decisions.view_requests import ViewRequests
 from managers.recovery.records import MemberReport, View, ViewDecision, first_view, node_lost, unpack_column
-from managers.recovery.vote import (
-    AdoptDecision,
-    ConnectPeers,
-    PlanView,
-    SendToPeer,
-    StopForReport,
-    ViewAction,
-    Voter,
-)
+from managers.recovery.vote import AdoptDecision, ConnectPeers, PlanView, SendToPeer, StopForReport, ViewAction, Voter
 
 MAJORITY_SECONDS = 600.0
 """How long a session waits for a majority of its nodes."""

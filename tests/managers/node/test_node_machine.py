@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dropflow.api.requests import CancelRequest, DrainRequest
-from dropflow.errors import (
-    ConflictError,
-    GoneError,
-    LinkError,
-    NotFoundError,
-    RestartedError,
-    StorageError,
-    UsageError,
-)
+from dropflow.errors import ConflictError, GoneError, LinkError, NotFoundError, RestartedError, StorageError, UsageError
 from dropflow.failure import Failure
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place

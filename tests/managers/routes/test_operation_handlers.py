@@ -22,14 +22,7 @@ from dropflow.api.client import Client
 from dropflow.api.contents import attachment, file_name
 from dropflow.api.event_stream import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.api.openapi import openapi_document
-from dropflow.api.records import (
-    DropQuery,
-    FailureInfo,
-    LogicalNodeInfo,
-    SessionDetail,
-    apply_change,
-    change_between,
-)
+from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, apply_change, change_between
 from dropflow.api.requests import WatchQuery
 from dropflow.api.routes import Limits, StreamSlots
 from dropflow.api.serving import RestServer
