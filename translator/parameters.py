@@ -301,7 +301,7 @@ def _names_one(value: Any, variables: Mapping[str, Any]) -> bool:
 
 
 _CONVERTED = frozenset({"Integer", "Float", "Boolean"})
-_FILL_PARAMETERS_WHOLE = frozenset(
+_WHOLE_FIELDS = frozenset(
     {"num_cpus", "num_gpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"}
 )
 """Fields that dropflow reads as integers: a fraction in them is reported by other checks."""
@@ -356,7 +356,7 @@ def fill(
             values.update(_set(graph, addresses, setting.value, problems))
     graph = _with_values(graph, values)
     graph = _substituted(graph, given, problems, bare=_bare(settings), tilde=tilde)
-    return _fill_parameters_typed(graph, problems), tuple(problems)
+    return _converted(graph, problems), tuple(problems)
 
 
 def variables_of(
@@ -545,7 +545,7 @@ def _open_placeholder(node: LogicalNode, field: Field, name: str, variables: Map
     )
 
 
-def _fill_parameters_typed(graph: LogicalGraph, problems: list[Problem]) -> LogicalGraph:
+def _converted(graph: LogicalGraph, problems: list[Problem]) -> LogicalGraph:
     """Return the graph with texts converted to numbers and truth values, according to the types of fields."""
     values: Values = {}
     for node, place, field in _typed_fields(graph):
@@ -578,7 +578,7 @@ def _numbers(graph: LogicalGraph, values: Values) -> Iterator[Problem]:
             continue
         where = field.pointer or node.pointer
         if field.type == "Integer" and isinstance(value, float) and not value.is_integer():
-            if field.name not in _FILL_PARAMETERS_WHOLE:
+            if field.name not in _WHOLE_FIELDS:
                 fractions[where] = _fraction(node, field, value)
         elif isinstance(field.value, str):
             spelled.setdefault(where, f"{field.name} of {node.name!r}")

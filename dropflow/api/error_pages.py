@@ -8,9 +8,7 @@ import bottle
 from dropflow.api.error_body import status_of
 from dropflow.errors import DropflowError
 
-# Pages with nothing but a card, without the navigation of a server: a form to confirm something, or
-# an error.
-
+# A page with nothing but a card, without the navigation of a server: a form to confirm something, or an error.
 # The card is HTML already; everything that `{{...}}` shows is escaped.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">

@@ -11,7 +11,7 @@ package may import all others, and no other package imports it.
 `common_options`   The frame around every command, options that several have, and the types of their values
 `candidates`       Candidates for the completion of arguments in shells
 `graph_options`    The options of commands that plan, submit, or take a run or a session
-`run`              ``dropflow run``, ``resume`` and ``retry``: graphs on this machine, and how sessions go on
+`run`              ``dropflow run`` and ``resume``: graphs on this machine, and how sessions go on
 `retry`            ``dropflow retry``: failed drops of a run, or of a session of a manager, again
 `graphs`           ``dropflow check``, ``fill``, ``info`` and ``diff``: what is in graphs, and what is wrong with them
 `plan`             ``dropflow unroll``, ``partition``, ``map``, ``schedule`` and ``translate``: from a graph to its plan
@@ -20,7 +20,7 @@ package may import all others, and no other package imports it.
 `submit`           ``dropflow submit``: graphs on the nodes of a manager
 `watch`            ``dropflow watch``: follow a session to its end, also while its manager is away
 `sessions`         ``dropflow sessions``, ``pause``, ``cancel``, ``rebalance``, ``delete`` and ``drain``
-`nodes`            ``dropflow nodes`` and ``open``: the nodes of a manager, and its pages in a browser
+`nodes`            ``dropflow nodes``: the nodes of a manager and their load
 `open`             ``dropflow open``: an address that signs a browser in
 `log`              ``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own
 `fetch`            ``dropflow fetch``: copy the results of a session into a directory

@@ -128,11 +128,8 @@ class Evidence:
         return url in self.identities and self.identities[url][0] == "node"
 
 
-# Findings of the checks.
+# Findings about failed connections: those with one cause become one finding, at the manager where the cause is.
 
-
-# Findings about failed connections: those with one cause become one finding, at the manager where the
-# cause is.
 _LISTED = 5
 """Names in one finding; the others are counted."""
 _SEVERAL = 2

@@ -265,8 +265,8 @@ def run_command(
 
     Shows the progress of each logical node, then where the results are; after a failure, its root causes and what to
     do. Ctrl-C cancels the session: running applications clean up, as with 'dropflow cancel'. A second Ctrl-C ends the
-    command immediately. A run that was
-    killed or cancelled is continued by 'dropflow resume'; 'dropflow retry' tries failed drops again.
+    command immediately. A run that was killed or cancelled is continued by 'dropflow resume'; 'dropflow retry' tries
+    failed drops again.
 
     With --reuse, only what has changed since earlier runs is computed, and what depends on it. The same command in the
     same --keep DIR goes on with what is there.

@@ -1,7 +1,13 @@
 """Writing a physical graph as DALiuGE's JSON: one dictionary for each drop, as a stream.
 
 The shared part of all instances of a template is encoded once and copied, so that the time is that of writing bytes and
-the memory is that of a block of drops.
+the memory is that of a block of drops. The file is a list with one dictionary for each drop, and a reproducibility
+record at its end.
+
+Only for exchange with DALiuGE, EAGLE and old files: `.dfg` (`dropflow.graph.codec`) is a hundred times smaller. Three
+things are lost in it: the names of the axes of index spaces, the marks of loop carries, and values of parameters that
+JSON does not have (NaN becomes null). Drops that must stay together keep their axes, in a key ``placement_axes`` that
+DALiuGE ignores.
 """
 
 import json
@@ -203,12 +209,3 @@ def _relations(kind: Kind, after: _Edges, before: _Edges) -> dict[str, Any]:
     if ports:
         found["ports"] = ports
     return found
-
-
-# Physical graphs in DALiuGE's JSON: a list with one dictionary for each drop, and a reproducibility
-# record at its end.
-#
-# Only for exchange with DALiuGE, EAGLE and old files; `.dfg` (`dropflow.graph.codec`) is a hundred
-# times smaller. Three things are lost in it: the names of the axes of index spaces, the marks of loop
-# carries, and values of parameters that JSON does not have (NaN becomes null). Drops that must stay
-# together keep their axes, in a key ``placement_axes`` that DALiuGE ignores.

@@ -5,8 +5,7 @@ time of the last answer whether the child is alive, suspect or lost. A child tha
 is silent: it is asked nothing more until it answers a status request that was sent later.
 
 Only the clock of this process counts, and only while the process runs (`managers.machine_calls`). Which process of a
-child is
-the latest follows from the order of its answers: there is one process at an address at a time.
+child is the latest follows from the order of its answers: there is one process at an address at a time.
 """
 
 from collections.abc import Iterable

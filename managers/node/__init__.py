@@ -9,8 +9,8 @@
                      incarnation
 `exchange`           A session's exchange with the other nodes that hold drops of it, over links
 `content_watch`      Watches the contents of a session that other members hold copies of
-`event_receiver`     Events of drops between nodes: the messages in which they are sent, and the events of a session
-                     that follow
+`event_receiver`     Events of drops of other nodes: the messages in which they arrive, and the events of a session that
+                     follow
 `event_sender`       Events of drops here, as messages to the nodes of their neighbours
 `contents`           Contents of drops on their way between nodes
 `trees`              Directories as tar files that exist only on their way

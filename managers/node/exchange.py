@@ -299,9 +299,6 @@ class NodeExchange:
         return self._contents.source(drop, producer)
 
 
-# Watches the contents of a session that other members hold copies of.
-
-
 # Messages of other nodes about drops, sorted by the view of the session that they belong to.
 
 

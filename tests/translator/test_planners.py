@@ -15,7 +15,7 @@ from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.graph.shapes import chain, scatter
-from tests.translator.planning.drawn_plans import work_graphs
+from tests.translator.plan.drawn_plans import work_graphs
 from translator.options import PartitionOptions
 from translator.pipeline import translate
 from translator.plan.heft import priorities, upward_ranks

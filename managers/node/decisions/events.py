@@ -38,97 +38,6 @@ class OfView(OfSession, frozen=True):
     view: int
 
 
-# Events and actions of `NodeMachine` about copies of contents.
-
-# Events.
-
-
-class CopyWritten(OfView, frozen=True):
-    """A `TakeCopies` of this view is done: the copies by row, and why contents could not be copied."""
-
-    taken: Mapping[int, Handle]
-    failed: Mapping[int, str]
-
-
-class ViewBegun(OfView, frozen=True):
-    """A session has begun in a view: the contents that it has from earlier views are there."""
-
-
-class CopiesWanted(OfSession, frozen=True):
-    """How many other members are to have a copy, by row of a content that was committed here.
-
-    0 for a file that others may see.
-    """
-
-    counts: Mapping[int, int]
-
-
-class CopiesReleased(OfSession, frozen=True):
-    """The contents of these rows are released. Other members hold copies of them."""
-
-    rows: tuple[int, ...]
-
-
-class OffersRefused(OfView, frozen=True):
-    """Contents of an `OfferCopies` are not here any more, by row."""
-
-    peer: str
-    failed: Mapping[int, str]
-
-
-# Actions.
-
-
-class OfferCopies(OfView, frozen=True):
-    """Ask a member to copy the contents of these rows; `counts` are how many copies are wanted of each."""
-
-    hosted: "HostedSession"
-    peer: str
-    counts: Mapping[int, int]
-
-
-class TakeCopies(OfView, frozen=True):
-    """Copy contents of another member: `CopyWritten`, once or several times."""
-
-    hosted: "HostedSession"
-    peer: str
-    contents: tuple[Content, ...]
-
-
-class DiscardCopies(msgspec.Struct, frozen=True):
-    """Remove copies from the disk."""
-
-    hosted: "HostedSession"
-    copies: tuple[Handle, ...]
-
-
-class Tell(msgspec.Struct, frozen=True):
-    """Call a method of a hosted session that takes something in, and neither waits nor answers."""
-
-    hosted: "HostedSession"
-    method: Literal["note", "show_waiting", "show_witness", "silence"]
-    arguments: tuple[Any, ...] = ()
-
-
-CopyEvent = ViewBegun | CopiesWanted | CopyWritten | CopiesReleased | OffersRefused
-CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendToPeer | Tell
-
-
-# Events and actions of `NodeMachine` about a node that gives its sessions away before it ends.
-
-
-class ReadContents(OfView, frozen=True):
-    """Read which contents a hosted session has here: `ContentsRead`."""
-
-    hosted: "HostedSession"
-
-
-class ContentsRead(OfView, frozen=True):
-    """Rows of the completed data drops of this node in a view whose contents are here."""
-
-    rows: tuple[int, ...]
-
-
 # Events.
 
 
@@ -422,6 +331,90 @@ class Log(msgspec.Struct, frozen=True):
     is_warning: bool = True
 
 
+class Tell(msgspec.Struct, frozen=True):
+    """Call a method of a hosted session that takes something in, and neither waits nor answers."""
+
+    hosted: "HostedSession"
+    method: Literal["note", "show_waiting", "show_witness", "silence"]
+    arguments: tuple[Any, ...] = ()
+
+
+# About copies of contents: events, then actions.
+
+
+class CopyWritten(OfView, frozen=True):
+    """A `TakeCopies` of this view is done: the copies by row, and why contents could not be copied."""
+
+    taken: Mapping[int, Handle]
+    failed: Mapping[int, str]
+
+
+class ViewBegun(OfView, frozen=True):
+    """A session has begun in a view: the contents that it has from earlier views are there."""
+
+
+class CopiesWanted(OfSession, frozen=True):
+    """How many other members are to have a copy, by row of a content that was committed here.
+
+    0 for a file that others may see.
+    """
+
+    counts: Mapping[int, int]
+
+
+class CopiesReleased(OfSession, frozen=True):
+    """The contents of these rows are released. Other members hold copies of them."""
+
+    rows: tuple[int, ...]
+
+
+class OffersRefused(OfView, frozen=True):
+    """Contents of an `OfferCopies` are not here any more, by row."""
+
+    peer: str
+    failed: Mapping[int, str]
+
+
+class OfferCopies(OfView, frozen=True):
+    """Ask a member to copy the contents of these rows; `counts` are how many copies are wanted of each."""
+
+    hosted: "HostedSession"
+    peer: str
+    counts: Mapping[int, int]
+
+
+class TakeCopies(OfView, frozen=True):
+    """Copy contents of another member: `CopyWritten`, once or several times."""
+
+    hosted: "HostedSession"
+    peer: str
+    contents: tuple[Content, ...]
+
+
+class DiscardCopies(msgspec.Struct, frozen=True):
+    """Remove copies from the disk."""
+
+    hosted: "HostedSession"
+    copies: tuple[Handle, ...]
+
+
+# About a node that gives its sessions away before it ends.
+
+
+class ReadContents(OfView, frozen=True):
+    """Read which contents a hosted session has here: `ContentsRead`."""
+
+    hosted: "HostedSession"
+
+
+class ContentsRead(OfView, frozen=True):
+    """Rows of the completed data drops of this node in a view whose contents are here."""
+
+    rows: tuple[int, ...]
+
+
+CopyEvent = ViewBegun | CopiesWanted | CopyWritten | CopiesReleased | OffersRefused
+CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendToPeer | Tell
 SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
 ViewEvent = Frozen | Continued | PartFinished | PartSettled | Planned | NotPlanned | CopyEvent
 PeerEvent = (

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from tests.translator.planning.core_on_virtual_time import CoreOnVirtualTime
-from tests.translator.planning.drawn_plans import machines, plans, work_graphs
+from tests.translator.plan.core_on_virtual_time import CoreOnVirtualTime
+from tests.translator.plan.drawn_plans import machines, plans, work_graphs
 from translator.plan.judge import simulate
 from translator.plan.machines import LinkSpeed, Machines, NodeCapacity, equal_machines
 from translator.plan.move_bound import bound_with_moves, judge
