@@ -86,59 +86,62 @@ class Picture:
 
 def house() -> Picture:
     """Return the picture of the rings: rooms import what is below them, never what is above."""
-    picture = Picture(900, 604, "Rings and rooms of dropflow: each ring imports only the rings below it")
-    picture.arrow((24, 40), (24, 564))
+    picture = Picture(900, 706, "Rings and rooms of dropflow: each ring imports only the rings below it")
+    picture.arrow((24, 40), (24, 664))
     picture.text(32, 30, "imports go down only", "small")
 
-    picture.room((50, 42, 400, 30), "dropflow.cli", "the commands")
-    picture.room((470, 42, 400, 30), "dropflow.sessions.functions", "what users import: run, App ...")
+    picture.room((50, 42, 260, 30), "dropflow.cli", "the commands")
+    picture.room((320, 42, 270, 30), "dropflow.builder", "graphs in Python")
+    picture.room((600, 42, 270, 30), "dropflow.dask", "collections of dask")
+    picture.room((50, 86, 820, 30), "dropflow.sessions", "one graph on this machine: run, resume, retry, report")
 
-    picture.room((50, 86, 400, 168), "managers", "node, island, master, daemon")
+    picture.room((50, 130, 400, 182), "managers", "node, island, master, daemon")
     for number, (name, line, kind) in enumerate(
         [
             ("managers.routes", "REST paths", "box"),
             ("managers.web", "pages", "box"),
             ("managers.node", "sessions of one host", "decides"),
             ("managers.composite", "islands and masters", "decides"),
+            ("managers.recovery", "who goes on after a loss", "decides"),
             ("managers.links", "connections between nodes", "decides"),
-            ("managers.messages", "every message on the wire", "box"),
         ]
     ):
-        x, y = 60 + 193 * (number % 2), 112 + 47 * (number // 2)
+        x, y = 60 + 193 * (number % 2), 170 + 47 * (number // 2)
         picture.room((x, y, 187, 42), name, line, kind=kind, inner=True)
 
-    picture.room((470, 86, 290, 168), "translator", "logical to physical graphs")
+    picture.room((470, 130, 290, 182), "translator", "logical to physical graphs")
     for number, (name, line, kind) in enumerate(
         [
             ("translator.web", "service for EAGLE", "box"),
             ("translator.pipeline", "all stages in order", "box"),
             ("translator.formats", "reads EAGLE's files", "box"),
+            ("translator.validate", "finds mistakes", "box"),
             ("translator.unroll", "index arithmetic", "decides"),
-            ("translator.plan", "metis, blocks", "box"),
-            ("translator.plan.planner", "parts to nodes", "box"),
+            ("translator.plan", "parts and nodes", "box"),
         ]
     ):
-        x, y = 480 + 138 * (number % 2), 112 + 47 * (number // 2)
+        x, y = 480 + 138 * (number % 2), 170 + 47 * (number // 2)
         picture.room((x, y, 132, 42), name, line, kind=kind, inner=True)
-    picture.room((780, 86, 90, 168), "palettes")
-    picture.text(790, 124, "for EAGLE", "small")
+    picture.room((780, 130, 90, 182), "palettes")
+    picture.text(790, 168, "for EAGLE", "small")
 
-    picture.room((50, 268, 400, 30), "dropflow.web", "report, comparison, origin")
-    picture.room((50, 312, 400, 30), "dropflow.api", "operations, client; server, pages")
-    picture.room((470, 268, 400, 74), "dropflow.apps", "functions, commands, your own")
+    picture.room((50, 326, 820, 30), "dropflow.web", "what pages of all servers share: report, comparison, origin")
+    picture.room((50, 370, 400, 30), "dropflow.api", "operations, client and server")
+    picture.room((470, 370, 400, 30), "dropflow.apps", "functions, commands, your own")
+    picture.room((50, 414, 400, 30), "dropflow.runners", "threads, processes, Dask, Ray")
+    picture.room((470, 414, 400, 30), "dropflow.reuse", "results of earlier runs")
     picture.room(
-        (50, 356, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
+        (50, 458, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
     )
 
-    picture.room((50, 400, 820, 74), "dropflow.engine", "executes one session")
-    picture.room((60, 426, 260, 42), "dropflow.engine.core", "handle(events) -> actions", kind="decides", inner=True)
-    picture.room((330, 426, 260, 42), "dropflow.engine.session", "one thread, one inbox, the journal", inner=True)
-    picture.room((600, 426, 260, 42), "dropflow.runners", "inline, threads, worker processes", inner=True)
+    picture.room((50, 502, 820, 88), "dropflow.engine", "executes one session")
+    picture.room((60, 542, 395, 42), "dropflow.engine.core", "handle(events) -> actions", kind="decides", inner=True)
+    picture.room((465, 542, 395, 42), "dropflow.engine.session", "one thread, one inbox, the journal", inner=True)
 
-    picture.room((50, 488, 820, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
-    picture.room((50, 532, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
-    picture.box((50, 576, 14, 14), "decides")
-    picture.text(72, 588, "decides without I/O: events in, actions out, time is passed in", "small")
+    picture.room((50, 604, 820, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
+    picture.room((50, 648, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
+    picture.box((50, 686, 14, 14), "decides")
+    picture.text(72, 698, "decides without I/O: events in, actions out, time is passed in", "small")
     return picture
 
 
