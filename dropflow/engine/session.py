@@ -311,8 +311,9 @@ class Session:
         self._continuation = continuation
         self.known = None if continuation is None else continuation.known
         """The states with which it continues another session; None if it does not."""
-        self._on_idle, self.is_idle = watch.on_idle, False
-        """The last one is whether `on_idle` was called."""
+        self._on_idle = watch.on_idle
+        self.is_idle = False
+        """Whether `on_idle` was called."""
         self._on_settled = watch.on_settled
         self._check_invariants = watch.check_invariants
         self.inbox: Inbox[SessionInput] = Inbox() if resources.inbox is None else resources.inbox

@@ -459,7 +459,7 @@ class HostedSession:
     def _engine_failed(self, error: Exception) -> tuple[SessionResult, str]:
         """Return what the session ends with when its engine raised `error`, after telling the other nodes."""
         # For the other nodes this one is lost: its drops will never be settled.
-        text = f"the engine of node {self.piece.node} failed: {text_of(error)}"
+        text = f"the session failed on node {self.piece.node}: {text_of(error)}"
         failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
         self._own_failure = failure
         self.exchange.give_up("", Lost(self.piece.node, failure))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.continuation import must_run_again
 from dropflow.errors import DropflowError, ProtocolError
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.reassign import excess_drops, may_move, reassign_together
 from dropflow.graph.templates import Kind
 from dropflow.sessions.retry import RETRY_REASON, causes_to_retry
@@ -152,9 +152,6 @@ def _speeds(counts: FloatColumn, spent: FloatColumn, seconds: FloatColumn) -> Fl
     found = np.divide(wanted + one, taken + one, out=np.ones_like(wanted), where=(taken + one) > 0)
     limited: FloatColumn = np.clip(found, _SLOWEST, _FASTEST)
     return limited
-
-
-IntColumn = npt.NDArray[np.int32]
 
 
 class _Known(NamedTuple):

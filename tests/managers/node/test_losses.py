@@ -314,7 +314,7 @@ def test_an_engine_that_fails_fails_the_session_on_all_nodes(
     ended = cluster.end()
 
     assert {detail.status for detail in ended.values()} == {"FAILED"}
-    assert "the engine of node a failed: integer division" in ended["b"].text
+    assert "the session failed on node a: integer division" in ended["b"].text
     assert "this is a bug of dropflow" in caplog.text
 
 

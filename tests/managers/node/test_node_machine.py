@@ -48,7 +48,7 @@ from managers.node.decisions.machine import NodeMachine
 from managers.node.decisions.sessions import Phase
 from managers.recovery.vote import ConnectPeers, SendToPeer
 
-BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")
+BROKEN = Failure(code="DF900", kind="Bug", text="the session failed on node b")
 
 
 def deployment(session: str = "s", epoch: int = 1, *, incarnation: int = 1) -> Deployment:
@@ -274,7 +274,7 @@ def test_peers_that_do_not_answer_are_named() -> None:
         ([PeersRead({"b": (2, 0.0)})], RestartedError, "node b was restarted"),
         ([PeerRestarted("b", 2)], LinkError, "node b is lost: its process was started again"),
         ([PeerStopped("b", "s", 1, "enough")], LinkError, "undone"),
-        ([PeerStopped("b", "s", 1, "", "b", BROKEN)], LinkError, "the engine of node b failed"),
+        ([PeerStopped("b", "s", 1, "", "b", BROKEN)], LinkError, "the session failed on node b"),
     ],
 )
 def test_events_of_peers_end_a_preparation(events: list[Any], kind: type[Exception], text: str) -> None:

@@ -130,7 +130,7 @@ def test_others_go_on_without_a_node_that_cannot_continue(tmp_path: Path) -> Non
         other = cluster.nodes["n1-2"].sessions["s"].detail()
     assert ended is not None
     assert (other.status, other.view) == ("FINISHED", 2)
-    assert any("node n1-3 is lost (the engine of node n1-3 failed" in note for note in other.notes)
+    assert any("node n1-3 is lost (the session failed on node n1-3" in note for note in other.notes)
 
 
 @pytest.mark.slow
