@@ -20,6 +20,10 @@ from dropflow.states import SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
 from dropflow.version import __version__
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 # Records of ``/api/v1`` about sessions and drops.
 #
 # Frozen msgspec structs, keyword-only. A manager returns them inside a process, they are sent as JSON, and
@@ -864,10 +868,6 @@ class SessionMoment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Root causes of a session as columns, which managers merge and sort without the records themselves.
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 class CauseColumns(msgspec.Struct, frozen=True, kw_only=True):

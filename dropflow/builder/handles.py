@@ -17,6 +17,9 @@ from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
 from translator.logical import Role
 
+if TYPE_CHECKING:
+    from dropflow.builder.graph import Graph
+
 # Types of ports from annotations, and the check that a value of one annotation can be an argument of
 # another.
 #
@@ -95,10 +98,6 @@ def _is_a(one: type, other: type) -> bool:
         return issubclass(one, other)
     except TypeError:
         return True
-
-
-if TYPE_CHECKING:
-    from dropflow.builder.graph import Graph
 
 
 _BY_SUFFIX = {

@@ -16,6 +16,13 @@ from dropflow.formatting import few, format_duration, format_quiet, format_rate,
 from dropflow.graph.drop_counts import DropCounts, IncompleteDrop, failed_words
 from dropflow.states import DropState, SessionState
 
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from dropflow.api.records import FailureInfo
+    from dropflow.engine.statistics import NodeStatistics, Statistics
+    from dropflow.web.cause_groups import Cause
+
 # Text for people: aligned columns, short lists, and commands to paste into a shell.
 
 
@@ -45,14 +52,6 @@ def shell_command(command: str, *names: str) -> str:
     """Return ``dropflow COMMAND NAME...`` quoted for a shell; names that begin with a dash come after ``--``."""
     marked = ["--", *names] if any(name.startswith("-") for name in names) else names
     return shlex.join(["dropflow", command, *marked])
-
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from dropflow.api.records import FailureInfo
-    from dropflow.engine.statistics import NodeStatistics, Statistics
-    from dropflow.web.cause_groups import Cause
 
 
 _LINE_SECONDS = 5.0

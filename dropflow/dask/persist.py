@@ -22,6 +22,9 @@ from dask.task_spec import GraphNode
 
 from dropflow.errors import GoneError
 
+if TYPE_CHECKING:
+    from dropflow.dask.lost_chunks import Recipe
+
 # The thread that removes what nothing refers to any more: chunks of persisted collections, and their
 # sessions.
 #
@@ -121,10 +124,6 @@ def releaser() -> Releaser:
         if not _FOUND:
             _FOUND.append(Releaser())
         return _FOUND[0]
-
-
-if TYPE_CHECKING:
-    from dropflow.dask.lost_chunks import Recipe
 
 
 PERSIST_AGAIN = "persist the collection again"

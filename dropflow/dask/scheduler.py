@@ -45,6 +45,9 @@ from dropflow.graph.text_ids import oid
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.stopping import GRACE_SECONDS
 
+if TYPE_CHECKING:
+    from dropflow.dask.remote import RemoteSessions
+
 # Execution of dask's tasks in the threads of this process.
 
 
@@ -204,10 +207,6 @@ class Computation:
 
 def _nothing(drop: int) -> None:
     """Do nothing when a value is released."""
-
-
-if TYPE_CHECKING:
-    from dropflow.dask.remote import RemoteSessions
 
 
 RUNNERS = ("threads", "inline", "processes")
