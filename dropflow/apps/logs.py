@@ -44,14 +44,14 @@ class LogRouter:
             if self._standing is None or sys.stdout is not self._standing[0]:
                 # Also if other code, such as a notebook, has replaced them since a session began that still runs.
                 self._replace_streams()
-            if self._users > 1:
-                return
-            self._alone = _is_worker()
             top = logging.getLogger()
-            if not top.handlers and top.level == logging.WARNING:
-                # Logging is not configured in this process: show messages of level INFO of applications.
-                self._level = top.level
-                top.setLevel(logging.INFO)
+            if self._users == 1:
+                self._alone = _is_worker()
+                if not top.handlers and top.level == logging.WARNING:
+                    # Logging is not configured in this process: show messages of level INFO of applications.
+                    self._level = top.level
+                    top.setLevel(logging.INFO)
+            # Also if other code, such as `logging.basicConfig(force=True)` in an application, has removed it meanwhile.
             top.addHandler(self._handler)
 
     def _replace_streams(self) -> None:

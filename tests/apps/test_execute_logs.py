@@ -125,6 +125,26 @@ def test_a_later_executor_replaces_streams_that_were_replaced_meanwhile(
     assert "told" in (tmp_path / "drop.log").read_text()
 
 
+def test_a_later_executor_gets_records_although_handlers_were_removed(tmp_path: Path, router: LogRouter) -> None:
+    """An application that configures logging with ``force=True`` does not take the records of later sessions."""
+    log, top = _log(tmp_path), logging.getLogger()
+    before = [*top.handlers]
+    router.install()
+    try:
+        for handler in {*top.handlers} - {*before}:
+            top.removeHandler(handler)
+        router.install()
+        with router.to(log):
+            logging.getLogger("some.library").warning("still here")
+        router.remove()
+    finally:
+        router.remove()
+        log.close()
+
+    assert "still here" in _read(tmp_path)
+    assert top.handlers == before
+
+
 def test_configured_logging_is_not_changed(tmp_path: Path, router: LogRouter) -> None:
     """The level of logging is changed only if logging is not configured, and is restored."""
     top = logging.getLogger()
