@@ -150,7 +150,7 @@ def _name(document: Path) -> str:
 
 
 def _marks(document: Path) -> Sequence[pytest.MarkDecorator]:
-    """Mark a page before which something is made, such as a cluster: other runs of the tests only parse its commands."""
+    """Mark a page before which something is made, such as a cluster: other runs only parse its commands."""
     steps = _PREPARED.get(_name(document).removeprefix("docs/"))
     # Pages with a cluster wait for each other, also for those of other runs of the tests: each uses the default ports.
     return [pytest.mark.exhaustive, pytest.mark.timeout(900)] if steps else []
