@@ -37,8 +37,7 @@ from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.node_template import MEMORY, SLEEP
 from translator.validate import validate
 
-# Test runs of a graph: placeholders replace its applications and data, so that only its structure is
-# run.
+# Test runs of a graph: placeholders replace its applications and data, so that only its structure is run.
 
 REHEARSED: Problem = problem(
     "LG095",

@@ -20,6 +20,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, session_options
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.cli.run import CancelOnSignal, RunReply, exit_of_run
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
 from dropflow.sessions.options import RunOptions
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from dropflow.api.records import SessionInfo
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Template
-from dropflow.cli.run import CancelOnSignal, RunReply, exit_of_run
 
 
 @click.command("retry")

@@ -1,4 +1,4 @@
-"""``dropflow run``, ``resume`` and ``retry``: graphs on this machine."""
+"""``dropflow run`` and ``resume``: graphs on this machine, and how sessions go on."""
 
 import signal
 from collections.abc import Iterator
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from dropflow.reuse.reasons import NodeForecast
 
 
-# How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit
-# status.
+# How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit status.
 
 _SHOWN_RESULTS = 12
 

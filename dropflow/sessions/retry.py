@@ -4,7 +4,8 @@ Without names, all failed drops are tried again. With changed parameters, these 
 
 The drops that are named settle again, and all that depends on them. Everything else stays as it is: what runs again
 reads its contents. Contents that are gone are made again (`dropflow.engine.continuation.must_run_again`). Inputs from
-outside of the session are read where they are: if one has changed, all that was computed from it runs again, too.
+outside of the session are read where they are. If one has changed, and a result that was computed from it would stay,
+the retry is refused (`refuse_mixed_results`).
 """
 
 import operator
