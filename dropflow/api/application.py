@@ -155,6 +155,8 @@ class _Router(bottle.Router):  # type: ignore[misc] # bottle has no types
 class RestApp(bottle.Bottle):  # type: ignore[misc] # bottle has no types
     """The WSGI application that `make_app` makes. A server may let it check a request before it reads the body."""
 
+    router: _Router
+
     def __init__(self, dispatcher: "_Dispatcher", routes: Sequence[Route]) -> None:
         super().__init__(catchall=True)
         self._dispatcher = dispatcher
