@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 
 @dataclass(frozen=True)
@@ -55,14 +54,5 @@ SUITES: Mapping[str, Suite] = {
 """By the name that ``run_dask_tests.py`` takes."""
 
 
-_FAST = (
-    "dask/array/tests/test_rechunk.py",
-    "xarray/tests/test_dask.py::TestVariable",
-)
+FAST = Suite("dask", ("dask/array/tests/test_rechunk.py",), "not image_stack and not non_perfect")
 """Tests that use the scheduler in many ways and take a few seconds."""
-
-
-def fast() -> Suite:
-    """Return a few tests of dask, and of xarray if all that they import is installed."""
-    has_xarray = all(find_spec(name) is not None for name in ("xarray", "pandas", "pyarrow"))
-    return Suite("dask", tuple(name for name in _FAST if has_xarray or not name.startswith("xarray")))

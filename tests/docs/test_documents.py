@@ -149,11 +149,15 @@ def _name(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
+_LONG = ("examples/README.md", "docs/howto/drill.md", "docs/howto/eagle.md", "docs/howto/watch-sessions.md")
+"""Pages whose commands take 4 to 9 s of processor time each."""
+
+
 def _marks(document: Path) -> Sequence[pytest.MarkDecorator]:
-    """Mark a page before which something is made, such as a cluster: other runs only parse its commands."""
-    steps = _PREPARED.get(_name(document).removeprefix("docs/"))
+    """Mark a page before which something is made, such as a cluster, and long ones: other runs only parse them."""
+    is_at_night = _name(document).removeprefix("docs/") in _PREPARED or _name(document) in _LONG
     # Pages with a cluster wait for each other, also for those of other runs of the tests: each uses the default ports.
-    return [pytest.mark.exhaustive, pytest.mark.timeout(900)] if steps else []
+    return [pytest.mark.exhaustive, pytest.mark.timeout(900)] if is_at_night else []
 
 
 _WITH_COMMANDS = [

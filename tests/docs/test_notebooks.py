@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 from execute_notebook import execute  # noqa: E402 - the same as makes the outputs in the documents
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_image_of_a_simulated_sky_has_its_sources() -> None:
     """Two nodes compute it from chunked arrays of xarray. Each source is found where it was put, with its flux."""
     pytest.importorskip("xarray")

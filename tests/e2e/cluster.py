@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 import msgspec
@@ -29,9 +30,11 @@ PATIENT = ("--suspect-after", 20.0, "--lost-after", 60.0)
 """For tests that lose no node: a busy machine must not lose one either."""
 
 _STEP = """
-def step(data=b"", salt="", size=10, seconds=0.0):
-    import hashlib, random, time
+def step(data=b"", salt="", size=10, seconds=0.0, gate=""):
+    import hashlib, pathlib, random, time
     time.sleep(seconds)
+    while gate and not pathlib.Path(gate).exists():
+        time.sleep(0.1)
     return random.Random(hashlib.sha256(salt.encode() + data).digest()).randbytes(size)
 """
 
@@ -99,16 +102,29 @@ def port_of(running: Running) -> int:
     return int(running.ready["url"].rpartition(":")[2])
 
 
-def pipeline(*, width: int = 2, length: int = 6, seconds: float = 0.3, size: int = 10, tries: int = 1) -> PhysicalGraph:
-    """Return chains of functions that sleep, and a function that hashes their results.
+def pipeline(
+    *,
+    width: int = 2,
+    length: int = 6,
+    seconds: float = 0.3,
+    size: int = 10,
+    tries: int = 1,
+    gates: Mapping[int, Path] = MappingProxyType({}),
+) -> PhysicalGraph:
+    """Return chains of functions that sleep, and a function that hashes their results. Steps with a gate wait for it.
 
     Applications are called ``S<chain>-<step>``, contents ``d<chain>-<step>``; the last ones are ``Join`` and ``end``.
     """
     builder = GraphBuilder("pipeline")
     for chain in range(width):
         for at in range(length):
-            fields = (_field("salt", f"{chain}.{at}"), _field("size", size, "Integer"))
-            function = (*_function("step", _STEP), *fields, _field("seconds", seconds, "Float"))
+            fields = (
+                _field("salt", f"{chain}.{at}"),
+                _field("size", size, "Integer"),
+                _field("seconds", seconds, "Float"),
+                _field("gate", str(gates.get(at, ""))),
+            )
+            function = (*_function("step", _STEP), *fields)
             app, data = f"S{chain}-{at}", f"d{chain}-{at}"
             builder.app(app, component="dlg.apps.pyfunc.PyFuncApp", arguments=function, tries=tries).data(data)
             if at:
@@ -151,7 +167,7 @@ def until(holds: Callable[[], bool], seconds: float = 120.0) -> bool:
     while not holds():
         if clock.monotonic() > deadline:
             return False
-        pause.wait(0.05)
+        pause.wait(0.1)
     return True
 
 
@@ -174,15 +190,14 @@ def underway(client: Client, session: str, settled: int = 3) -> bool:
 
 
 def finished(client: Client, session: str, seconds: float = 120.0) -> SessionDetail:
-    """Return the session when it is over."""
-    clock, version = SystemClock(), 0
+    """Return the session when it is over. Each question costs all managers some milliseconds: not at every change."""
+    pause, clock, version = threading.Event(), SystemClock(), 0
     deadline = clock.monotonic() + seconds
-    while True:
-        detail = client.watch(session, version=version, seconds=2.0)
-        version = detail.version
-        if detail.finished:
-            return detail
+    while not (detail := client.watch(session, version=version, seconds=2.0)).finished:
         assert clock.monotonic() < deadline, f"{session} does not end: {detail}"
+        version = detail.version
+        pause.wait(0.3)
+    return detail
 
 
 def expected_end(directory: Path, **shape: int) -> bytes:

@@ -85,6 +85,7 @@ def test_what_one_node_has_runs_there(island: Running, tmp_path: Path) -> None:
     assert all("install no-such-program-here" in row.hint for row in rows)
 
 
+@pytest.mark.exhaustive
 def test_attempts_with_gpus_run_on_nodes_that_have_them(island: Running, tmp_path: Path) -> None:
     """Only n2 has GPUs, two, as a stand-in for nvidia-smi says: it gets what needs them, and three are refused."""
     url, token = island.ready["url"], island.ready["token"]

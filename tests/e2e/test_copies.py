@@ -12,7 +12,6 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.e2e.cluster import Cluster, content, finished, until
-from tests.nightly import nightly
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +55,8 @@ def f():
     return replace(graph, places=("a", "b"))
 
 
-@pytest.mark.parametrize("is_changed", [*nightly(**{"as it was": False}), pytest.param(True, id="changed")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("is_changed", [pytest.param(False, id="as it was"), pytest.param(True, id="changed")])
 def test_a_file_that_other_nodes_see_is_not_lost_with_its_node(is_changed: bool, tmp_path: Path) -> None:  # noqa: FBT001
     """It is not computed again if it is as it was committed; nothing is copied for that. If it was changed, it is."""
     log, gate, path = tmp_path / "log", tmp_path / "gate", tmp_path / "data" / "out.bin"

@@ -125,6 +125,7 @@ def load(client: Client) -> Load:
     return next(node.load for node in client.nodes() if node.name == "dask")
 
 
+@pytest.mark.exhaustive
 def test_a_node_stands_for_a_dask_cluster(tmp_path: Path) -> None:
     """It has the capacity of the cluster, and its sessions go on after the loss of a worker with the same result.
 

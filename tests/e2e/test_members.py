@@ -54,25 +54,29 @@ def test_a_node_joins_a_session_that_runs_and_another_is_drained(tmp_path: Path,
 
     The session goes on without the drained node and computes nothing again, and its process ends with status 0.
     """
+    joined, leaving = tmp_path / "joined", tmp_path / "leaving"
+    graph = pipeline(seconds=0.0, gates={1: joined, 5: leaving}, **_SHAPE)
     with Cluster(tmp_path, times=PATIENT) as cluster:
         nodes = cluster.nodes("a", "b", "c")
         island = cluster.island(*nodes)
         master = cluster.client(cluster.master(island))
-        submit(master, scattered(pipeline(seconds=4.0, **_SHAPE), ["a", "b", "c"], 3), "s")
+        submit(master, scattered(graph, ["a", "b", "c"], 3), "s")
         assert underway(master, "s", 5)
         cluster.client(island).add_child(cluster.node("d").ready["url"])
+        assert until(lambda: any("node d has joined" in note for note in master.session("s").notes))
+        joined.touch()
         assert until(lambda: master.drops("s", DropQuery(node="d", state="COMPLETED")).total >= 1)
         with pytest.raises(NotFoundError, match="node z is not below"):
             master.drain("z")
         reply = master.drain("b", DrainRequest(grace=60.0))
         assert [(one.session, one.text) for one in reply.sessions] == [("s", "it goes to a, c, d")]
+        leaving.touch()
         assert nodes[1].process.wait(60.0) == 0
         assert not (tmp_path / "state" / "dropflow" / "b" / "sessions" / "s").exists()
         detail = finished(master, "s", 120.0)
 
         assert (detail.status, detail.states, detail.recomputed) == ("FINISHED", {"COMPLETED": 146}, 0)
         assert detail.members == ("a", "c", "d")
-        assert any("node d has joined" in note for note in detail.notes)
         assert any("node b has left, as was asked for" in note for note in detail.notes)
         assert content(master, "s") == expected
 
@@ -285,6 +289,7 @@ def _statuses(client: Client, session: str) -> set[str]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_an_island_that_was_stopped_reports_no_failure(tmp_path: Path) -> None:
     """An island that was stopped for longer than the deadline of its nodes does not report a failure."""
     with Cluster(tmp_path) as cluster:
@@ -301,6 +306,7 @@ def test_an_island_that_was_stopped_reports_no_failure(tmp_path: Path) -> None:
         assert _statuses(client, "s") <= {"UNKNOWN", "RUNNING", "FINISHED"}
 
 
+@pytest.mark.exhaustive
 def test_a_session_is_unknown_while_an_island_is_disconnected_from_its_nodes(tmp_path: Path) -> None:
     """Without its nodes the island reports UNKNOWN, and `watch` ends with 3; later both report the real end."""
     with Cluster(tmp_path) as cluster, ExitStack() as stack:

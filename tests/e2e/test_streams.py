@@ -150,7 +150,8 @@ def test_a_worker_killed_in_mid_stream_ends_one_attempt(victim: str, retries: in
     assert removed
 
 
-@pytest.mark.parametrize("killed", [*nightly("island", "master"), "island and master"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("killed", ["island", "master", "island and master"])
 def test_managers_above_may_be_killed_in_mid_stream(killed: str, tmp_path: Path) -> None:
     """The stream continues to its end, and the managers show it after a restart."""
     sign, read = tmp_path / "sign", tmp_path / "read"
