@@ -11,7 +11,9 @@ import pytest
 from dropflow.api.auth import AccessRules
 from dropflow.api.serving import RestServer
 from tests.fake_manager import FakeManager
+from tests.translator.web.forked import ForkedProcess
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
+from translator.web import jobs
 from translator.web.records import TranslatorLimits
 from translator.web.routes import STREAMS, make_translator
 from translator.web.service import TranslatorService
@@ -20,6 +22,21 @@ from translator.web.service import TranslatorService
 class _Quiet(WSGIRequestHandler):
     def log_message(self, *_: object) -> None:
         """Log nothing."""
+
+
+_START = jobs._start
+
+
+@pytest.fixture(autouse=True)
+def _forked_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the processes of translations."""
+    monkeypatch.setattr(jobs, "_start", ForkedProcess)
+
+
+@pytest.fixture
+def started_processes(monkeypatch: pytest.MonkeyPatch, _forked_processes: None) -> None:
+    """Start the processes as the translator does, for tests of just these."""
+    monkeypatch.setattr(jobs, "_start", _START)
 
 
 @pytest.fixture

@@ -100,6 +100,7 @@ def test_a_graph_that_would_be_too_large_is_refused_before_it_is_unrolled(start:
     assert "unrolling" not in info.report.seconds
 
 
+@pytest.mark.usefixtures("started_processes")
 def test_a_translation_that_needs_too_much_memory_fails(start: Start, nested: Path) -> None:
     """The error names the limit, and the next translation works."""
     service = start(memory=700 * _MEGABYTE, drops=10**8, edges=10**9)
@@ -112,6 +113,7 @@ def test_a_translation_that_needs_too_much_memory_fails(start: Start, nested: Pa
     assert _done(service, nested).state == "done"
 
 
+@pytest.mark.usefixtures("started_processes")
 def test_a_translation_that_takes_too_long_is_killed(start: Start, nested: Path) -> None:
     """The error names the limit, and the process is gone."""
     info = _done(start(seconds=0.01), nested)
@@ -119,7 +121,7 @@ def test_a_translation_that_takes_too_long_is_killed(start: Start, nested: Path)
     assert info.report is not None
     assert info.report.error is not None
     assert "longer than the 0.01 seconds" in info.report.error.text
-    assert [child for child in psutil.Process().children() if "worker" in " ".join(child.cmdline())] == []
+    assert [child for child in psutil.Process().children() if "translator.web.worker" in child.cmdline()] == []
 
 
 def _worker() -> psutil.Process:
@@ -130,6 +132,7 @@ def _worker() -> psutil.Process:
                 return child
 
 
+@pytest.mark.usefixtures("started_processes")
 def test_a_worker_that_is_killed_fails_only_its_translation(start: Start, nested: Path) -> None:
     """The error names the signal, and the next translation works."""
     service = start(workers=1)
@@ -218,6 +221,7 @@ def test_a_directory_has_one_translator(start: Start) -> None:
         start()
 
 
+@pytest.mark.usefixtures("started_processes")
 def test_a_deleted_translation_is_gone(start: Start, nested: Path, tmp_path: Path) -> None:
     """The process of a running translation is killed, and its directory removed."""
     service = start(workers=1)
