@@ -35,7 +35,7 @@ from dropflow.apps.surroundings import FIELDS as SURROUNDINGS
 from dropflow.apps.surroundings import Surroundings
 from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
-from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, Argument, Kind, Template
+from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, TWO_PORTS, Argument, Kind, Template
 from dropflow.states import DropState
 
 # How the fields and inputs of a node become the arguments of a function call.
@@ -636,7 +636,7 @@ def _by_port(context: Context, value: Any, written: Collection[str]) -> Mapping[
     ports = {
         argument.name
         for argument in context.arguments.values()
-        if argument.usage in ("OutputPort", "InputOutput") and not is_event(context.arguments, argument.name)
+        if argument.usage in ("OutputPort", "InputOutput", TWO_PORTS) and not is_event(context.arguments, argument.name)
     } or {output.port for output in context.outputs}
     ports -= set(written)
     return value if len(ports) > 1 and set(value) == ports else None

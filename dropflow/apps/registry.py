@@ -26,7 +26,7 @@ from dropflow.engine.parameters import Component
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.failure import summary_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import TWO_PORTS, Kind, Template
 
 # Applications of DALiuGE that this version of dropflow does not have.
 #
@@ -207,7 +207,7 @@ def _for_member(name: str, template: Template) -> str:
     if name != "PyFuncApp":
         return name
     target = template.argument("self")
-    takes_object = target is not None and target.usage in ("InputPort", "InputOutput")
+    takes_object = target is not None and target.usage in ("InputPort", "InputOutput", TWO_PORTS)
     return "PythonMemberFunction" if takes_object or template.category == "PythonMemberFunction" else name
 
 

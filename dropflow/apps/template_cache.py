@@ -41,7 +41,7 @@ class AppNode:
         return found
 
     def changes(self, port: str) -> bool:
-        """Return whether the application changes what it gets at a port: one that is input and output."""
+        """Return whether the application changes what it gets at a port: one port that is input and output."""
         argument = self.arguments.get(port)
         return argument is not None and argument.usage == "InputOutput" and port not in _NAMING_PORTS
 

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
-from dropflow.graph.templates import Argument, Axis, Kind, Template
+from dropflow.graph.templates import TWO_PORTS, Argument, Axis, Kind, Template
 
 CONTAINERS: Mapping[str, str] = MappingProxyType(
     {
@@ -72,7 +72,7 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 _RECORD_KEYS = frozenset(
     """
     id name text value defaultValue description type encoding parameterType usage options readonly precious positional
-    keyAttribute
+    keyAttribute twoPorts
     """.split()  # noqa: SIM905 - a block of words reads better than a column of quotes
 )
 
@@ -81,6 +81,8 @@ _TYPES: Mapping[type, str] = MappingProxyType(
 )
 
 _BOTH = "InputOutput"
+_TWO_PORTS = "twoPorts"
+"""Key of our records whose usage, `_BOTH`, stands for two ports of one name: DALiuGE has no word for these."""
 
 
 def kind_of(category_type: object) -> Kind | None:
@@ -121,11 +123,12 @@ def record_of(argument: Argument) -> dict[str, Any]:
         "type": argument.type,
         "encoding": argument.encoding,
         "parameterType": argument.parameter_type,
-        "usage": argument.usage,
+        "usage": _BOTH if argument.usage == TWO_PORTS else argument.usage,
         "options": list(argument.options),
         "readonly": False,
         "precious": argument.precious,
         "positional": argument.positional,
+        **({_TWO_PORTS: True} if argument.usage == TWO_PORTS else {}),
     }
 
 
@@ -149,7 +152,7 @@ def argument_of(name: str, record: Mapping[str, Any], *, value: Any, parameter_t
         value=value,
         type=_text(record.get("type")) or _TYPES.get(type(value), "String"),
         encoding=_text(record.get("encoding")),
-        usage=_text(record.get("usage")) or "NoPort",
+        usage=TWO_PORTS if record.get(_TWO_PORTS) is True else _text(record.get("usage")) or "NoPort",
         parameter_type=_text(record.get("parameterType")) or parameter_type,
         positional=as_boolean(record.get("positional")) or False,
         precious=as_boolean(record.get("precious")) or False,
@@ -186,7 +189,7 @@ def _joined(old: Argument, new: Argument) -> Argument:
         value=plain.value,
         type=port.type,
         encoding=port.encoding or plain.encoding,
-        usage=_BOTH if len(usages) > 1 else port.usage,
+        usage=port.usage if len(usages) == 1 else _BOTH if _BOTH in usages else TWO_PORTS,
         parameter_type=plain.parameter_type,
         positional=plain.positional,
         precious=plain.precious,

@@ -40,6 +40,10 @@ class Axis(msgspec.Struct, frozen=True):
     size: int
 
 
+TWO_PORTS = "InputPort and OutputPort"
+"""Usage of an argument that stands for two ports of its name."""
+
+
 class Argument(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a logical node, typed: a parameter, and a port if `usage` says so.
 
@@ -54,7 +58,8 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
     encoding : str
         Encoding of the data behind the port; empty if the graph gives none.
     usage : str
-        ``NoPort``, ``InputPort``, ``OutputPort`` or ``InputOutput``.
+        ``NoPort``, ``InputPort``, ``OutputPort``, ``InputOutput`` for a port whose input the application changes, or
+        `TWO_PORTS`.
     parameter_type : str
         ``ComponentParameter``, ``ApplicationArgument``, ``ConstraintParameter`` or ``ConstructParameter``.
     id : str

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dropflow.apps.shell_quote import Replacement, substitute
 from dropflow.errors import AppError, BadGraphError, MissingDependencyError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument
+from dropflow.graph.templates import TWO_PORTS, Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
@@ -590,3 +590,26 @@ def test_a_runner_of_one_attempt_refuses_jobs(tmp_path: Path) -> None:
     """Inline, the ranks could not run together: the session is refused before anything runs."""
     with pytest.raises(BadGraphError, match="3 ranks that run at once"):
         mpi_run(job(COMMAND), tmp_path / "run", "inline")
+
+
+@pytest.mark.parametrize("command", ["cat < %i0 > %o0", "cat {x} > %o0"])
+def test_an_input_and_an_output_port_of_one_name_are_different_data(tmp_path: Path, command: str) -> None:
+    """A command reads its input and writes its output, also if they have one name: only a port for both is changed."""
+    (tmp_path / "in.txt").write_text("kept")
+    ports = [Argument(name="x", usage=TWO_PORTS), Argument(name="command", value=command)]
+
+    one = try_app(BASH, tmp_path, inputs=[Given("x", tmp_path / "in.txt")], outputs=["x"], fields=ports)
+
+    assert one.contents == [b"kept"]
+
+
+def test_several_inputs_and_an_output_may_be_at_ports_of_one_name(tmp_path: Path) -> None:
+    """Ports of graphs that were drawn long ago are often all called the same."""
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file in files:
+        file.write_text(file.name)
+    ports = [Argument(name="x", usage=TWO_PORTS), Argument(name="command", value="cat %i0 %i1 > %o0")]
+
+    got = try_app(BASH, tmp_path, inputs=[Given("x", file) for file in files], outputs=["x"], fields=ports)
+
+    assert got.contents == [b"ab"]

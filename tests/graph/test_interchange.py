@@ -16,7 +16,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.daliuge_read import read_pg, read_pg_stream
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import Adjacency, PhysicalGraph, faults
-from dropflow.graph.templates import Argument, Kind
+from dropflow.graph.templates import TWO_PORTS, Argument, Kind
 from dropflow.graph.text_ids import iid, oid, oids
 from tests.corpus import corpus_files, needs_corpus
 from tests.graph.shapes import graphs, scatter
@@ -271,9 +271,12 @@ def test_a_parameter_and_ports_of_one_name_are_merged() -> None:
         {"name": "x", "value": 7, "usage": "NoPort", "type": "Integer"},
         {"name": "x", "value": "", "usage": "OutputPort"},
     ]
-    arguments = read_pg([{"oid": "x", **APP, "fields": fields}], name="x").templates[0].arguments
+    graph = read_pg([{"oid": "x", **APP, "fields": fields}], name="x")
+    again = read_pg(_written(graph), name="x")
 
-    assert [(one.name, one.value, one.usage, one.encoding) for one in arguments] == [("x", 7, "InputOutput", "npy")]
+    (one,) = graph.templates[0].arguments
+    assert (one.name, one.value, one.usage, one.encoding) == ("x", 7, TWO_PORTS, "npy")
+    assert [same.usage for same in again.templates[0].arguments if same.name == "x"] == [TWO_PORTS]
 
 
 def test_ports_with_several_edges_of_one_node_collect() -> None:

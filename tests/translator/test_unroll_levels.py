@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dropflow.errors import InternalError
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import TWO_PORTS, Kind, Template
 from tests.translator.drawing import Drawing, codes, edges, errors, planned
 from translator.logical import Field
 from translator.unroll import unroll
@@ -369,16 +369,17 @@ def test_a_branch_without_a_class_calls_its_function(function: str, component: s
 
 
 def test_every_field_becomes_one_argument() -> None:
-    """Values fall back on defaults; ports in and out of one name become one argument for both directions."""
+    """Values fall back on defaults; ports in and out of one name become one argument, which is not a port for both."""
     made = template(
         Drawing().app(
             "a",
             text=Field(id="1", name="text", value="", default="hello", parameter_type="ApplicationArgument"),
             into=Field(id="2", name="io", usage="InputPort", encoding="npy", type="Object.array"),
             out=Field(id="3", name="io", usage="OutputPort"),
+            both=Field(id="4", name="both", usage="InputOutput"),
         )
     )
-    text, io = made.argument("text"), made.argument("io")
+    text, io, both = made.argument("text"), made.argument("io"), made.argument("both")
     assert text is not None
     assert (text.value, text.default, text.parameter_type, text.is_port) == (
         "hello",
@@ -387,7 +388,9 @@ def test_every_field_becomes_one_argument() -> None:
         False,
     )
     assert io is not None
-    assert (io.usage, io.encoding, io.type) == ("InputOutput", "npy", "Object.array")
+    assert (io.usage, io.encoding, io.type) == (TWO_PORTS, "npy", "Object.array")
+    assert both is not None
+    assert both.usage == "InputOutput"
     assert len({argument.name for argument in made.arguments}) == len(made.arguments)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dropflow.graph.templates import GPU_FIELD, Argument, Kind, Template
+from dropflow.graph.templates import GPU_FIELD, TWO_PORTS, Argument, Kind, Template
 from translator.logical import Field, LogicalNode, NodeKind
 from translator.problem_codes import problem
 from translator.unroll.levels import Findings, Levels, is_on, pointer, quantity, whole
@@ -43,7 +43,7 @@ _USAGES = {
     (False, False): "NoPort",
     (True, False): "InputPort",
     (False, True): "OutputPort",
-    (True, True): "InputOutput",
+    (True, True): TWO_PORTS,
 }
 
 
@@ -120,13 +120,12 @@ def _arguments(fields: Iterable[Field], node: LogicalNode) -> tuple[Argument, ..
 
 
 def _argument(field: Field, usages: set[str]) -> Argument:
-    both = "InputOutput" in usages
     return Argument(
         name=field.name,
         value=field.effective,
         type=field.type,
         encoding=field.encoding,
-        usage=_USAGES[both or "InputPort" in usages, both or "OutputPort" in usages],
+        usage="InputOutput" if "InputOutput" in usages else _USAGES["InputPort" in usages, "OutputPort" in usages],
         parameter_type=field.parameter_type,
         id=field.id,
         positional=field.positional,
