@@ -23,7 +23,7 @@ from translator.options import PartitionOptions
 from translator.plan.judge import with_schedule
 from translator.plan.machines import Machines, NodeCapacity
 from translator.plan.registry import partition
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 
 NODES = 4
 MACHINES = Machines(nodes=tuple(NodeCapacity(name=f"#{number}", cores=4) for number in range(NODES)))
@@ -42,7 +42,7 @@ def timed(graph: PhysicalGraph) -> PhysicalGraph:
 def measured(size: int, algorithm: str) -> dict[str, float]:
     """Return the processor seconds of each step."""
     logical, marks = drawn(size), [time.process_time()]
-    graph = timed(unroll(plan(logical)))
+    graph = timed(unroll(outline_of(logical)))
     marks.append(time.process_time())
     parted = partition(graph, PartitionOptions(algorithm=algorithm, parts=NODES), MACHINES)
     marks.append(time.process_time())

@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 REFERENCE_LIMIT = 100_000
@@ -54,7 +54,7 @@ def drawn(drops: int) -> LogicalGraph:
 
 def columns(graph: LogicalGraph) -> tuple[int, int]:
     """Unroll with dropflow. Returns the numbers of drops and edges."""
-    made = unroll(plan(graph))
+    made = unroll(outline_of(graph))
     return made.drops, made.edges
 
 

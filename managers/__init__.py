@@ -27,7 +27,7 @@ requests, and `simulation` runs whole clusters on virtual time.
 `composite`        Islands and masters: managers of managers
 `routes`           The REST routes of all managers
 `web`              The pages of managers
-`places`           Batch systems, hosts over ssh and pools
+`jobs`             Batch systems, hosts over ssh and pools
 `simulation`       Clusters on virtual time, for tests and ``dropflow drill``
 =================  =====================================================================================================
 """

@@ -20,7 +20,7 @@ from dropflow.api.manager import Manager
 from dropflow.api.routes import Limits, Route, StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.errors import DropflowError, UsageError
-from dropflow.web.places import Places, ServerAddress
+from dropflow.web.known_servers import KnownServers, ServerAddress
 from dropflow.web.sign_in import login_routes
 from dropflow.web.tickets import request_ticket
 from managers.keys import UserFiles
@@ -64,7 +64,7 @@ class Service:
     neighbours : callable, optional
         Returns the servers of the cluster that pages link to, besides those below the manager.
     public_url : str, optional
-        Address at which browsers reach it through a proxy; see `dropflow.web.places.Places`.
+        Address at which browsers reach it through a proxy; see `dropflow.web.known_servers.KnownServers`.
 
     Raises
     ------
@@ -104,7 +104,7 @@ class Service:
             hosts=(*hosts, self._advertise),
             public_url=public_url,
         )
-        places = Places(
+        servers = KnownServers(
             own=lambda: self.url,
             neighbours=neighbours,
             ticket=partial(request_ticket, secret=secret),
@@ -120,7 +120,7 @@ class Service:
                 stop=stop,
                 limits=bounds,
                 prober=prober,
-                places=places,
+                servers=servers,
                 user_limits=None if users is None else users.limits,
             )
         self._server = RestServer(
@@ -170,12 +170,12 @@ def manager_routes(
     stop: Callable[[], None] | None = None,
     limits: Limits | None = None,
     prober: Prober | None = None,
-    places: Places | None = None,
+    servers: KnownServers | None = None,
     user_limits: Path | None = None,
 ) -> tuple[Route, ...]:
-    """Return all routes of a manager; `places` are the servers that its pages may link to, besides those below it."""
+    """Return all routes of a manager; `servers` are the servers that its pages may link to, besides those below it."""
     reachable = msgspec.structs.replace(
-        places or Places(), role=lambda: manager.info().role, below=partial(_below, manager)
+        servers or KnownServers(), role=lambda: manager.info().role, below=partial(_below, manager)
     )
     hub, owners = StateHub(manager), Owners(manager, user_limits)
     return (

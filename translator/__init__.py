@@ -7,7 +7,7 @@ executed. `formats` reads files, `unroll` makes drops, `plan` assigns them to no
 `pipeline`            Translation of a file into a physical graph, with all its problems
 `same_files`          Files and directories that several drops would write
 `component_findings`  What ``dropflow run`` would refuse here, as findings about a graph
-`drawn_places`        Where EAGLE drew the nodes of a logical graph
+`drawn_positions`     Where EAGLE drew the nodes of a logical graph
 `formats`             Logical and physical graphs of others: EAGLE, DALiuGE and WfFormat
 `unroll`              Unrolling by index arithmetic
 `plan`                Partitions, placements and timelines of physical graphs
@@ -22,7 +22,7 @@ executed. `formats` reads files, `unroll` makes drops, `plan` assigns them to no
 `expressions`         Arithmetic over parameters in values such as ``{n} * 2``, and in estimates of times and volumes
 `validate`            Checks of a logical graph without index spaces: references, containers, ports and names
 `problem_codes`       The codes of all findings about a graph, and their meanings
-`preview`             What a logical graph will become: counts, volumes, the critical path, and how much runs at a time
+`graph_sizes`         What a logical graph will become: counts, volumes, the critical path, and how much runs at a time
 `differences`         The differences of two logical graphs in meaning: what was added, removed or changed, however the
                       files look
 ====================  ==================================================================================================

@@ -1,6 +1,6 @@
 """Translation of a file into a physical graph, with all its problems.
 
-``bytes -> read_logical -> fill -> validate -> plan -> check_components -> unroll -> partition -> place``.
+``bytes -> read_logical -> fill -> validate -> outline -> check_components -> unroll -> partition -> place``.
 A physical graph (a JSON list or a ``.dfg`` container) skips all stages before `check_components`, and `unroll`.
 """
 
@@ -16,12 +16,12 @@ from msgspec.structs import replace as structs_replace
 from dropflow.errors import BadGraphError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph import codec
-from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, RepositoryNote, note_logical, place_note
+from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, RepositoryNote, note_logical, position_note
 from dropflow.graph.order import cycle_problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from translator.component_findings import check_components
-from translator.drawn_places import drawn_places
+from translator.drawn_positions import drawn_positions
 from translator.expressions import META, take_estimates, with_estimates
 from translator.fill_document import note_of, read_note
 from translator.formats import Family, Reading, read_file, read_logical
@@ -33,35 +33,9 @@ from translator.problem_codes import REPEATABLE, problem
 from translator.repository import RepositoryFile
 from translator.same_files import same_files
 from translator.template import parameters_of, without_number
-from translator.unroll import UnrollPlan, plan, unroll
+from translator.unroll import GraphOutline, outline_of, unroll
 from translator.unroll.node_template import MEMORY, SLEEP
 from translator.validate import validate
-
-# Test runs of a graph: placeholders replace its applications and data, so that only its structure is run.
-
-REHEARSED: Problem = problem(
-    "LG095",
-    "this is a test run: no application of the graph is run, and no data are read or written",
-    hint="translate the graph without 'test' to run it",
-)
-
-
-def rehearsed(templates: Iterable[Template]) -> tuple[Template, ...]:
-    """Return templates with a `SleepApp` of zero seconds for each application, and memory for all data.
-
-    Ports, weights, thresholds and the shape of the graph are kept; parameters are removed. Classes that dropflow does
-    not have are replaced, too, so that a graph of container applications can be tested.
-    """
-    return tuple(
-        structs_replace(
-            template,
-            component=SLEEP if template.kind is Kind.APP else MEMORY,
-            category="DALiuGEApp" if template.kind is Kind.APP else "Memory",
-            arguments=tuple(argument for argument in template.arguments if argument.is_port),
-        )
-        for template in templates
-    )
-
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 4096
@@ -101,8 +75,8 @@ class Checked:
         All findings of all stages.
     logical : LogicalGraph or None
         The logical graph with its values filled in; None if the file is a physical graph or cannot be used.
-    plan : UnrollPlan or None
-        The plan of a logical graph.
+    outline : GraphOutline or None
+        The outline of a logical graph.
     graph : PhysicalGraph or None
         The graph of a file that is a physical graph.
     unfilled : LogicalGraph or None
@@ -112,7 +86,7 @@ class Checked:
     family: str
     problems: tuple[Problem, ...]
     logical: LogicalGraph | None = None
-    plan: UnrollPlan | None = None
+    outline: GraphOutline | None = None
     graph: PhysicalGraph | None = None
     unfilled: LogicalGraph | None = None
 
@@ -178,7 +152,7 @@ def finish(
         The graph cannot be translated.
     """
     refuse_errors(found.problems)
-    graph = found.graph if found.plan is None else unroll(found.plan)
+    graph = found.graph if found.outline is None else unroll(found.outline)
     graph = None if graph is None else with_estimates(graph)
     if graph is None:
         raise BadGraphError("there is no graph in this file", problems=found.problems)
@@ -201,7 +175,7 @@ def examine(  # noqa: PLR0911 - one for each kind of source
     settings: Mapping[str, Any] | Sequence[str] = (),
     component_options: ComponentOptions | None = None,
 ) -> Checked:
-    """Run all stages before unrolling. Returns the problems of all stages, and the plan.
+    """Run all stages before unrolling. Returns the problems of all stages, and the outline.
 
     The parameters are those of `translate`.
 
@@ -275,9 +249,9 @@ def with_repository(found: Checked, note: RepositoryNote | None) -> Checked:
 
 def _noted(found: Checked, notes: Mapping[str, str]) -> Checked:
     """Return the result with notes about where it comes from, which graph files and sessions keep."""
-    plan = found.plan and replace(found.plan, meta={**found.plan.meta, **notes})
+    outline = found.outline and replace(found.outline, meta={**found.outline.meta, **notes})
     graph = found.graph and replace(found.graph, meta={**found.graph.meta, **notes})
-    return replace(found, plan=plan, graph=graph)
+    return replace(found, outline=outline, graph=graph)
 
 
 def _foreign(
@@ -296,21 +270,21 @@ def _planned(
     unroll_options: UnrollOptions | None,
     component_options: ComponentOptions | None,
 ) -> Checked:
-    """Validate and plan a logical graph with its values filled in; `found` are the problems so far."""
+    """Validate and outline a logical graph with its values filled in; `found` are the problems so far."""
     logical, expressions = take_estimates(logical)
-    planned = plan(logical, unroll_options)
-    if drawn := drawn_places(logical):
-        planned = replace(planned, meta={**planned.meta, DRAWN: place_note(drawn)})
+    outline = outline_of(logical, unroll_options)
+    if drawn := drawn_positions(logical):
+        outline = replace(outline, meta={**outline.meta, DRAWN: position_note(drawn)})
     if expressions:
-        planned = replace(planned, meta={**planned.meta, META: msgspec.json.encode(expressions).decode()})
+        outline = replace(outline, meta={**outline.meta, META: msgspec.json.encode(expressions).decode()})
     notes: tuple[Problem, ...] = ()
     if unroll_options is not None and unroll_options.rehearsal:
-        planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)
+        outline, notes = replace(outline, templates=_rehearsed(outline.templates)), (_REHEARSED,)
     places = {node.key or node.id: node.pointer for node in logical.nodes}
-    shared = same_files(planned.templates, planned.links, places)
-    problems = _once([*notes, *found, *validate(logical), *planned.problems, *_waiting(planned), *shared])
-    problems = tuple(check_components(planned.templates, planned.links, component_options).once(problems, logical))
-    return Checked(family, problems, logical, planned)
+    shared = same_files(outline.templates, outline.links, places)
+    problems = _once([*notes, *found, *validate(logical), *outline.problems, *_waiting(outline), *shared])
+    problems = tuple(check_components(outline.templates, outline.links, component_options).once(problems, logical))
+    return Checked(family, problems, logical, outline)
 
 
 def _physical(
@@ -341,7 +315,7 @@ def _unrolled(
     """Check a graph that was read as a physical graph."""
     notes: tuple[Problem, ...] = ()
     if unroll_options is not None and unroll_options.rehearsal:
-        graph, notes = replace(graph, templates=rehearsed(graph.templates)), (REHEARSED,)
+        graph, notes = replace(graph, templates=_rehearsed(graph.templates)), (_REHEARSED,)
     shared = same_files(graph.templates, graph.links)
     problems = (
         *notes,
@@ -366,11 +340,11 @@ def _head(source: Path | bytes) -> bytes:
         return b""  # `read_file` meets the same error and reports it
 
 
-def _waiting(planned: UnrollPlan) -> tuple[Problem, ...]:
-    """Return LG050 if drops of a plan wait for themselves through a carry or a feedback, which only drops show."""
-    if planned.is_acyclic or any(found.severity is Severity.ERROR for found in planned.problems):
+def _waiting(outline: GraphOutline) -> tuple[Problem, ...]:
+    """Return LG050 if drops of an outline wait for themselves through a carry or a feedback, which only drops show."""
+    if outline.is_acyclic or any(found.severity is Severity.ERROR for found in outline.problems):
         return ()
-    return _cycles(unroll(planned))
+    return _cycles(unroll(outline))
 
 
 def _cycles(graph: PhysicalGraph) -> tuple[Problem, ...]:
@@ -384,3 +358,29 @@ def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     for one in problems:
         found.setdefault((one.code, one.where, one.text if one.code in REPEATABLE else ""), one)
     return tuple(found.values())
+
+
+# Test runs of a graph: placeholders replace its applications and data, so that only its structure is run.
+
+_REHEARSED: Problem = problem(
+    "LG095",
+    "this is a test run: no application of the graph is run, and no data are read or written",
+    hint="translate the graph without 'test' to run it",
+)
+
+
+def _rehearsed(templates: Iterable[Template]) -> tuple[Template, ...]:
+    """Return templates with a `SleepApp` of zero seconds for each application, and memory for all data.
+
+    Ports, weights, thresholds and the shape of the graph are kept; parameters are removed. Classes that dropflow does
+    not have are replaced, too, so that a graph of container applications can be tested.
+    """
+    return tuple(
+        structs_replace(
+            template,
+            component=SLEEP if template.kind is Kind.APP else MEMORY,
+            category="DALiuGEApp" if template.kind is Kind.APP else "Memory",
+            arguments=tuple(argument for argument in template.arguments if argument.is_port),
+        )
+        for template in templates
+    )

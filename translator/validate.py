@@ -1,6 +1,6 @@
 """Checks of a logical graph without index spaces: references, containers, ports and names.
 
-`translator.unroll.plan` checks what depends on levels and sizes: multiplicities, loops, gathers, cycles.
+`translator.unroll.outline` checks what depends on levels and sizes: multiplicities, loops, gathers, cycles.
 """
 
 import copy

@@ -18,7 +18,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import index_of
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 
 __all__ = ["PICTURES", "Sketch", "picture"]
 
@@ -257,7 +257,7 @@ def picture(graph: PhysicalGraph, title: str) -> str:
 def draw(name: str) -> str:
     """Return the picture of a construct."""
     sketch = PICTURES[name]
-    return picture(unroll(plan(sketch().graph())), sketch.__doc__ or name)
+    return picture(unroll(outline_of(sketch().graph())), sketch.__doc__ or name)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import ClusterKey, load_any
 
 if TYPE_CHECKING:
-    from managers.places.job_directory import JobStatus
+    from managers.jobs.job_directory import JobStatus
 
 _REQUEST_SECONDS = 30.0
 _RANK = ("master", "island", "node")
@@ -95,7 +95,7 @@ def manager_of_job(manager: ConnectionOptions) -> ConnectionOptions:
     NotFoundError
         The job is not known here, has not started, or is over.
     """
-    from managers.places.job_directory import JobDirectory
+    from managers.jobs.job_directory import JobDirectory
 
     system, _, number = str(manager.url).partition(":")
     directory = directory_of_job(f"{system}-{number}")

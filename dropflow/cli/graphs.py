@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from dropflow.graph.templates import Template
     from translator.differences import LogicalDifference
     from translator.fill_document import FilledGraph
+    from translator.graph_sizes import GraphSizes, ParallelPhase
     from translator.logical import LogicalGraph
-    from translator.preview import GraphPreview, ParallelPhase
     from translator.template import TemplateParameter
-    from translator.unroll import UnrollPlan
+    from translator.unroll import GraphOutline
     from translator.validate import Fix
 
 
@@ -363,8 +363,8 @@ class PhysicalInfo(msgspec.Struct, frozen=True, kw_only=True):
 class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a graph: `physical` of a physical one, `preview` of a logical one.
 
-    The critical path of a preview is the least time of a session, and its phases are the degree of parallelism over
-    time, both with as many processors as can be used. They are empty if loops make the graph too large.
+    The critical path of a logical graph is the least time of a session, and its phases are the degree of parallelism
+    over time, both with as many processors as can be used. They are empty if loops make the graph too large.
     """
 
     ok: bool = True
@@ -376,7 +376,7 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     nodes: tuple[NodeCount, ...]
     physical: PhysicalInfo | None = None
-    preview: "GraphPreview | None" = None
+    preview: "GraphSizes | None" = None
 
     def lines(self) -> Iterator[str]:
         """Totals, one line per logical node, and of a logical graph a bar for each part of the time."""
@@ -434,20 +434,20 @@ def info_command(output: CommandOutput, *, graph: str, configuration: str | None
 
     found = examine_graph(graph, configuration=configuration, settings=settings)
     errors = [one for one in found.problems if one.severity is Severity.ERROR]
-    if found.logical is None or found.plan is None or any(one.code != "LG120" for one in errors):
+    if found.logical is None or found.outline is None or any(one.code != "LG120" for one in errors):
         finish(found)  # raises if there are errors
     note_warnings(output, found.problems)
-    if found.logical is None or found.plan is None:
+    if found.logical is None or found.outline is None:
         output.answer(_physical_info(found.family, finish(found).graph))
     else:
-        output.answer(_logical_info(found.family, found.logical, found.plan))
+        output.answer(_logical_info(found.family, found.logical, found.outline))
     return Exit.FINISHED
 
 
-def _logical_info(family: str, graph: "LogicalGraph", planned: "UnrollPlan") -> InfoReply:
-    from translator.preview import preview
+def _logical_info(family: str, graph: "LogicalGraph", outline: "GraphOutline") -> InfoReply:
+    from translator.graph_sizes import graph_sizes
 
-    made = preview(graph, planned)
+    made = graph_sizes(graph, outline)
     return InfoReply(
         format=family,
         name=graph.name,
@@ -456,7 +456,7 @@ def _logical_info(family: str, graph: "LogicalGraph", planned: "UnrollPlan") -> 
         app_drops=made.app_drops,
         connections=made.edges,
         nodes=tuple(
-            NodeCount.of(template, size) for template, size in zip(planned.templates, planned.sizes, strict=True)
+            NodeCount.of(template, size) for template, size in zip(outline.templates, outline.sizes, strict=True)
         ),
         preview=made,
     )

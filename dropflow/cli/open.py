@@ -43,7 +43,7 @@ def open_command(
     until Ctrl-C.
     """
     from dropflow.cli.connection import ticket_of
-    from dropflow.web.places import login_url
+    from dropflow.web.known_servers import login_url
     from dropflow.web.tickets import LONGEST
 
     with manager.connect() as client:

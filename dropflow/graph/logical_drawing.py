@@ -1,8 +1,8 @@
 """Draws the logical graph of a physical one: its logical nodes, in frames of the constructs around them.
 
-Nodes are where an editor drew them, as the note of `drawn_places` has it: in its proportions, moved apart where they
-would overlap. In a frame without such places the nodes are in columns, each right of those that it depends on. A frame
-is laid out first, and is then one node of the frame around it.
+Nodes are where an editor drew them, as the note of `drawn_positions` has it: in its proportions, moved apart where
+they would overlap. In a frame without such positions the nodes are in columns, each right of those that it depends on.
+A frame is laid out first, and is then one node of the frame around it.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.graph.notes import Place, places_of
+from dropflow.graph.notes import Position, positions_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 
-# Rectangles near the places where they are wanted, without overlaps.
+# Rectangles near the positions where they are wanted, without overlaps.
 
 Numbers = npt.NDArray[np.float64]
 
@@ -25,22 +25,22 @@ _FITS = 0.75
 _SMALLEST, _LARGEST = 0.3, 2.5
 
 
-def scale_for(places: Numbers, wide: float, high: float) -> float:
-    """Return by how much distances between places grow so that most nodes of this size do not overlap.
+def scale_for(positions: Numbers, wide: float, high: float) -> float:
+    """Return by how much distances between positions grow so that most nodes of this size do not overlap.
 
     Parameters
     ----------
-    places : float array, shape (nodes, 2)
+    positions : float array, shape (nodes, 2)
         Middles of the nodes.
     wide, high : float
         Size of a node with the gap to the next one.
     """
-    if len(places) <= 1:
+    if len(positions) <= 1:
         return 1.0
-    needed = np.zeros(len(places))
+    needed = np.zeros(len(positions))
     with np.errstate(divide="ignore"):
-        for at, place in enumerate(places):
-            x, y = np.abs(places - place).T
+        for at, position in enumerate(positions):
+            x, y = np.abs(positions - position).T
             apart = np.minimum(wide / x, high / y)
             apart[at] = 0.0
             needed[at] = apart.max()
@@ -48,7 +48,7 @@ def scale_for(places: Numbers, wide: float, high: float) -> float:
     return float(np.clip(np.sort(needed)[at], _SMALLEST, _LARGEST))
 
 
-def separated(places: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> Numbers:
+def separated(positions: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> Numbers:
     """Return the middles of rectangles that are at least the gaps apart in one direction, and in their wanted order.
 
     Of each two, the direction in which they are farther apart for their sizes keeps them apart. In this direction the
@@ -56,20 +56,20 @@ def separated(places: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> Num
 
     Parameters
     ----------
-    places : float array, shape (rectangles, 2)
+    positions : float array, shape (rectangles, 2)
         Wanted middles.
     sizes : float array, shape (rectangles, 2)
         Widths and heights.
     gaps : tuple of float
         Least distance beside and below each other.
     """
-    found = places.copy()
+    found = positions.copy()
     for axis in (0, 1):
-        order = np.argsort(places[:, axis], kind="stable")
+        order = np.argsort(positions[:, axis], kind="stable")
         for count, at in enumerate(order.tolist()):
             before = order[:count]
             needed = (sizes[before] + sizes[at]) / 2 + gaps
-            share = np.abs(places[before] - places[at]) / needed
+            share = np.abs(positions[before] - positions[at]) / needed
             is_beside = share[:, 0] >= share[:, 1]
             held = is_beside if axis == 0 else ~is_beside
             if held.any():
@@ -90,7 +90,7 @@ _DRAWN_GAPS = (40.0, 24.0)
 _MOST_DRAWN = 2000
 """A frame with more nodes has them in columns: each two nodes that were drawn are compared."""
 _DISTINCT = 0.75
-"""Share of the nodes of a frame that must have a place of their own; else they were not drawn by hand."""
+"""Share of the nodes of a frame that must have a position of their own; else they were not drawn by hand."""
 
 
 class LogicalShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,14 +151,14 @@ class _Block:
     y: float = 0.0
     width: float = NODE_WIDTH
     height: float = NODE_HEIGHT
-    drawn: Place | None = None
+    drawn: Position | None = None
 
 
 def draw_logical(graph: PhysicalGraph) -> LogicalDrawing:
     """Return the drawing of the logical graph of a physical graph."""
     whole, path_of = _tree(graph)
     ends = {(link.source, link.target) for link in graph.links if not link.carry and link.source != link.target}
-    _take_places(whole, _scaled(places_of(graph)))
+    _take_positions(whole, _scaled(positions_of(graph)))
     _lay_out(whole, path_of, sorted(ends), depth=0)
     nodes: list[LogicalShape] = []
     frames: list[LogicalFrame] = []
@@ -248,43 +248,43 @@ def _in_columns(around: _Block, pairs: set[tuple[int, int]], number: dict[int, i
         left += wide + _COLUMN_GAP
 
 
-def _scaled(places: dict[int, Place]) -> dict[int, Place]:
-    """Return the places in units of the drawing."""
-    if not 0 < len(places) <= _MOST_DRAWN:
+def _scaled(positions: dict[int, Position]) -> dict[int, Position]:
+    """Return the positions in units of the drawing."""
+    if not 0 < len(positions) <= _MOST_DRAWN:
         return {}
     wide, high = NODE_WIDTH + _DRAWN_GAPS[0], NODE_HEIGHT + _DRAWN_GAPS[1]
-    scale = scale_for(np.array(list(places.values()), dtype=np.float64), wide, high)
-    return {row: (x * scale, y * scale) for row, (x, y) in places.items()}
+    scale = scale_for(np.array(list(positions.values()), dtype=np.float64), wide, high)
+    return {row: (x * scale, y * scale) for row, (x, y) in positions.items()}
 
 
-def _take_places(block: _Block, places: dict[int, Place]) -> None:
+def _take_positions(block: _Block, positions: dict[int, Position]) -> None:
     """Set where blocks were drawn: a frame is in the middle of what is in it."""
-    block.drawn = places.get(block.template)
+    block.drawn = positions.get(block.template)
     if block.template < 0:
         for inner in block.inside:
-            _take_places(inner, places)
+            _take_positions(inner, positions)
         block.drawn = _middle([inner.drawn for inner in block.inside if inner.drawn is not None])
 
 
-def _middle(places: Sequence[Place]) -> Place | None:
-    if not places:
+def _middle(positions: Sequence[Position]) -> Position | None:
+    if not positions:
         return None
-    xs, ys = zip(*places, strict=True)
+    xs, ys = zip(*positions, strict=True)
     return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
 
 
 def _is_drawn(around: _Block, pairs: set[tuple[int, int]]) -> bool:
-    """Whether all that is in a block has a place; what the translator added gets one between its neighbours."""
+    """Whether all that is in a block has a position; what the translator added gets one between its neighbours."""
     blocks = around.inside
     known = {at: block.drawn for at, block in enumerate(blocks) if block.drawn is not None}
     if not known or len({(round(x), round(y)) for x, y in known.values()}) < len(known) * _DISTINCT:
         return False
-    near: dict[int, list[Place]] = {}
+    near: dict[int, list[Position]] = {}
     for one, two in [*pairs, *((two, one) for one, two in pairs)]:
         if one not in known and two in known:
             near.setdefault(one, []).append(known[two])
-    for at, places in near.items():
-        xs, ys = zip(*sorted(places), strict=True)
+    for at, positions in near.items():
+        xs, ys = zip(*sorted(positions), strict=True)
         blocks[at].drawn = _mean(xs), _mean(ys)
     return len(blocks) <= _MOST_DRAWN and all(block.drawn is not None for block in blocks)
 
@@ -332,7 +332,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _place(graph: PhysicalGraph, block: _Block, nodes: list[LogicalShape], frames: list[LogicalFrame]) -> None:
-    """Add what is in a block, which has its place, to the nodes and frames."""
+    """Add what is in a block, which has its position, to the nodes and frames."""
     for inner in block.inside:
         inner.x += block.x
         inner.y += block.y

@@ -169,22 +169,22 @@ DRAWN = "drawn"
 FARTHEST = 1e6
 """Coordinates beyond this are not used: they would make all nodes invisibly small."""
 
-Place = tuple[float, float]
+Position = tuple[float, float]
 
 
-def place_note(places: Mapping[str, Place]) -> str:
-    """Return the note of places by the key of their logical node."""
-    return msgspec.json.encode({key: (round(x), round(y)) for key, (x, y) in places.items()}).decode()
+def position_note(positions: Mapping[str, Position]) -> str:
+    """Return the note of positions by the key of their logical node."""
+    return msgspec.json.encode({key: (round(x), round(y)) for key, (x, y) in positions.items()}).decode()
 
 
-def places_of(graph: PhysicalGraph) -> dict[int, Place]:
+def positions_of(graph: PhysicalGraph) -> dict[int, Position]:
     """Return where templates were drawn, by row. A note that cannot be read is like none: it is only about looks."""
-    found: dict[str, Place] = {}
+    found: dict[str, Position] = {}
     with suppress(msgspec.MsgspecError):
-        found = msgspec.json.decode(graph.meta.get(DRAWN, "{}"), type=dict[str, Place])
+        found = msgspec.json.decode(graph.meta.get(DRAWN, "{}"), type=dict[str, Position])
     rows = {template.key: row for row, template in enumerate(graph.templates)}
     return {
-        rows[key]: place
-        for key, place in found.items()
-        if key in rows and all(abs(number) <= FARTHEST for number in place)
+        rows[key]: position
+        for key, position in found.items()
+        if key in rows and all(abs(number) <= FARTHEST for number in position)
     }

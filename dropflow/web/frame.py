@@ -31,7 +31,7 @@ from dropflow.formatting import (
     plural,
     single_line,
 )
-from dropflow.web.places import Places, hop_url
+from dropflow.web.known_servers import KnownServers, hop_url
 
 _FOLDER = Path(__file__).with_name("templates")
 _HTML = "text/html; charset=utf-8"
@@ -63,24 +63,24 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
         Words and addresses of the links at the top.
     style_sheets : sequence of str
         Files in ``/static`` besides ``dropflow.css``.
-    places : Places
+    servers : KnownServers
         The other servers of the cluster, which every page links to.
     """
 
     server: Callable[[Any], ServerLabel] = lambda _: ServerLabel()
     navigation: Sequence[tuple[str, str]]
     style_sheets: Sequence[str] = ()
-    places: Places = Places()
+    servers: KnownServers = KnownServers()
 
     def elsewhere(self) -> list[tuple[str, str]]:
         """Return words and addresses of the links to other servers: the front door, and the translator."""
-        door = self.places.door()
+        door = self.servers.door()
         found: list[tuple[str, str]] = []
-        for place in self.places.neighbours():
-            if place.url == door:
-                found.insert(0, ("Cluster", hop_url(place.url, "/")))
-            elif place.role == "translator":
-                found.append(("Translate", hop_url(place.url, "/")))
+        for server in self.servers.neighbours():
+            if server.url == door:
+                found.insert(0, ("Cluster", hop_url(server.url, "/")))
+            elif server.role == "translator":
+                found.append(("Translate", hop_url(server.url, "/")))
         return found
 
 

@@ -25,7 +25,7 @@ from dropflow.api.routes import FORM, Request, Response, Route, posted_fields
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, HttpError, LinkError
 from dropflow.web.frame import redirect
-from dropflow.web.places import Places, login_url
+from dropflow.web.known_servers import KnownServers, login_url
 from dropflow.web.tickets import TICKET, Permission, TicketReply, Tickets
 
 # Passes a signed-in browser on to another server of the cluster, with a ticket (ADR 0020).
@@ -52,7 +52,7 @@ class _HopQuery(msgspec.Struct, frozen=True, kw_only=True):
     to: str = ""
 
 
-def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Route]:
+def hop_routes(access: AccessRules, tickets: Tickets, servers: KnownServers) -> list[Route]:
     """Return the routes that make tickets, and that pass browsers on."""
 
     def make(call: Request) -> TicketReply:
@@ -60,11 +60,11 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
         # A browser that may change something is not told from the administrator's.
         read_only = call.body.read_only or call.proof is Proof.USER
         ticket = "" if access.token is None else tickets.issue(seconds, read_only=read_only)
-        own = places.own()
-        return TicketReply(ticket=ticket, seconds=seconds, url=places.browser_url(own) if places.public_url else "")
+        own = servers.own()
+        return TicketReply(ticket=ticket, seconds=seconds, url=servers.browser_url(own) if servers.public_url else "")
 
     def ask(call: Request) -> Response:
-        _, base, _ = _found(places, call.query.to)
+        _, base, _ = _found(servers, call.query.to)
         host = urlsplit(base).netloc
         page = card_page("Going on", _FORM, target=call.target, script="key.js", host=host, goal=call.query.to)
         headers = (("Content-Security-Policy", CONFIRM_POLICY), ("Referrer-Policy", "same-origin"))
@@ -72,11 +72,11 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
 
     def hop(call: Request) -> Response:
         fields = dict(posted_fields(call.body, call.headers.get("Content-Type", "")))
-        url, base, path = _found(places, fields.get("to", ""))
+        url, base, path = _found(servers, fields.get("to", ""))
         # A program proves itself by its token or signature, a browser by the key in its form.
         may_change = call.proof is not Proof.COOKIE or access.is_own_form(fields)
         try:
-            ticket = places.ticket(url, read_only=not may_change)
+            ticket = servers.ticket(url, read_only=not may_change)
         except LinkError as error:
             raise HttpError(503, f"{base} does not answer: {error.text}", hint="go back, or try again") from error
         except DropflowError:
@@ -111,16 +111,16 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
     ]
 
 
-def _found(places: Places, target: str) -> tuple[str, str, str]:
-    found = places.find(target)
+def _found(servers: KnownServers, target: str) -> tuple[str, str, str]:
+    found = servers.find(target)
     if found is None:
         raise HttpError(
             403,
             f"{target[:200]!r} is not a server of this cluster",
             hint="open a link of these pages, or start this manager again with --translator and its address",
         )
-    place, base, path = found
-    return place.url, base, path
+    server, base, path = found
+    return server.url, base, path
 
 
 _LOGIN_LIMIT = 64 * 1024
@@ -158,19 +158,21 @@ class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True
 
 
-def login_routes(access: AccessRules, places: Places | None = None, *, clock: Clock | None = None) -> list[Route]:
+def login_routes(
+    access: AccessRules, servers: KnownServers | None = None, *, clock: Clock | None = None
+) -> list[Route]:
     """Return the routes ``/login``, ``/logout`` and ``/hop`` of a server, and the one that makes tickets.
 
     Parameters
     ----------
     access : AccessRules
         Which requests may enter.
-    places : Places, optional
+    servers : KnownServers, optional
         The other servers of the cluster; none unless given.
     clock : Clock, optional
         For the time of tickets.
     """
-    known, tickets = places or Places(), Tickets(clock=clock)
+    known, tickets = servers or KnownServers(), Tickets(clock=clock)
 
     def page(call: Request) -> Response:
         fields = {"next": _inside(call.query.next), "door": _attribute(known.browser_url(known.door()))}

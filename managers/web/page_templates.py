@@ -14,7 +14,7 @@ from dropflow.preview.source import FIRST_LOOK, PreviewQuery
 from dropflow.web.cause_groups import causes
 from dropflow.web.comparison import spelled
 from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel, asked, page_response, shown_name
-from dropflow.web.places import Places
+from dropflow.web.known_servers import KnownServers
 from dropflow.web.views import (
     GROUPS,
     VALUE,
@@ -175,11 +175,14 @@ _NAMES: dict[str, object] = {
 }
 
 
-def manager_templates(places: Places | None = None) -> PageTemplates:
-    """Return the templates; each page shows the `manager`, a `ManagerInfo`, and links to other servers (`places`)."""
+def manager_templates(servers: KnownServers | None = None) -> PageTemplates:
+    """Return the templates; each page shows the `manager`, a `ManagerInfo`, and links to other servers (`servers`)."""
     navigation = (("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions"), ("Submit", "/submit"))
     layout = PageLayout(
-        server=_label, navigation=navigation, style_sheets=("timeline.css", "traffic.css"), places=places or Places()
+        server=_label,
+        navigation=navigation,
+        style_sheets=("timeline.css", "traffic.css"),
+        servers=servers or KnownServers(),
     )
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)
 

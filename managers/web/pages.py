@@ -37,7 +37,7 @@ from dropflow.web.frame import (
     shown_name,
     streamed_page,
 )
-from dropflow.web.places import Places, hop_url
+from dropflow.web.known_servers import KnownServers, hop_url
 from dropflow.web.report import report_page, session_report
 from dropflow.web.views import VALUE
 from managers.state_hub import StateHub
@@ -177,7 +177,7 @@ _OWN = Path(__file__).with_name("static")
 
 
 def page_routes(
-    manager: Manager, hub: StateHub, places: Places | None = None, *, use_of: UseOf = lambda _: ()
+    manager: Manager, hub: StateHub, servers: KnownServers | None = None, *, use_of: UseOf = lambda _: ()
 ) -> list[Route]:
     """Return the routes of all pages of a manager, and of their static files.
 
@@ -187,12 +187,12 @@ def page_routes(
         What the pages show.
     hub : StateHub
         Reads the states of drops; that of ``/api/v1`` of the same server.
-    places : Places, optional
+    servers : KnownServers, optional
         The other servers of the cluster.
     use_of : callable
         Returns what the users of sessions have and may have.
     """
-    templates = manager_templates(places)
+    templates = manager_templates(servers)
     return [
         *_lists(manager, templates, use_of),
         *graph_routes(manager, templates, hub),
@@ -202,7 +202,7 @@ def page_routes(
         *origin_routes(manager, templates),
         *_details(manager, templates),
         *action_routes(manager),
-        *launch_routes(manager, places or Places()),
+        *launch_routes(manager, servers or KnownServers()),
         *asset_routes(STATIC, _OWN),
     ]
 
@@ -452,18 +452,18 @@ def _changed(drop: DropDetail, form: Mapping[str, str]) -> tuple[str, ...]:
 # The form that runs a graph is on the page of the translator, which knows the parameters of a logical graph.
 
 
-def launch_routes(manager: Manager, places: Places) -> list[Route]:
+def launch_routes(manager: Manager, servers: KnownServers) -> list[Route]:
     """Return the routes that lead to the form that runs a graph: a new one, or that of a session."""
 
     def launch(call: Request) -> Response:
-        translator = next((place.url for place in places.neighbours() if place.role == "translator"), "")
+        translator = next((server.url for server in servers.neighbours() if server.role == "translator"), "")
         if not translator:
             hint = (
                 "start one with 'dropflow translator --to MANAGER', and this manager with --translator and its "
                 "address; or use 'dropflow submit', with --like and --set for a session"
             )
             raise ConflictError("no translator of this cluster is known here", hint=hint)
-        target = {"manager": places.door() or manager.info().url}
+        target = {"manager": servers.door() or manager.info().url}
         session = call.path.get("session", "")
         page = f"/like?{urlencode(target | {'session': session})}" if session else f"/?{urlencode(target)}"
         return redirect(hop_url(translator, page))

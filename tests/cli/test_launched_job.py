@@ -12,9 +12,9 @@ from dropflow.api.records import SessionDetail
 from dropflow.cli.jobs import launched_job
 from dropflow.errors import BatchSystemError
 from dropflow.states import UNKNOWN
+from managers.jobs.job_directory import JobRequest, JobStatus, new_job_directory
+from managers.jobs.ssh import SshHost, node_input
 from managers.keys import create, load
-from managers.places.job_directory import JobRequest, JobStatus, new_job_directory
-from managers.places.ssh import SshHost, node_input
 from tests.fake_manager import manager_with_sessions
 from tests.processes import environment
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dropflow.api.serving import RestServer
-from dropflow.web.places import Places, ServerAddress, login_url, public_address
+from dropflow.web.known_servers import KnownServers, ServerAddress, login_url, public_address
 from dropflow.web.tickets import request_ticket, ticket_reply
 from managers.node.manager import NodeManager
 from managers.service import Service, make_access_rules
@@ -51,7 +51,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
             managers=[service.url],
             access=access,
             secret=SECRET,
-            places=Places(
+            servers=KnownServers(
                 own=lambda: server.url,
                 neighbours=lambda: [ServerAddress("node", "node", service.url)],
                 ticket=partial(request_ticket, secret=SECRET),

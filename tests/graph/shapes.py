@@ -14,7 +14,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from tests.translator.drawing import Drawing
 from translator.options import UnrollOptions
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 
 # Graphs whose drops must stay together.
 
@@ -28,7 +28,7 @@ def exclusive_and_mpi(copies: int, ranks: int = 2) -> PhysicalGraph:
             drawing.app("alone").data("made")
         drawing.app("job", category="Mpi", num_of_procs=ranks).data("end")
     drawing.link("root", "first", "given", "alone", "made", "job", "end")
-    return unroll(plan(drawing.graph(), UnrollOptions()))
+    return unroll(outline_of(drawing.graph(), UnrollOptions()))
 
 
 def scatter(copies: int, *, name: str = "scatter", prefix: str = "s") -> PhysicalGraph:

@@ -19,7 +19,7 @@ from dropflow.testing.drawing import chain as long_chain
 from dropflow.testing.drawing import chains, fan
 from tests.graph.shapes import chain, edges_of, graphs, scatter
 from tests.translator.drawing import Drawing
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 
 
 def _longest(graph: PhysicalGraph, cost: list[float]) -> list[float]:
@@ -233,9 +233,9 @@ def scatter_in_loop() -> Drawing:
 @pytest.mark.parametrize("drawing", [loop_in_scatter(), scatter_in_loop()], ids=["loop in scatter", "scatter in loop"])
 def test_the_order_is_that_of_the_drops(drawing: Drawing) -> None:
     """For every pair of drops, the templates give the same order as a walk along the edges."""
-    planned = plan(drawing.graph())
-    assert not [found for found in planned.problems if found.severity.value == "error"]
-    graph = unroll(planned)
+    outline = outline_of(drawing.graph())
+    assert not [found for found in outline.problems if found.severity.value == "error"]
+    graph = unroll(outline)
     order = Precedence(graph.templates, graph.links)
     for drop in range(graph.drops):
         before = ancestors(graph, drop)
@@ -248,7 +248,7 @@ def test_the_order_is_that_of_the_drops(drawing: Drawing) -> None:
 
 def test_copies_of_a_scatter_do_not_wait_for_each_other() -> None:
     """Iterations of a loop wait for each other, separately in each copy of a scatter."""
-    graph = unroll(plan(loop_in_scatter().graph()))
+    graph = unroll(outline_of(loop_in_scatter().graph()))
 
     assert holds(graph, ("f", (1, 0)), ("f", (1, 2)))
     assert not holds(graph, ("f", (1, 2)), ("f", (1, 0)))

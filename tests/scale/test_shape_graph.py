@@ -51,7 +51,7 @@ from translator.logical import LogicalGraph
 from translator.options import PartitionOptions
 from translator.parameters import fill
 from translator.plan.registry import partition
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 from translator.validate import validate
 
 da = LazyModule("dask.array")
@@ -327,7 +327,7 @@ def seconds(graph: LogicalGraph) -> float:
     for _ in range(3):
         calls, start = 0, time.process_time()
         while time.process_time() - start < _LEAST_SECONDS:
-            unroll(plan(graph))
+            unroll(outline_of(graph))
             calls += 1
         best = min(best, (time.process_time() - start) / calls)
     return best
@@ -347,7 +347,7 @@ def test_a_million_drops_need_little_memory() -> None:
     for shape in (scattered, deep):
         graph = shape(SHAPE_UNROLL_SIZES[-1])
         tracemalloc.start()
-        made = unroll(plan(graph))
+        made = unroll(outline_of(graph))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak / made.drops <= _MOST_BYTES

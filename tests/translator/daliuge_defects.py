@@ -1,4 +1,4 @@
-"""What DALiuGE 6.7 would make of a plan: our edges, with its known ways of going wrong put back in.
+"""What DALiuGE 6.7 would make of an outline: our edges, with its known ways of going wrong put back in.
 
 Used to show that a difference from DALiuGE is explained by a defect and by nothing else: the numbers must add up.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from dropflow.graph.physical import PhysicalGraph
 from translator.logical import LogicalGraph, NodeKind
 from translator.options import UnrollOptions
-from translator.unroll import UnrollPlan, plan, unroll
+from translator.unroll import GraphOutline, outline_of, unroll
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP, is_on
 
@@ -44,7 +44,7 @@ def unique_edges(graph: PhysicalGraph) -> int:
 
 def explain(graph: LogicalGraph) -> Difference:
     """How many drops and edges DALiuGE 6.7 makes more than we do, by cause."""
-    ours, theirs = plan(graph), plan(graph, UnrollOptions(loop_aware="innermost"))
+    ours, theirs = outline_of(graph), outline_of(graph, UnrollOptions(loop_aware="innermost"))
     drops, edges = _adapters(ours)
     plain = unique_edges(unroll(ours)) - edges
     innermost = unique_edges(unroll(theirs)) - _adapters(theirs)[1]
@@ -56,7 +56,7 @@ def _pairs(graph: PhysicalGraph) -> "np.ndarray[tuple[int], np.dtype[np.int64]]"
     return source * max(graph.drops, 1) + graph.successors.neighbour
 
 
-def _adapters(made: UnrollPlan) -> tuple[int, int]:
+def _adapters(made: GraphOutline) -> tuple[int, int]:
     """Drops of the adapters, and the edges that they cost: all around them, but those they stand for."""
     graph = unroll(made)
     rows = [row for row, template in enumerate(made.templates) if template.artificial and template.name != "grpdata"]
@@ -68,7 +68,7 @@ def _adapters(made: UnrollPlan) -> tuple[int, int]:
     return int(among.sum()), around - int((into * out).sum())
 
 
-def _carries(graph: LogicalGraph, ours: UnrollPlan) -> int:
+def _carries(graph: LogicalGraph, ours: GraphOutline) -> int:
     """Edges of the carries between all ends and all starts of each loop that we do not have, less those turned."""
     layout = lay_out(graph, UnrollOptions(), [])
     rows = {template.key: row for row, template in enumerate(ours.templates)}
@@ -87,7 +87,7 @@ def _carries(graph: LogicalGraph, ours: UnrollPlan) -> int:
     return more
 
 
-def _entries(graph: LogicalGraph, ours: UnrollPlan) -> int:
+def _entries(graph: LogicalGraph, ours: GraphOutline) -> int:
     """Edges into the later iterations of a loop, at a port that a carry feeds there."""
     layout = lay_out(graph, UnrollOptions(), [])
     links = {link.pointer: link for link in graph.links}

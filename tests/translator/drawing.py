@@ -12,7 +12,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import index_of
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.options import UnrollOptions
-from translator.unroll import UnrollPlan, plan, unroll
+from translator.unroll import GraphOutline, outline_of, unroll
 
 _SIZES = {
     "Scatter": "num_of_copies",
@@ -145,20 +145,20 @@ def _fields(node: str, values: dict[str, Any]) -> tuple[Field, ...]:
 # What tests want to see of an unrolled drawing: counts, edges by name, ports, codes of problems.
 
 
-def planned(drawing: Drawing, **options: object) -> UnrollPlan:
-    """The plan of a drawing."""
-    return plan(drawing.graph(), UnrollOptions(**options))  # type: ignore[arg-type]
+def outlined(drawing: Drawing, **options: object) -> GraphOutline:
+    """The outline of a drawing."""
+    return outline_of(drawing.graph(), UnrollOptions(**options))  # type: ignore[arg-type]
 
 
 def counts(drawing: Drawing) -> tuple[int, int]:
     """Numbers of drops and edges."""
-    graph = unroll(planned(drawing))
+    graph = unroll(outlined(drawing))
     return graph.drops, graph.edges
 
 
 def edges(drawing: Drawing, source: str, target: str, **options: object) -> list[tuple[tuple[int, ...], ...]]:
     """Index tuples at both ends of every edge between the instances of two nodes."""
-    graph = unroll(planned(drawing, **options))
+    graph = unroll(outlined(drawing, **options))
     return [
         (index_of(graph, one), index_of(graph, other))
         for one, other, _ in _rows(graph)
@@ -168,7 +168,7 @@ def edges(drawing: Drawing, source: str, target: str, **options: object) -> list
 
 def ports(drawing: Drawing, source: str, target: str) -> list[tuple[str, str]]:
     """Ports of the links between two nodes."""
-    graph = planned(drawing)
+    graph = outlined(drawing)
     return [
         (link.source_port, link.target_port)
         for link in graph.links
@@ -178,12 +178,12 @@ def ports(drawing: Drawing, source: str, target: str) -> list[tuple[str, str]]:
 
 def codes(drawing: Drawing, **options: object) -> list[str]:
     """Codes of everything found."""
-    return [finding.code for finding in planned(drawing, **options).problems]
+    return [finding.code for finding in outlined(drawing, **options).problems]
 
 
 def errors(drawing: Drawing, **options: object) -> list[str]:
     """Codes of the errors found."""
-    found = planned(drawing, **options).problems
+    found = outlined(drawing, **options).problems
     return [finding.code for finding in found if finding.severity is Severity.ERROR]
 
 

@@ -105,7 +105,7 @@ def test_a_mutated_graph_without_errors_can_be_unrolled(changes: list[tuple[tupl
         _mutated(content, path, how, junk)
     found = examine(json.dumps(content).encode(), unroll_options=UnrollOptions(max_drops=2000, max_edges=5000))
 
-    assert errors(found.problems) or found.plan is None or unroll(found.plan).drops >= 0
+    assert errors(found.problems) or found.outline is None or unroll(found.outline).drops >= 0
 
 
 _N, _L = "nodeDataArray", "linkDataArray"

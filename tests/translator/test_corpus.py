@@ -35,12 +35,12 @@ from translator.formats import Family, detect, read_logical
 from translator.formats.dump import dump as corpus_mutations_dump
 from translator.formats.json_document import LOGICAL
 from translator.formats.load import _validator
+from translator.graph_sizes import graph_sizes
 from translator.options import PartitionOptions, UnrollOptions
 from translator.parameters import fill
 from translator.pipeline import Checked, examine
 from translator.plan.quality import quality_of
 from translator.plan.registry import partition
-from translator.preview import preview
 from translator.problem_codes import CODES
 from translator.unroll import unroll
 from translator.validate import fixed, validate
@@ -53,10 +53,10 @@ def outcomes() -> Iterator[tuple[str, ...]]:
     """Yield a row for each logical graph: its family, and its numbers of drops and edges or the codes of its errors."""
     for path in corpus_files():
         found = examined(path)
-        if found.plan is None:
+        if found.outline is None:
             continue
         errors = sorted({one.code for one in found.problems if one.severity is Severity.ERROR})
-        sizes = ("", "") if errors else (str(found.plan.drops), str(found.plan.edges))
+        sizes = ("", "") if errors else (str(found.outline.drops), str(found.outline.edges))
         yield path.name, found.family, *sizes, " ".join(errors)
 
 
@@ -185,12 +185,12 @@ def difference(path: Path) -> Row | None:
     theirs = daliuge_counts(path)
     assert theirs is not None
     found = examined(path)
-    assert found.plan is not None
+    assert found.outline is not None
     assert found.logical is not None
     if refused(path):
         reason = "12" if refused(path) == ["LG050"] else " ".join(refused(path))
         return Row(path.name, theirs[0], _REFUSED, theirs[1], _REFUSED, reason)
-    graph = unroll(found.plan)
+    graph = unroll(found.outline)
     ours = (str(graph.drops), str(unique_edges(graph)))
     if ours == theirs:
         return None
@@ -255,9 +255,9 @@ def test_most_graphs_have_the_counts_of_daliuge() -> None:
 def test_no_graph_raises(path: Path) -> None:
     """Any fault of a graph becomes a finding; a graph without errors unrolls to the predicted numbers."""
     found = examined(path)
-    if not refused(path) and found.plan is not None:
-        graph = unroll(found.plan)
-        assert (graph.drops, graph.edges) == (found.plan.drops, found.plan.edges)
+    if not refused(path) and found.outline is not None:
+        graph = unroll(found.outline)
+        assert (graph.drops, graph.edges) == (found.outline.drops, found.outline.edges)
     elif not refused(path):
         assert found.graph is not None
 
@@ -271,8 +271,8 @@ def _graphs() -> dict[str, PhysicalGraph]:
     for path in corpus_files():
         if refused(path):
             continue
-        plan = examined(path).plan
-        graph = examined(path).graph if plan is None else unroll(plan)
+        outline = examined(path).outline
+        graph = examined(path).graph if outline is None else unroll(outline)
         if graph is not None and 1 < graph.drops <= _MOST_DROPS:
             found[path.name] = graph
     return found
@@ -367,7 +367,7 @@ def mutated(draw: Any, document: Any) -> None:
 
 
 def is_ordered(graph: PhysicalGraph) -> bool:
-    """Return whether no drops wait for each other, which plans do not show, and the preview refuses."""
+    """Return whether no drops wait for each other, which outlines do not show, and `graph_sizes` refuses."""
     try:
         levels(graph)
     except BadGraphError:
@@ -385,7 +385,7 @@ def is_ordered(graph: PhysicalGraph) -> bool:
     suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow],
 )
 def test_a_damaged_graph_gives_findings(data: st.DataObject) -> None:
-    """All stages and tools take it: checks, plan, preview, unrolling, filling, corrections, comparison and writing."""
+    """All stages and tools take it: checks, sizes, unrolling, filling, corrections, comparison and writing."""
     path = data.draw(st.sampled_from(files()), label="file")
     document = json.loads(text_of(path))
     mutated(data.draw, document)
@@ -405,9 +405,9 @@ def test_a_damaged_graph_gives_findings(data: st.DataObject) -> None:
         fixed(json.loads(content), graph, found.problems)
         for family in (Family.OJS_ID, Family.V4):
             json.dumps(corpus_mutations_dump(graph, family))
-    if found.plan is not None and not any(one.severity is Severity.ERROR for one in found.problems):
-        made = unroll(found.plan)
-        assert (made.drops, made.edges) == (found.plan.drops, found.plan.edges)
+    if found.outline is not None and not any(one.severity is Severity.ERROR for one in found.problems):
+        made = unroll(found.outline)
+        assert (made.drops, made.edges) == (found.outline.drops, found.outline.edges)
         assert found.logical is not None
         with nullcontext() if is_ordered(made) else suppress(BadGraphError):
-            assert preview(found.logical, found.plan, _OPTIONS).drops == made.drops
+            assert graph_sizes(found.logical, found.outline, _OPTIONS).drops == made.drops

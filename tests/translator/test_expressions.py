@@ -18,8 +18,8 @@ from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from translator.expressions import META, ExpressionError, UnknownNameError, evaluate, names_in, with_estimates
+from translator.graph_sizes import graph_sizes
 from translator.pipeline import examine, finish, translate
-from translator.preview import preview
 
 _OPERATIONS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
@@ -219,12 +219,12 @@ def test_an_expression_without_a_value_for_one_drop_is_a_problem() -> None:
         translate(source("1 / (inputs - 2)"))
 
 
-def test_the_preview_has_computed_estimates() -> None:
+def test_graph_sizes_have_computed_estimates() -> None:
     """Work, volume and the critical path are those of the expressions."""
     found = examine(source("0.01 * input_bytes", "2 * input_bytes"))
     assert found.logical is not None
-    assert found.plan is not None
-    made = preview(found.logical, found.plan)
+    assert found.outline is not None
+    made = graph_sizes(found.logical, found.outline)
     assert (made.work, made.volume, made.critical_path) == pytest.approx((3.0, 900.0, 3.0))
 
 

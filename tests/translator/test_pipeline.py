@@ -14,13 +14,13 @@ from dropflow.graph import codec
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
 from dropflow.graph.notes import DRAWN as META
-from dropflow.graph.notes import places_of
+from dropflow.graph.notes import positions_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from tests.translator.documents import document, link, node, port
 from tests.translator.drawing import Drawing
 from tests.translator.templates import template
-from translator.drawn_places import drawn_places
+from translator.drawn_positions import drawn_positions
 from translator.formats import Family, read_logical
 from translator.formats.dump import dump
 from translator.formats.json_document import position
@@ -28,7 +28,7 @@ from translator.logical import LogicalGraph
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions
 from translator.pipeline import examine, translate
 from translator.same_files import same_files
-from translator.unroll import plan
+from translator.unroll import outline_of
 
 CLASS = {"id": "F", "name": "dropclass", "value": "dlg.apps.simple.CopyApp", "type": "String", "usage": "NoPort"}
 
@@ -170,8 +170,8 @@ def test_a_parameter_without_a_value_is_one_problem() -> None:
 def test_examining_gives_the_plan_without_unrolling() -> None:
     """The numbers of drops of a graph are known, also if it is too large to unroll."""
     found = examine(wide(10**12))
-    assert found.plan is not None
-    assert found.plan.drops == 10**12
+    assert found.outline is not None
+    assert found.outline.drops == 10**12
 
 
 # Warnings about files that several drops would write.
@@ -179,8 +179,8 @@ def test_examining_gives_the_plan_without_unrolling() -> None:
 
 def found(drawing: Drawing) -> list[Problem]:
     """Return the findings about the files of a drawing."""
-    planned = plan(drawing.graph())
-    return same_files(planned.templates, planned.links, {"f": "/nodeDataArray/7"})
+    outline = outline_of(drawing.graph())
+    return same_files(outline.templates, outline.links, {"f": "/nodeDataArray/7"})
 
 
 def in_scatter(filepath: str, *, copies: int = 3, category: str = "File") -> Drawing:
@@ -292,7 +292,7 @@ def test_coordinates_are_written_and_read(family: Family) -> None:
 
 def test_an_embedded_application_is_beside_what_is_in_its_construct() -> None:
     """Left of it for the input application; and a file in which all nodes are in one place was not drawn."""
-    assert drawn_places(placed()) == {
+    assert drawn_positions(placed()) == {
         "a": PLACES["a"],
         "b": PLACES["b"],
         "c": PLACES["c"],
@@ -300,14 +300,14 @@ def test_an_embedded_application_is_beside_what_is_in_its_construct() -> None:
     }
 
     nodes = tuple(msgspec.structs.replace(node, position=(0.0, 0.0)) for node in placed().nodes)
-    assert drawn_places(msgspec.structs.replace(placed(), nodes=nodes)) == {}
+    assert drawn_positions(msgspec.structs.replace(placed(), nodes=nodes)) == {}
 
 
 def test_nodes_are_drawn_as_in_the_file() -> None:
     """The drawing has the directions of EAGLE, also from a .dfg container, and is another one without the note."""
     graph = translate(placed()).graph
     again = codec.parse(b"".join(codec.dump(graph)), where="memory")
-    assert places_of(again) == places_of(graph) != {}
+    assert positions_of(again) == positions_of(graph) != {}
 
     found = middles(draw_logical(again))
     assert found["b"][1] > found["c"][1] > found["a"][1]
@@ -323,5 +323,5 @@ def test_a_damaged_note_is_like_none(note: str) -> None:
     """Graph files may be damaged or from elsewhere; the drawing is then that of a graph without places."""
     graph: PhysicalGraph = translate(placed()).graph
     damaged = replace(graph, meta={META: note})
-    assert places_of(damaged) == {}
+    assert positions_of(damaged) == {}
     assert draw_logical(damaged) == draw_logical(replace(graph, meta={}))

@@ -2,7 +2,7 @@ import pytest
 
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids
-from tests.translator.drawing import Drawing, codes, counts, edges, errors, planned, ports
+from tests.translator.drawing import Drawing, codes, counts, edges, errors, outlined, ports
 from translator.logical import Field
 from translator.unroll import unroll
 
@@ -94,7 +94,7 @@ def test_an_embedded_application_replaces_the_built_in_one() -> None:
     drawing.link("d", "mine")
     assert edges(drawing, "d", "mine") == [((i,), (i,)) for i in range(3)]
     assert edges(drawing, "K-grp-data", "a") == [((i,), (i,)) for i in range(3)]
-    assert "K" not in [template.key for template in planned(drawing).templates]
+    assert "K" not in [template.key for template in outlined(drawing).templates]
 
 
 def test_the_drops_of_a_group_by_have_names_and_volumes() -> None:
@@ -104,7 +104,7 @@ def test_the_drops_of_a_group_by_have_names_and_volumes() -> None:
         drawing.data("d", data_volume=5)
     with drawing.groupby("K"):
         drawing.app("a")
-    graph = unroll(planned(drawing.link("d", "K")))
+    graph = unroll(outlined(drawing.link("d", "K")))
     app, data = (template for template in graph.templates if template.key.startswith("K"))
     assert (app.name, app.component, app.artificial) == ("K", "dropflow.apps.GroupByApp", False)
     assert (data.name, data.artificial, data.weight, data.shape) == ("grpdata", True, 20.0, (3,))
@@ -161,7 +161,7 @@ def test_a_loop_aware_edge_brings_the_last_iteration() -> None:
     assert edges(looped_groups(aware=False), "d", "K") == [((i, j), (i,)) for i in range(2) for j in range(3)]
     assert codes(looped_groups()) == codes(looped_groups(aware=False)) == []
     for aware, volume in ((True, 5), (False, 15)):
-        (data,) = [found for found in planned(looped_groups(aware=aware)).templates if found.name == "grpdata"]
+        (data,) = [found for found in outlined(looped_groups(aware=aware)).templates if found.name == "grpdata"]
         assert data.weight == volume
 
 
@@ -214,7 +214,7 @@ def test_adapters_are_marked() -> None:
     """An adapter is artificial, names the link behind it, and is mentioned as LG041."""
     drawing = Drawing().app("a").app("b").data("c").data("d").link("a", "b").link("c", "d")
     assert codes(drawing) == ["LG041", "LG041"]
-    memory, copy = (template for template in planned(drawing).templates if template.artificial)
+    memory, copy = (template for template in outlined(drawing).templates if template.artificial)
     assert (memory.kind, memory.component, memory.origin) == (
         Kind.DATA,
         "dlg.data.drops.memory.InMemoryDROP",
@@ -239,7 +239,7 @@ def test_an_adapter_between_event_ports_is_a_null_drop() -> None:
     drawing.app("a", port=Field(id="p", name="done", usage="OutputPort", type="Event"))
     drawing.app("b", port=Field(id="q", name="go", usage="InputPort", type="Event"))
     drawing.link("a", "b", ports=("p", "q"))
-    assert planned(drawing).templates[-1].component == "dlg.data.drops.data_base.NullDROP"
+    assert outlined(drawing).templates[-1].component == "dlg.data.drops.data_base.NullDROP"
 
 
 def test_two_links_get_two_adapters() -> None:
@@ -247,7 +247,7 @@ def test_two_links_get_two_adapters() -> None:
     drawing = Drawing()
     drawing.app("a", one=Field(id="p", name="x", usage="OutputPort"), two=Field(id="r", name="y", usage="OutputPort"))
     drawing.app("b").link("a", "b", ports=("p", "")).link("a", "b", ports=("r", ""))
-    graph = unroll(planned(drawing))
+    graph = unroll(outlined(drawing))
     assert oids(graph, range(graph.drops))[2:] == ["drawing_a-to-b_0", "drawing_a-to-b-2_0"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from dropflow.errors import InternalError
 from dropflow.graph.templates import TWO_PORTS, Kind, Template
-from tests.translator.drawing import Drawing, codes, edges, errors, planned
+from tests.translator.drawing import Drawing, codes, edges, errors, outlined
 from translator.logical import Field
 from translator.unroll import unroll
 
@@ -62,7 +62,7 @@ def test_an_ambiguous_key_is_refused() -> None:
     """S1 is repeated by K5 and by K7, so that the key is ambiguous."""
     drawing = repeated("S1")
     assert errors(drawing) == ["LG083"]
-    (found,) = (found for found in planned(drawing).problems if found.code == "LG083")
+    (found,) = (found for found in outlined(drawing).problems if found.code == "LG083")
     assert "'S1' of group-by 'K10' names several levels" in found.text
     assert "'K5' or 'K7'" in found.hint
 
@@ -134,7 +134,7 @@ def test_a_level_that_was_grouped_away_is_not_a_key() -> None:
     """K2 makes no groups of S1, so that K3 cannot group by it; the hint lists the possible keys."""
     drawing = chained("S1")
     assert errors(drawing) == ["LG080"]
-    assert "'K2'" in planned(drawing).problems[-1].hint
+    assert "'K2'" in outlined(drawing).problems[-1].hint
 
 
 def test_a_group_by_of_two_keys_has_two_levels() -> None:
@@ -148,7 +148,7 @@ def test_a_group_by_of_two_keys_has_two_levels() -> None:
         drawing.data("f")
     drawing.link("d", "K1").link("e", "K2")
     assert errors(drawing) == ["LG083"]
-    assert "'S1' or 'S2'" in planned(drawing).problems[-1].hint
+    assert "'S1' or 'S2'" in outlined(drawing).problems[-1].hint
 
 
 def test_without_a_key_the_innermost_of_three_counts() -> None:
@@ -213,7 +213,7 @@ def test_a_name_of_two_nodes_is_refused() -> None:
     """For two scatters of one name the hint has their ids."""
     drawing = named("Scatter", "Scatter", key="Scatter")
     assert errors(drawing) == ["LG083"]
-    assert "'S1' or 'S2'" in planned(drawing).problems[-1].hint
+    assert "'S1' or 'S2'" in outlined(drawing).problems[-1].hint
 
 
 @pytest.mark.parametrize(("key", "level"), [("S1", 0), ("S2", 1)])
@@ -241,7 +241,7 @@ def test_a_key_around_both_is_reported_as_such() -> None:
         with drawing.groupby("K", "S1"):
             drawing.data("e")
     drawing.link("x", "K")
-    (found,) = planned(drawing).problems
+    (found,) = outlined(drawing).problems
     assert found.code == "LG080"
     assert "around both" in found.text
     assert found.hint == "write 'S2'"
@@ -249,7 +249,7 @@ def test_a_key_around_both_is_reported_as_such() -> None:
 
 def test_data_from_outside_an_outer_group_by_are_warned_of() -> None:
     """Each group of K5 gets all groups of K7 over the same data, which is a warning."""
-    found: list[Any] = [found for found in planned(unequal(None)).problems if found.code == "LG084"]
+    found: list[Any] = [found for found in outlined(unequal(None)).problems if found.code == "LG084"]
     assert [problem.severity.value for problem in found] == ["warning"]
     assert found[0].text == "group-by 'K7' is in group-by 'K5', but its input is outside"
 
@@ -273,14 +273,14 @@ def test_the_volume_of_a_group_is_the_sum_of_its_members() -> None:
         drawing.app("a")
     with drawing.groupby("K5", "S1"), drawing.groupby("K7", "S2"):
         drawing.app("b")
-    made = planned(drawing.link("d", "K").link("d", "K5").link("d", "K7"))
+    made = outlined(drawing.link("d", "K").link("d", "K5").link("d", "K7"))
     weights = {found.key: found.weight for found in made.templates if found.name == "grpdata"}
     assert weights == {"K-grp-data": 20.0, "K5-grp-data": 15.0, "K7-grp-data": 20.0}
 
 
 def test_an_invalid_plan_is_an_internal_error() -> None:
     """An index map that leads into another template raises InternalError."""
-    made = planned(Drawing().data("a").app("b").data("c").link("a", "b", "c"))
+    made = outlined(Drawing().data("a").app("b").data("c").link("a", "b", "c"))
     stray = msgspec.structs.replace(made.maps[0], target_start=1)
     wrong = dataclasses.replace(made, maps=(stray, *made.maps[1:]))
     with pytest.raises(InternalError, match=r"'a' to 'b' lead outside their templates.*please report it"):
@@ -289,7 +289,7 @@ def test_an_invalid_plan_is_an_internal_error() -> None:
 
 def template(drawing: Drawing) -> Template:
     """The first template of a drawing."""
-    return planned(drawing).templates[0]
+    return outlined(drawing).templates[0]
 
 
 def test_fields_become_settings_of_the_template() -> None:
@@ -335,7 +335,7 @@ def test_invalid_values_are_replaced_with_a_warning(name: str, value: object, co
     assert codes(drawing) == [code]
     made = template(drawing)
     assert (made.weight, made.cpus, made.tries, made.error_threshold) == (1.0, 1, 1, 0.0)
-    assert len(planned(drawing).problems[0].text) < 200
+    assert len(outlined(drawing).problems[0].text) < 200
 
 
 @pytest.mark.parametrize(
@@ -396,8 +396,8 @@ def test_every_field_becomes_one_argument() -> None:
 
 def test_the_field_streaming_makes_links_stream() -> None:
     """The field `streaming` of data makes the links to their consumers streaming links."""
-    plan = planned(Drawing().app("w").data("d", streaming="true").app("r").link("w", "d", "r"))
-    assert [link.streaming for link in plan.links] == [False, True]
+    outline = outlined(Drawing().app("w").data("d", streaming="true").app("r").link("w", "d", "r"))
+    assert [link.streaming for link in outline.links] == [False, True]
 
 
 def test_axes_name_the_constructs_of_the_index_space() -> None:

@@ -3,7 +3,7 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
-from tests.translator.drawing import Drawing, codes, counts, edges, errors, planned, ports
+from tests.translator.drawing import Drawing, codes, counts, edges, errors, outlined, ports
 from translator.logical import Field
 
 
@@ -202,10 +202,10 @@ def test_two_loops_in_a_row_inside_a_scatter() -> None:
 
 def test_unequal_loops_have_a_hint() -> None:
     """The reason is the number of iterations; a loop-aware edge is offered where it would do, and else is not."""
-    (found,) = planned(joined("L3", "L4", aware=False)).problems
+    (found,) = outlined(joined("L3", "L4", aware=False)).problems
     assert "equal numbers of iterations" in found.text
     assert "loop-aware" in found.hint
-    (found,) = planned(joined("L3 S2", "L4 S2", aware=False)).problems
+    (found,) = outlined(joined("L3 S2", "L4 S2", aware=False)).problems
     assert "loop-aware" not in found.hint
 
 
@@ -294,7 +294,7 @@ def test_a_loop_without_a_carry_is_an_error() -> None:
     with drawing.loop("L", 2):
         drawing.app("a", group_start=True).data("d")
     assert errors(drawing.link("a", "d")) == ["LG060"]
-    assert "group_end" in planned(drawing).problems[0].text
+    assert "group_end" in outlined(drawing).problems[0].text
 
 
 def test_a_closes_loop_edge_outside_of_a_loop_is_an_ordinary_edge() -> None:
@@ -312,7 +312,7 @@ def test_a_closes_loop_edge_into_a_gather_is_an_ordinary_edge() -> None:
         with drawing.gather("G", app="g"):
             drawing.data("out")
     drawing.link("g", "out").link("d", "g", closes=True)
-    (found,) = planned(drawing).problems
+    (found,) = outlined(drawing).problems
     assert found.code == "LG062"
     assert "from 'd' to 'g' enters a gather or a group-by" in found.text
 
@@ -346,14 +346,14 @@ def test_a_cycle_is_an_error_that_names_it() -> None:
     """A cycle within an iteration is LG050, with the nodes on it in order."""
     drawing = Drawing().app("a").data("x").app("b").data("y").link("a", "x", "b", "y", "a")
     assert errors(drawing) == ["LG050"]
-    assert "'a' -> 'x' -> 'b' -> 'y' -> 'a'" in planned(drawing).problems[0].text
+    assert "'a' -> 'x' -> 'b' -> 'y' -> 'a'" in outlined(drawing).problems[0].text
 
 
 def test_a_cycle_through_equal_names_distinguishes_the_nodes() -> None:
     """Where nodes on a cycle share a name, their ids stand beside it."""
     drawing = Drawing().app("a").data("x").link("a", "x", "a")
     drawing.nodes = [msgspec.structs.replace(node, name="same") for node in drawing.nodes]
-    assert "'same' (a) -> 'same' (x) -> 'same' (a)" in planned(drawing).problems[0].text
+    assert "'same' (a) -> 'same' (x) -> 'same' (a)" in outlined(drawing).problems[0].text
 
 
 def test_a_long_cycle_is_abbreviated() -> None:
@@ -362,12 +362,12 @@ def test_a_long_cycle_is_abbreviated() -> None:
     drawing = Drawing()
     for name in names:
         drawing.app(name) if name.startswith("a") else drawing.data(name)
-    found = planned(drawing.link(*names, names[0])).problems[0]
+    found = outlined(drawing.link(*names, names[0])).problems[0]
     assert found.code == "LG050"
     assert found.text.endswith("-> 988 more -> 'a0'")
 
 
 def test_a_loop_aware_link_without_a_loop_is_a_note() -> None:
     """Old graphs mark every edge as loop-aware; if that has no effect, it is a note."""
-    plan = planned(Drawing().app("a").data("d").link("a", "d", aware=True))
-    assert [(found.code, found.severity.value) for found in plan.problems] == [("LG062", "info")]
+    outline = outlined(Drawing().app("a").data("d").link("a", "d", aware=True))
+    assert [(found.code, found.severity.value) for found in outline.problems] == [("LG062", "info")]

@@ -19,7 +19,7 @@ from tests.translator.random_graphs import logical_graphs
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.options import UnrollOptions
 from translator.problem_codes import CODES
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def without_adapters(graph: PhysicalGraph) -> tuple[set[Drop], set[tuple[Drop, D
 @given(logical_graphs())
 def test_index_arithmetic_equals_the_oracle(graph: LogicalGraph) -> None:
     """Drops and edges of random nested constructs are those that a comparison of all pairs of instances finds."""
-    made = plan(graph)
+    made = outline_of(graph)
     assert [finding for finding in made.problems if finding.severity is Severity.ERROR] == []
     drops, edges = without_adapters(unroll(made))
     oracle = Oracle(graph)
@@ -71,7 +71,7 @@ def test_index_arithmetic_equals_the_oracle(graph: LogicalGraph) -> None:
 @given(logical_graphs())
 def test_invariants_of_every_unrolled_graph(graph: LogicalGraph) -> None:
     """Predictions are exact; edges join data and application; ids are unique; no cycle; links have no double edge."""
-    made = plan(graph)
+    made = outline_of(graph)
     physical = unroll(made)
     assert (physical.drops, physical.edges) == (made.drops, made.edges)
     kinds = physical.kinds[physical.template]
@@ -103,7 +103,7 @@ def test_a_key_selects_the_one_level_of_its_name(graph: LogicalGraph, data: st.D
     key = data.draw(st.sampled_from([other.id for other in graph.nodes if other.category in _REPEATING]))
     levels = oracle.own(oracle.entering(node.id)[0].source, node.id)
     answering = oracle.answering(key, levels)
-    problems = plan(keyed(graph, node.id, key)).problems
+    problems = outline_of(keyed(graph, node.id, key)).problems
     found = [finding for finding in problems if finding.code in ("LG080", "LG083") and finding.where == node.pointer]
     assert [finding.code for finding in found] == {0: ["LG080"], 1: []}.get(len(answering), ["LG083"])
     for finding in found:
@@ -112,7 +112,7 @@ def test_a_key_selects_the_one_level_of_its_name(graph: LogicalGraph, data: st.D
             assert level in (answering or levels)
 
 
-# Planning never raises: every graph has a plan, with problems if it cannot be used.
+# Outlining never raises: every graph has an outline, with problems if it cannot be used.
 
 
 IDS = [f"n{number}" for number in range(7)]
@@ -186,9 +186,9 @@ def test_every_graph_has_a_plan(
     adapters: bool,  # noqa: FBT001 - drawn
     loop_aware: Any,
 ) -> None:
-    """Every finding has a known code; a plan without errors unrolls to exactly what it predicts."""
+    """Every finding has a known code; an outline without errors unrolls to exactly what it predicts."""
     options = UnrollOptions(max_drops=5000, zip_scatters=zip_scatters, adapters=adapters, loop_aware=loop_aware)
-    made = plan(graph, options)
+    made = outline_of(graph, options)
     assert all(finding.code in CODES for finding in made.problems)
     assert len({template.key for template in made.templates}) == len(made.templates)
     if all(finding.severity is not Severity.ERROR for finding in made.problems):

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from dropflow.graph.text_ids import oids
-from tests.translator.drawing import Drawing, codes, counts, edges, errors, planned
+from tests.translator.drawing import Drawing, codes, counts, edges, errors, outlined
 from translator.unroll import unroll
 
 
@@ -23,7 +23,7 @@ def test_copies_of_nested_scatters_multiply() -> None:
 
 def test_text_ids_are_those_of_daliuge() -> None:
     """The index of a drop counts its copies from the outermost, behind a leading zero."""
-    graph = unroll(planned(nested(), prefix="1"))
+    graph = unroll(outlined(nested(), prefix="1"))
     names = oids(graph, range(graph.drops))
     assert names[:3] == ["1_d0_0", "1_A1_0", "1_dA_0-0"]
     assert names[-1] == "1_dC_0-4-3"
@@ -31,7 +31,7 @@ def test_text_ids_are_those_of_daliuge() -> None:
 
 def test_drops_follow_the_order_of_the_file() -> None:
     """Templates come in the order of the file, and the instances of each row-major."""
-    graph = unroll(planned(nested()))
+    graph = unroll(outlined(nested()))
     assert [template.key for template in graph.templates] == ["d0", "A1", "dA", "A2", "dB", "a", "dC"]
     assert graph.template.tolist() == sorted(graph.template.tolist())
     assert graph.instance[:12].tolist() == [0, 0, *range(5), *range(5)]
@@ -68,7 +68,7 @@ def test_scatters_beside_each_other_cannot_be_linked() -> None:
         drawing.app("other")
     drawing.link("one", "other")
     assert errors(drawing) == ["LG070"]
-    (found,) = planned(drawing).problems
+    (found,) = outlined(drawing).problems
     assert "leads out of scatter 'S1' (3) and into scatter 'S2' (3)" in found.text
     zipped = "set the field zip_with of scatter 'S2' to 'S1', to link their copies by number"
     assert found.hint == f"{zipped}, or gather 'one' first, or move 'other' into scatter 'S1'"
@@ -101,7 +101,7 @@ def zipped(copies: int, other: int, name: str = "S1") -> Drawing:
 def test_a_scatter_names_the_scatter_that_it_is_zipped_with() -> None:
     """With zip_with, copy i is linked to copy i; unequal numbers are LG070, a name without scatter is LG087."""
     assert edges(zipped(3, 3), "one", "other") == [((i,), (i,)) for i in range(3)]
-    (found,) = planned(zipped(3, 4)).problems
+    (found,) = outlined(zipped(3, 4)).problems
     assert found.text.endswith("scatter 'S1' and scatter 'S2' are zipped, but have 3 and 4 copies")
     assert errors(zipped(3, 3, "S9")) == ["LG087", "LG070"]
 
@@ -113,7 +113,7 @@ def test_a_scatter_of_zero_copies_has_no_drops() -> None:
         drawing.data("part")
     drawing.link("d0", "split", "part")
     assert counts(drawing) == (2, 1)
-    assert [finding.code for finding in planned(drawing).problems] == ["LG021"]
+    assert [finding.code for finding in outlined(drawing).problems] == ["LG021"]
 
 
 @pytest.mark.parametrize("size", [None, -1, "many", 2.5, "", True, float("nan"), "9" * 5000])
@@ -160,7 +160,7 @@ def test_a_subgraph_is_transparent() -> None:
         drawing.app("alone")
     drawing.link("d0", "in", "inner", "out").link("inner", "alone")
     assert edges(drawing, "inner", "alone") == [((0,), (0,))]
-    alone = next(template for template in planned(drawing).templates if template.key == "alone")
+    alone = next(template for template in outlined(drawing).templates if template.key == "alone")
     assert [axis.kind for axis in alone.axes] == ["exclusive"]
 
 
@@ -181,7 +181,7 @@ def test_categories_that_cannot_be_translated_are_refused(category: str) -> None
     with drawing.construct(category, "X"):
         drawing.data("inner")
     assert errors(drawing) == ["LG032"]
-    assert planned(drawing).problems[0].hint
+    assert outlined(drawing).problems[0].hint
 
 
 def test_constructs_inside_each_other_are_an_error() -> None:
@@ -278,7 +278,7 @@ def test_a_gather_takes_all_iterations_of_a_loop() -> None:
             "loop-aware is ignored on the edge from 'd' to 'g', because it enters gather 'G': "
             "the gather takes all iterations of loop 'L' (3)"
         )
-        assert [(found.code, found.text) for found in planned(drawing).problems] == aware * [("LG064", text)]
+        assert [(found.code, found.text) for found in outlined(drawing).problems] == aware * [("LG064", text)]
 
 
 def test_a_loop_aware_edge_into_a_gather_is_reported() -> None:
@@ -299,7 +299,7 @@ def test_a_loop_aware_edge_into_a_gather_is_reported() -> None:
     drawing = Drawing().data("d")
     with drawing.gather("G", app="g"):
         drawing.data("out")
-    (found,) = planned(drawing.link("g", "out").link("d", "g", aware=True)).problems
+    (found,) = outlined(drawing.link("g", "out").link("d", "g", aware=True)).problems
     assert (found.code, found.severity.value) == ("LG062", "info")
 
 
@@ -322,7 +322,7 @@ def test_a_gather_without_application_copies_into_data() -> None:
     with drawing.gather("G", 2):
         drawing.data("inner")
     drawing.data("outer").link("dA", "G").link("G", "outer")
-    graph = unroll(planned(drawing))
+    graph = unroll(outlined(drawing))
     made = next(template for template in graph.templates if template.key == "G")
     assert (made.artificial, made.component, made.shape) == (True, "dlg.apps.simple.CopyApp", (2,))
     assert edges(drawing, "G", "outer") == [((0,), ()), ((1,), ())]
@@ -403,5 +403,5 @@ def test_what_enters_a_gather_is_collected(width: object) -> None:
     with alone.gather("G", width, app="g"):
         pass
     for drawing, port in ((scattered(2, width), ""), (alone.link("d", "g"), "")):
-        (collector,) = [template for template in planned(drawing).templates if template.key == "g"]
+        (collector,) = [template for template in outlined(drawing).templates if template.key == "g"]
         assert collector.collects == (port,)

@@ -20,7 +20,7 @@ from dropflow.api.serving import RestServer
 from dropflow.errors import HttpError, LinkError
 from dropflow.testing.virtual import VirtualClock
 from dropflow.web.frame import STATIC
-from dropflow.web.places import Places, ServerAddress, front_door, same_server, split_target
+from dropflow.web.known_servers import KnownServers, ServerAddress, front_door, same_server, split_target
 from dropflow.web.sign_in import login_routes
 from dropflow.web.tickets import LONGEST, Permission, Tickets, request_ticket, ticket_reply
 from tests.faults import ReceivedResponse, ask, serve
@@ -204,16 +204,16 @@ def pair() -> Iterator[Pair]:
     clock, known = VirtualClock(1_000_000_000.0), []
     with ExitStack() as stack:
         own = AccessRules(token=NODE_TOKEN, secret=SECRET)
-        node_places = Places(neighbours=lambda: [ServerAddress("master", "master", known[0].url)])
-        routes = [PAGE, CHANGE, *login_routes(own, node_places, clock=clock)]
+        node_servers = KnownServers(neighbours=lambda: [ServerAddress("master", "master", known[0].url)])
+        routes = [PAGE, CHANGE, *login_routes(own, node_servers, clock=clock)]
         node = stack.enter_context(serve(routes, access=own, clock=clock))
-        places = Places(
+        servers = KnownServers(
             own=lambda: known[0].url,
             below=lambda: [ServerAddress("node", "node", node.url)],
             ticket=partial(request_ticket, secret=SECRET),
         )
         access = AccessRules(token=MASTER_TOKEN, secret=SECRET)
-        master = stack.enter_context(serve([PAGE, *login_routes(access, places)], access=access))
+        master = stack.enter_context(serve([PAGE, *login_routes(access, servers)], access=access))
         known.append(master)
         yield Pair(master, node, clock)
 
@@ -284,20 +284,20 @@ def test_a_browser_that_may_only_read_may_only_read_elsewhere(pair: Pair) -> Non
 def test_a_server_is_found_at_its_public_address() -> None:
     """With a port in it, the address is that of each server; without one, only that of the own server."""
     own, other = "http://127.0.0.1:8002", "http://127.0.0.1:8001"
-    places = Places(
+    servers = KnownServers(
         own=lambda: own,
         below=lambda: [ServerAddress("island", "island", other)],
         public_url="https://hub.example.org/ada/{port}",
     )
     target = "https://hub.example.org/ada/8001/sessions?text=a"
-    found = places.find(target)
-    alone = msgspec.structs.replace(places, public_url="https://hub.example.org/dropflow")
+    found = servers.find(target)
+    alone = msgspec.structs.replace(servers, public_url="https://hub.example.org/dropflow")
 
     assert found is not None
     assert (found[0].url, *found[1:]) == (other, "https://hub.example.org/ada/8001", "/sessions?text=a")
-    assert places.find("https://hub.example.org/ada/80011/sessions") is None
-    assert places.find("https://hub.example.org/eve/8001/") is None
-    assert places.find(f"{other}/nodes") == (found[0], "https://hub.example.org/ada/8001", "/nodes")
+    assert servers.find("https://hub.example.org/ada/80011/sessions") is None
+    assert servers.find("https://hub.example.org/eve/8001/") is None
+    assert servers.find(f"{other}/nodes") == (found[0], "https://hub.example.org/ada/8001", "/nodes")
     assert (alone.browser_url(own), alone.browser_url(other)) == ("https://hub.example.org/dropflow", other)
 
 

@@ -1,7 +1,7 @@
-"""Unrolling by index arithmetic: a logical graph becomes a plan, and the plan becomes columns.
+"""Unrolling by index arithmetic: a logical graph becomes an outline, and the outline becomes columns.
 
 Each logical node has an index space, the levels of the constructs around it. Each link is a map between two such
-spaces, described by a few counters with strides. `plan` makes these descriptions and all sizes; only `unroll` allocates
+spaces, described by a few counters with strides. `outline` has them and all sizes; only `unroll` allocates
 memory for drops. Does no I/O.
 
 ===============  =======================================================================================================
@@ -11,14 +11,14 @@ memory for drops. Does no I/O.
 `wires`          Wires: the links of a logical graph between units, which have instances
 `loops`          Loops: the wires that carry data from one iteration to the next, and feedback to a scatter
 `node_template`  The template of a logical node, from its fields
-`plan`           The plan of a physical graph: its templates, links and index maps
+`outline`        The outline of a physical graph: its templates, links and index maps
 `adapters`       Adapters: drops between two nodes of the same kind
 `services`       Services: constructs whose application runs alongside their content
-`columns`        Unrolls a plan: writes the columns of drops and edges
+`columns`        Unrolls an outline: writes the columns of drops and edges
 ===============  =======================================================================================================
 """
 
 from translator.unroll.columns import unroll
-from translator.unroll.plan import UnrollPlan, plan
+from translator.unroll.outline import GraphOutline, outline_of
 
-__all__ = ["UnrollPlan", "plan", "unroll"]
+__all__ = ["GraphOutline", "outline_of", "unroll"]

@@ -138,7 +138,7 @@ _LARGEST_FIELD = 2**31 - 1
 _SHOWN = 60
 
 Findings = list[Problem]
-"""List to which findings are added while a plan is made."""
+"""List to which findings are added while an outline is made."""
 
 
 def is_on(value: Any) -> bool:

@@ -22,7 +22,7 @@ from dropflow.ids import SESSION_NAME_HINT
 from dropflow.sessions.options import SubmitOptions
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.graph_views import GraphSource, GraphViews
-from dropflow.web.places import Places, login_url, split_target
+from dropflow.web.known_servers import KnownServers, login_url, split_target
 from translator.problem_codes import problem
 from translator.repository import fetch_file, is_repository_address, list_graphs, parse_address
 from translator.web.api_v1 import download_routes
@@ -87,9 +87,9 @@ class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
 
 
-def page_routes(service: TranslatorService, places: Places, templates: PageTemplates) -> list[Route]:
-    """Return the routes of the pages; `places` are the servers that they link to."""
-    handlers = _PageHandlers(service, places, templates)
+def page_routes(service: TranslatorService, servers: KnownServers, templates: PageTemplates) -> list[Route]:
+    """Return the routes of the pages; `servers` are the servers that they link to."""
+    handlers = _PageHandlers(service, servers, templates)
     one = "/translations/{translation}"
 
     page = partial(Route, method="GET", public=True, gives="text/html", tag="pages")
@@ -154,9 +154,9 @@ def _address(info: TranslationInfo, **selected: str) -> str:
 class _PageHandlers:
     """The handlers of the pages."""
 
-    def __init__(self, service: TranslatorService, places: Places, templates: PageTemplates) -> None:
+    def __init__(self, service: TranslatorService, servers: KnownServers, templates: PageTemplates) -> None:
         self._service = service
-        self._places = places
+        self._servers = servers
         self._templates = templates
 
     def start(self, call: Request) -> Response:
@@ -243,7 +243,7 @@ class _PageHandlers:
         return page_response(
             page,
             call,
-            form_targets=[*map(self._places.browser_url, managers)],
+            form_targets=[*map(self._servers.browser_url, managers)],
             status=status_of(refused) if refused else 200,
         )
 
@@ -308,9 +308,9 @@ class _PageHandlers:
     def _entrance(self, url: str) -> str:
         """Return an address that opens a page of a manager and signs in, since the form had the page key."""
         manager, path = split_target(url)
-        base = self._places.browser_url(manager)
+        base = self._servers.browser_url(manager)
         try:
-            return login_url(base, self._places.ticket(manager), path)
+            return login_url(base, self._servers.ticket(manager), path)
         except DropflowError:
             return base + path  # the manager asks for its own token
 

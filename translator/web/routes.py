@@ -16,7 +16,7 @@ from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
 from dropflow.clock import Clock, SystemClock
 from dropflow.version import __version__
 from dropflow.web.frame import STATIC, asset_routes
-from dropflow.web.places import Places
+from dropflow.web.known_servers import KnownServers
 from dropflow.web.sign_in import login_routes
 from translator.web.api_v1 import api_v1_routes
 from translator.web.daliuge import daliuge_routes
@@ -34,7 +34,7 @@ def translator_routes(
     streams: StreamSlots,
     *,
     info: Callable[[], ManagerInfo],
-    places: Places,
+    servers: KnownServers,
     log: ManagerLog,
 ) -> list[Route]:
     """Return the routes of a translator.
@@ -47,17 +47,17 @@ def translator_routes(
         Limits requests that wait.
     info : callable
         Returns the record of the translator.
-    places : Places
+    servers : KnownServers
         The other servers of the cluster, to which pages link.
     log : ManagerLog
         The log of the translator.
     """
-    templates = translator_templates(places, log.name)
+    templates = translator_templates(servers, log.name)
     routes = [
         *asset_routes(STATIC, _STATIC),
         *api_v1_routes(service),
         *daliuge_routes(service, streams),
-        *page_routes(service, places, templates),
+        *page_routes(service, servers, templates),
         *log_routes(log, templates, streams),
         Route(
             method="GET",
@@ -108,7 +108,7 @@ def make_translator(
     name: str = "translator",
     url: Callable[[], str] = str,
     log: Path | None = None,
-    places: Places | None = None,
+    servers: KnownServers | None = None,
     connect: Callable[[str], Client] | None = None,
     clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
@@ -134,7 +134,7 @@ def make_translator(
         Its address, which is known once it is served.
     log : Path, optional
         The file of its log, which its pages show.
-    places : Places, optional
+    servers : KnownServers, optional
         The other servers of the cluster. They sign browsers in here, and pages link to them.
     connect : callable, optional
         Makes a client for a manager; by default `dropflow.api.client.Client` with the key and token above.
@@ -164,8 +164,8 @@ def make_translator(
     started = clock.now()
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
     streams = StreamSlots(STREAMS)
-    known = places or Places()
-    own = translator_routes(service, streams, info=info, places=known, log=ManagerLog(name, log))
+    known = servers or KnownServers()
+    own = translator_routes(service, streams, info=info, servers=known, log=ManagerLog(name, log))
     routes = [*own, *login_routes(access, known, clock=clock)]
     bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS, together=_BODIES * limits.body)
     return make_app(routes, access, bounds, clock=clock), streams, service

@@ -26,6 +26,7 @@ from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.standard_output import reserve
+from translator.graph_sizes import estimate
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import form_of
 from translator.pipeline import Checked, examine, finish, with_repository
@@ -44,7 +45,6 @@ from translator.plan.registry import (
     promised_imbalance,
     suitable,
 )
-from translator.preview import estimate
 from translator.web.records import (
     TOO_LARGE,
     PartitionMeasures,
@@ -162,9 +162,9 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
 
 def _expected(found: Checked) -> TranslationReport:
     """Return the report with the sizes that are known before the graph is unrolled."""
-    if found.plan is None:
+    if found.outline is None:
         return TranslationReport(state="refused", family=found.family, drops=found.graph.drops if found.graph else 0)
-    size = estimate(found.plan)
+    size = estimate(found.outline)
     return TranslationReport(
         state="refused",
         family=found.family,
@@ -174,7 +174,7 @@ def _expected(found: Checked) -> TranslationReport:
         edges=size.edges,
         connections=size.edges,
         bytes=size.bytes,
-        nodes=_counts(found.plan.templates, [node.drops for node in size.nodes]),
+        nodes=_counts(found.outline.templates, [node.drops for node in size.nodes]),
     )
 
 
@@ -281,7 +281,7 @@ def _impossible(options: PartitionOptions) -> list[Problem]:
 
 
 def _too_large(found: Checked, order: TranslationOrder) -> list[Problem]:
-    """Check the limit for graphs that were sent unrolled; the plan of others has the same finding."""
+    """Check the limit for graphs that were sent unrolled; the outline of others has the same finding."""
     if found.graph is None or found.graph.drops <= order.limits.drops:
         return []
     text = f"the graph has {found.graph.drops:,} drops, at most {order.limits.drops:,} are allowed"

@@ -1,6 +1,6 @@
 """Clusters on other hosts: jobs of batch systems, hosts over ssh, and pools of nodes.
 
-`managers.places` decides and knows the batch systems; this package talks to them, and to the user.
+`managers.jobs` decides and knows the batch systems; this package talks to them, and to the user.
 
 ================  ======================================================================================================
 `launch`          ``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh

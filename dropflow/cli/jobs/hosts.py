@@ -25,8 +25,8 @@ from dropflow.cli.progress import columns
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 from managers.child_processes import ChildProcess, ChildProcesses
-from managers.places.installation import install_on
-from managers.places.ssh import (
+from managers.jobs.installation import install_on
+from managers.jobs.ssh import (
     BEAT_SECONDS,
     END_LINE,
     SILENT_SECONDS,
@@ -125,7 +125,7 @@ def request_ends(nodes: Iterable[ChildProcess]) -> None:
 def run_hosts(directory: str) -> Exit:
     """Run the node managers of a job on its hosts, until standard input ends or all have ended."""
     from dropflow.cli.servers.server_process import StopSignal
-    from managers.places.job_directory import JobDirectory
+    from managers.jobs.job_directory import JobDirectory
 
     job = JobDirectory(Path(directory))
     numbers = {host.name: number for number, host in enumerate(job.request.hosts)}

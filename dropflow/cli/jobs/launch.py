@@ -24,8 +24,8 @@ from dropflow.errors import UsageError
 from dropflow.sessions.options import SubmitOptions
 
 if TYPE_CHECKING:
-    from managers.places.batch import Facility
-    from managers.places.ssh import SshHost
+    from managers.jobs.batch import Facility
+    from managers.jobs.ssh import SshHost
 
 _SYSTEMS = {
     "slurm": ("Slurm", "sbatch"),
@@ -45,7 +45,7 @@ def launch_command() -> None:
 
 def _walltime(_: click.Context, __: click.Parameter, text: str) -> str:
     """Return the text of an option, which must be a walltime or empty."""
-    from managers.places.job_directory import seconds_of_time
+    from managers.jobs.job_directory import seconds_of_time
 
     try:
         if text:
@@ -64,7 +64,7 @@ _directory_option = click.option(
 
 
 def _site(time: str, partition: str, account: str, facility: str | None, directory: str) -> "Facility":
-    from managers.places.batch import facility_of
+    from managers.jobs.batch import facility_of
 
     chosen = {"time": time, "partition": partition, "account": account, "directory": directory}
     return msgspec.structs.replace(facility_of(facility), **{key: text for key, text in chosen.items() if text})
@@ -174,8 +174,8 @@ def ssh_command(
     and 'dropflow down --to ssh:JOB' ends the cluster.
     """
     from dropflow.cli.jobs.hosts import usable_hosts
-    from managers.places.batch import Facility
-    from managers.places.ssh import free_ports
+    from managers.jobs.batch import Facility
+    from managers.jobs.ssh import free_ports
 
     here = free_ports(1) if tunnel else ()
     found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install, tunnel=here)
@@ -248,9 +248,9 @@ def _launch(
     from dropflow.cli.jobs.submission import run_order
     from dropflow.clock import SystemClock
     from dropflow.ids import dated_session_name
-    from managers.places.batch import JobOrder
-    from managers.places.job_directory import JobDirectory, JobRequest, new_job_directory
-    from managers.places.ssh import local_address
+    from managers.jobs.batch import JobOrder
+    from managers.jobs.job_directory import JobDirectory, JobRequest, new_job_directory
+    from managers.jobs.ssh import local_address
 
     if graph is not None and graph.startswith("-") and graph != "-":  # there is no GRAPH, only arguments behind --
         arguments, graph = (graph, *arguments), None

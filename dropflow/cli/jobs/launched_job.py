@@ -36,9 +36,9 @@ from dropflow.formatting import plural
 from dropflow.ids import safe_name
 from dropflow.states import UNKNOWN, SessionState
 from managers.child_processes import ChildProcesses
+from managers.jobs.batch import SYSTEMS
+from managers.jobs.job_directory import JobDirectory, JobRequest, JobStatus
 from managers.keys import load
-from managers.places.batch import SYSTEMS
-from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
 
 if TYPE_CHECKING:
     from dropflow.cli.downloads import FetchReply

@@ -39,10 +39,10 @@ from dropflow.graph.codec import dump, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.version import __version__
+from managers.jobs.batch import SYSTEMS, JobOrder
+from managers.jobs.job_directory import JobDirectory, JobStatus, new_job_directory
+from managers.jobs.ssh import SSH_FAILED, SSH_OPTIONS, SshHost, ssh_command
 from managers.keys import parse_key
-from managers.places.batch import SYSTEMS, JobOrder
-from managers.places.job_directory import JobDirectory, JobStatus, new_job_directory
-from managers.places.ssh import SSH_FAILED, SSH_OPTIONS, SshHost, ssh_command
 
 _END_SECONDS = 10.0
 _INSTALL = f"install dropflow {__version__} there, and name its interpreter as 'python' in --facility FILE"

@@ -13,7 +13,7 @@ from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
 
 if TYPE_CHECKING:
-    from managers.places.batch import Facility
+    from managers.jobs.batch import Facility
 
 
 @click.group("pool")
@@ -73,7 +73,7 @@ def add_command(
     system must see the directory of the pool, and reach the island.
     """
     from dropflow.cli.jobs.pool_process import add_pool
-    from managers.places.pool import PoolSettings
+    from managers.jobs.pool import PoolSettings
 
     if least > most:
         raise UsageError(f"--min {least} is more than --max {most}")

@@ -1,7 +1,7 @@
 """The process of a pool, and the files by which ``dropflow pool`` commands it.
 
 A pool is a process on this host, and a directory that it shares with its nodes: each is one job, which runs ``dropflow
-launch member``. `managers.places.pool` decides; `_PoolProcess` asks the island and the batch system, and does it.
+launch member``. `managers.jobs.pool` decides; `_PoolProcess` asks the island and the batch system, and does it.
 """
 
 import fcntl
@@ -28,10 +28,10 @@ from dropflow.errors import ConflictError, DropflowError, JobRefusedError, NotFo
 from dropflow.files import private_directory
 from dropflow.ids import is_session_name
 from dropflow.states import SessionState
+from managers.jobs.batch import SYSTEMS, Facility, job_script
+from managers.jobs.job_directory import JobDirectory, JobRequest, read_record
+from managers.jobs.pool import PoolSettings, PoolState, Seen, decide, refused, submitted
 from managers.keys import load
-from managers.places.batch import SYSTEMS, Facility, job_script
-from managers.places.job_directory import JobDirectory, JobRequest, read_record
-from managers.places.pool import PoolSettings, PoolState, Seen, decide, refused, submitted
 
 _LOOK_SECONDS = 2.0
 _AWAY_SECONDS = 600.0

@@ -13,8 +13,8 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import BatchSystemError, DropflowError
-from managers.places.batch import SYSTEMS, BatchSystem, JobOrder, JobState, job_script
-from managers.places.job_directory import JobDirectory, JobRequest, JobStatus
+from managers.jobs.batch import SYSTEMS, BatchSystem, JobOrder, JobState, job_script
+from managers.jobs.job_directory import JobDirectory, JobRequest, JobStatus
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph

@@ -22,10 +22,10 @@ from dropflow.cli.servers.server_process import StopSignal, announce, browser_ur
 from dropflow.errors import ConflictError
 from dropflow.files import private_directory
 from dropflow.runners.capacity import host_gpus
-from dropflow.web.places import public_address
+from dropflow.web.known_servers import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
+from managers.jobs.ssh import BEAT_SECONDS, SshHost, local_address
 from managers.membership import SUSPECT_AFTER
-from managers.places.ssh import BEAT_SECONDS, SshHost, local_address
 
 _START_SECONDS = 60.0
 _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001

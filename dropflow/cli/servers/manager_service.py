@@ -15,7 +15,7 @@ from dropflow.cli.manager_records import records_here
 from dropflow.cli.servers.server_process import LOG_FILE, ServerContext, links_advertise, links_bind, serve
 from dropflow.clock import SystemClock
 from dropflow.errors import UsageError
-from dropflow.web.places import ServerAddress
+from dropflow.web.known_servers import ServerAddress
 from managers.composite.manager import Composite, discover_children
 from managers.probing import Prober
 from managers.service import Service

@@ -244,7 +244,7 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
     from dropflow.api.serving import RestServer
     from dropflow.cli.servers.manager_service import neighbours, split_urls
     from dropflow.cli.servers.server_process import LOG_FILE, serve
-    from dropflow.web.places import Places, ServerAddress
+    from dropflow.web.known_servers import KnownServers, ServerAddress
     from dropflow.web.tickets import request_ticket
     from managers.service import make_access_rules, url_of
     from translator.web.routes import STREAMS, make_translator
@@ -268,7 +268,7 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
             name=context.name,
             url=lambda: url,
             log=context.root / LOG_FILE,
-            places=Places(
+            servers=KnownServers(
                 own=lambda: url,
                 neighbours=partial(
                     neighbours, options, tuple(ServerAddress("master", each, each) for each in addresses)

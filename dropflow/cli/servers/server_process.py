@@ -37,7 +37,7 @@ from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.files import make_once, private_directory, private_opener
 from dropflow.formatting import printable
 from dropflow.version import __version__
-from dropflow.web.places import public_address
+from dropflow.web.known_servers import public_address
 from managers.keys import ClusterKey, UserFiles, create, load
 
 _log = logging.getLogger("dropflow.cli")

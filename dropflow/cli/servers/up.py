@@ -223,7 +223,7 @@ def up_command(
         return run(UpOptions(**options))
     from dropflow.cli.jobs.hosts import usable_hosts
     from dropflow.errors import UsageError
-    from managers.places.ssh import free_ports
+    from managers.jobs.ssh import free_ports
 
     lost = [f"--{name.replace('_', '-')}" for name in given_on_command_line(("nodes", "workers", "memory", "no_auth"))]
     if lost:

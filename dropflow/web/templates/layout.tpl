@@ -7,7 +7,7 @@
 % if defined("refresh") and refresh:
 <meta http-equiv="refresh" content="{{refresh}}">
 % end
-% door = layout.places.browser_url(layout.places.door())
+% door = layout.servers.browser_url(layout.servers.door())
 % if door:
 <meta name="dropflow-door" content="{{door}}">
 % end

@@ -21,7 +21,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.preview.source import Line, Preview
 from dropflow.testing.drawing import fan
-from dropflow.web.places import Places, ServerAddress, hop_url
+from dropflow.web.known_servers import KnownServers, ServerAddress, hop_url
 from managers.web.page_templates import drop_label, drop_url
 from managers.web.pages import launch_routes
 from managers.web.views import (
@@ -470,17 +470,17 @@ def test_graphs_are_run_from_the_form_of_the_translator() -> None:
         ServerAddress("translator", "translator", "http://127.0.0.1:8084"),
         ServerAddress("master", "master", "http://127.0.0.1:8002"),
     ]
-    manager, places = manager_with_sessions(), Places(role=lambda: "node", neighbours=lambda: known)
+    manager, servers = manager_with_sessions(), KnownServers(role=lambda: "node", neighbours=lambda: known)
     there = hop_url("http://127.0.0.1:8084", "/like?manager=http%3A%2F%2F127.0.0.1%3A8002&session=a+b")
     for path, expected in (
         ({"session": "a b"}, there),
         ({}, there.replace("like", "").replace("%26session%3Da%2Bb", "")),
     ):
         call = Request(path=path, query=None, body=b"", headers={})
-        (page,) = {dict(one.handler(call).headers)["Location"] for one in launch_routes(manager, places)}
+        (page,) = {dict(one.handler(call).headers)["Location"] for one in launch_routes(manager, servers)}
         assert page == expected
         with pytest.raises(ConflictError, match="no translator of this cluster is known here"):
-            launch_routes(manager, Places())[0].handler(call)
+            launch_routes(manager, KnownServers())[0].handler(call)
 
 
 def test_the_report_of_a_session_is_a_file(serve: Any) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from dropflow.errors import BadFileError, BatchSystemError, DropflowError, JobRefusedError, MissingDependencyError
 from dropflow.version import __version__
-from managers.places.job_directory import JobDirectory, JobRequest, seconds_of_time
+from managers.jobs.job_directory import JobDirectory, JobRequest, seconds_of_time
 
 _CALL_SECONDS = 60.0
 _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")

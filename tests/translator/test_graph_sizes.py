@@ -19,13 +19,13 @@ from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.cli.graph_documents import document, link, node
 from tests.constructs.test_worked import WORKED
-from tests.translator.drawing import Drawing, errors, planned
+from tests.translator.drawing import Drawing, errors, outlined
 from tests.translator.random_graphs import logical_graphs
+from translator.graph_sizes import NodeEstimate, estimate, graph_sizes
 from translator.logical import LogicalGraph
 from translator.options import ComponentOptions, UnrollOptions
 from translator.pipeline import examine, finish
-from translator.preview import NodeEstimate, estimate, preview
-from translator.unroll import plan, unroll
+from translator.unroll import outline_of, unroll
 
 
 def drawn(copies: int = 4, iterations: int = 3) -> Drawing:
@@ -42,8 +42,8 @@ def drawn(copies: int = 4, iterations: int = 3) -> Drawing:
     return drawing.link("d", "Step", closes=True).link("d", "Last", aware=True)
 
 
-def test_drops_that_wait_for_each_other_have_no_preview() -> None:
-    """The plan does not show them. The error has the code of that problem, and names the drops."""
+def test_drops_that_wait_for_each_other_have_no_sizes() -> None:
+    """The outline does not show them. The error has the code of that problem, and names the drops."""
     drawing = Drawing().app("Out")
     with drawing.loop("L", 2):
         drawing.data("x", group_end=True).app("In", group_start=True).data("y")
@@ -51,11 +51,11 @@ def test_drops_that_wait_for_each_other_have_no_preview() -> None:
     graph = drawing.link("In", "y").link("y", "Out", aware=True).graph()
 
     with pytest.raises(BadGraphError, match="4 drops wait for each other") as found:
-        preview(graph, plan(graph))
+        graph_sizes(graph, outline_of(graph))
     assert [one.code for one in found.value.problems] == ["LG050"]
 
 
-def test_a_preview_on_paper() -> None:
+def test_sizes_on_paper() -> None:
     """Four copies, three iterations.
 
     Drops: First, a; Work, b 4 + 4; Join, c; Step, d 3 + 3; Last: 19. Edges: 1 + 4 + 4 + 4 + 1 + first 1 + 3 + carries
@@ -63,7 +63,7 @@ def test_a_preview_on_paper() -> None:
     2 + 3 + 0 + 3 x 5 + 7 = 27 s, in which 1, 4, then 1 applications run.
     """
     graph = drawn().graph()
-    found = preview(graph, plan(graph))
+    found = graph_sizes(graph, outline_of(graph))
 
     assert (found.drops, found.data_drops, found.app_drops, found.edges) == (19, 9, 10, 21)
     assert (found.volume, found.work, found.critical_path) == (90, 48, 27)
@@ -79,11 +79,11 @@ def test_a_preview_on_paper() -> None:
 
 
 def compare(graph: LogicalGraph) -> None:
-    """Compare a preview with what is computed from the unrolled graph."""
-    planned = plan(graph)
-    found = preview(graph, planned)
-    whole = unroll(planned)
-    apps = [one for one in planned.templates if one.kind is Kind.APP]
+    """Compare sizes with what is computed from the unrolled graph."""
+    outline = outline_of(graph)
+    found = graph_sizes(graph, outline)
+    whole = unroll(outline)
+    apps = [one for one in outline.templates if one.kind is Kind.APP]
     assert (found.drops, found.edges) == (whole.drops, whole.edges)
     assert found.critical_path == pytest.approx(critical_path(whole).length if whole.drops else 0)
     seconds = np.array([one.weight if one.kind is Kind.APP else 0.0 for one in whole.templates])[whole.template]
@@ -107,8 +107,8 @@ def test_worked_examples(draw: object) -> None:
 @settings(max_examples=60)
 def test_counts_are_those_of_the_unrolled_graph(graph: LogicalGraph) -> None:
     """For any graph: numbers of drops and edges, and the sum of execution times."""
-    planned = plan(graph)
-    found, whole = preview(graph, planned), unroll(planned)
+    outline = outline_of(graph)
+    found, whole = graph_sizes(graph, outline), unroll(outline)
 
     assert (found.drops, found.edges) == (whole.drops, whole.edges)
     assert found.critical_path is not None
@@ -116,10 +116,10 @@ def test_counts_are_those_of_the_unrolled_graph(graph: LogicalGraph) -> None:
         assert found.critical_path <= critical_path(whole).length + 1e-9
 
 
-def test_a_huge_graph_is_previewed_without_unrolling_it() -> None:
+def test_a_huge_graph_has_sizes_without_unrolling_it() -> None:
     """A billion copies: the counts are exact, and all run at once."""
     graph = drawn(copies=10**9).graph()
-    found = preview(graph, plan(graph))
+    found = graph_sizes(graph, outline_of(graph))
 
     assert found.drops == 2 * 10**9 + 11
     assert (max(one.running for one in found.phases), found.critical_path) == (10**9, 27)
@@ -128,7 +128,7 @@ def test_a_huge_graph_is_previewed_without_unrolling_it() -> None:
 def test_a_loop_that_is_too_long_has_no_times() -> None:
     """With ten million iterations the counts are exact, and the critical path is not computed."""
     graph = drawn(iterations=10**7).graph()
-    found = preview(graph, plan(graph))
+    found = graph_sizes(graph, outline_of(graph))
 
     assert (found.drops, found.critical_path, found.phases) == (2 * 10**7 + 13, None, ())
 
@@ -147,8 +147,8 @@ def pyramid(*sizes: int) -> Drawing:
 
 def test_an_estimate_is_exact() -> None:
     """Predicted numbers are those of the unrolled graph, in total and node by node."""
-    plan = planned(pyramid(3, 4, 5))
-    found, graph = estimate(plan), unroll(plan)
+    outline = outlined(pyramid(3, 4, 5))
+    found, graph = estimate(outline), unroll(outline)
     assert (found.drops, found.edges) == (graph.drops, graph.edges) == (120, 60)
     assert (found.data_drops, found.app_drops) == (60, 60)
     assert found.nodes == (NodeEstimate("d", "d", 60), NodeEstimate("a", "a", 60))
@@ -159,20 +159,20 @@ def test_an_estimate_is_exact() -> None:
 def test_the_largest_nodes_come_first() -> None:
     """Nodes are sorted by their number of drops."""
     drawing = pyramid(10).data("single")
-    assert [node.drops for node in estimate(planned(drawing)).largest] == [10, 10, 1]
+    assert [node.drops for node in estimate(outlined(drawing)).largest] == [10, 10, 1]
 
 
 def test_a_trillion_drops_are_refused_without_memory() -> None:
     """With 10^12 drops, LG120 names the node that causes them, and planning takes little memory."""
     drawing = pyramid(1_000_000, 1_000_000)
     tracemalloc.start()
-    plan = planned(drawing)
+    outline = outlined(drawing)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert plan.drops == 2 * 10**12
-    assert [finding.code for finding in plan.problems] == ["LG071", "LG120", "LG120"]
-    assert "2,000,000,000,000 drops" in plan.problems[1].text
-    assert "'d'" in plan.problems[1].hint
+    assert outline.drops == 2 * 10**12
+    assert [finding.code for finding in outline.problems] == ["LG071", "LG120", "LG120"]
+    assert "2,000,000,000,000 drops" in outline.problems[1].text
+    assert "'d'" in outline.problems[1].hint
     assert peak < 1_000_000
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from managers.places.batch import JobState
+from managers.jobs.batch import JobState
 
 _MOST_FAILED = 3
 _MOST_REFUSED = 10

@@ -21,7 +21,7 @@ class ServerAddress(msgspec.Struct, frozen=True):
     url: str
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class KnownServers(msgspec.Struct, frozen=True, kw_only=True):
     """What a server knows of the cluster.
 
     Attributes
@@ -61,7 +61,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         if not base:
             return None
         candidates = (ServerAddress("", "", self.own()), *self.neighbours())
-        return next(filter(None, (self._on(place, base, path) for place in chain(candidates, self._below()))), None)
+        return next(filter(None, (self._on(server, base, path) for server in chain(candidates, self._below()))), None)
 
     def browser_url(self, url: str) -> str:
         """Return the address at which browsers reach the server at `url`."""
@@ -73,22 +73,22 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     def _below(self) -> Iterator[ServerAddress]:
         yield from self.below()  # they are asked only if no other server is meant
 
-    def _on(self, place: ServerAddress, base: str, path: str) -> tuple[ServerAddress, str, str] | None:
-        """Return the place, and the address and path of a page, if that page is on it."""
-        if not place.url:
+    def _on(self, server: ServerAddress, base: str, path: str) -> tuple[ServerAddress, str, str] | None:
+        """Return the server, and the address and path of a page, if that page is on it."""
+        if not server.url:
             return None
-        public = self.browser_url(place.url)
-        if public != place.url and f"{base}{path}/".startswith(f"{public}/"):
-            return place, public, f"{base}{path}".removeprefix(public) or "/"
-        if same_server(place.url, base):
-            return place, base if public == place.url else public, path
+        public = self.browser_url(server.url)
+        if public != server.url and f"{base}{path}/".startswith(f"{public}/"):
+            return server, public, f"{base}{path}".removeprefix(public) or "/"
+        if same_server(server.url, base):
+            return server, base if public == server.url else public, path
         return None
 
 
-def front_door(places: Sequence[ServerAddress], *, above: str = "") -> str:
-    """Return the address of the topmost manager among `places`; empty if none is above the role `above`."""
+def front_door(servers: Sequence[ServerAddress], *, above: str = "") -> str:
+    """Return the address of the topmost manager among `servers`; empty if none is above the role `above`."""
     most = _RANK.index(above) if above in _RANK else len(_RANK)
-    ranked = [(_RANK.index(place.role), place.url) for place in places if place.role in _RANK]
+    ranked = [(_RANK.index(server.role), server.url) for server in servers if server.role in _RANK]
     return min(ranked)[1] if ranked and min(ranked)[0] < most else ""
 
 

@@ -1,4 +1,4 @@
-"""Places where clusters run that are not started by hand: jobs of batch systems.
+"""Jobs of batch systems and hosts over ssh, where clusters run that are not started by hand.
 
 `batch` turns a wish for nodes into a batch script, and asks Slurm, PBS or Grid Engine; `job_directory` has the files in
 the directory that a job and the commands outside share; `pool` decides when an island gets nodes

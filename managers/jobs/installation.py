@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from managers.places.ssh import SSH_FAILED, HostProblem, SshHost, ssh_command
+from managers.jobs.ssh import SSH_FAILED, HostProblem, SshHost, ssh_command
 
 _PACKAGES = ("dropflow", "managers", "palettes", "translator")
 _WHEEL = "Wheel-Version: 1.0\nGenerator: dropflow\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

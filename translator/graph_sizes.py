@@ -1,6 +1,6 @@
 """What a logical graph will become: counts, volumes, the critical path, and how much runs at a time.
 
-Counts and sums are products of the plan, so that nothing is unrolled for them. Times are those of the graph with one
+Counts and sums are products of the outline, so that nothing is unrolled for them. Times are those of the graph with one
 copy of each scatter: copies do not wait for each other, so that they all run at the same times. Only loops, whose
 iterations follow each other, are unrolled. Estimates that depend on the sizes of inputs need the whole graph; if that
 is too large, they are computed for one copy of each scatter.
@@ -21,7 +21,7 @@ from dropflow.graph.templates import Kind, Template
 from translator.expressions import META, with_estimates
 from translator.logical import LogicalGraph, LogicalNode
 from translator.options import UnrollOptions
-from translator.unroll import UnrollPlan, plan, unroll
+from translator.unroll import GraphOutline, outline_of, unroll
 
 MOST_UNROLLED = 2_000_000
 """Drops of a graph with one copy of each scatter up to which its times are computed."""
@@ -52,7 +52,7 @@ class ParallelPhase(msgspec.Struct, frozen=True):
     cores: int
 
 
-class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
+class GraphSizes(msgspec.Struct, frozen=True, kw_only=True):
     """What a graph will become.
 
     Attributes
@@ -89,40 +89,40 @@ class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
         return self.work / self.critical_path if self.critical_path else 0.0
 
 
-def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | None = None) -> GraphPreview:
+def graph_sizes(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptions | None = None) -> GraphSizes:
     """Return what a graph will become.
 
     Parameters
     ----------
     graph : LogicalGraph
         The graph, with its values filled in.
-    planned : UnrollPlan
-        Its plan, without errors.
+    outline : GraphOutline
+        Its outline, without errors.
     options : UnrollOptions, optional
-        The options of the plan.
+        The options of the outline.
 
     Raises
     ------
     BadGraphError
-        Drops wait for each other. Plans do not show that.
+        Drops wait for each other. Outlines do not show that.
     """
-    expressions: dict[str, str] = json.loads(planned.meta.get(META, "{}"))
+    expressions: dict[str, str] = json.loads(outline.meta.get(META, "{}"))
     whole = None
-    if expressions and planned.drops <= MOST_UNROLLED:
-        whole = with_estimates(unroll(planned), expressions)
-        planned = replace(planned, templates=whole.templates)  # with the means of their drops
-    sizes = planned.sizes
-    counted = list(zip(sizes, planned.templates, strict=True))
+    if expressions and outline.drops <= MOST_UNROLLED:
+        whole = with_estimates(unroll(outline), expressions)
+        outline = replace(outline, templates=whole.templates)  # with the means of their drops
+    sizes = outline.sizes
+    counted = list(zip(sizes, outline.templates, strict=True))
     data = sum(size for size, template in counted if template.kind is Kind.DATA)
-    plain = GraphPreview(
-        drops=planned.drops,
+    plain = GraphSizes(
+        drops=outline.drops,
         data_drops=data,
-        app_drops=planned.drops - data,
-        edges=planned.edges,
+        app_drops=outline.drops - data,
+        edges=outline.edges,
         volume=sum(min(size, _COUNTED) * _weight(template, Kind.DATA) for size, template in counted),
         work=sum(min(size, _COUNTED) * _weight(template, Kind.APP) * template.cpus for size, template in counted),
     )
-    reduced = whole or _reduced(graph, planned, options)
+    reduced = whole or _reduced(graph, outline, options)
     if reduced is not None and whole is None:
         reduced = with_estimates(reduced, expressions)
     if reduced is None:
@@ -135,13 +135,13 @@ def _weight(template: Template, kind: Kind) -> float:
     return max(template.weight, 0.0) if template.kind is kind else 0.0
 
 
-def _reduced(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | None) -> PhysicalGraph | None:
+def _reduced(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptions | None) -> PhysicalGraph | None:
     """Return the physical graph with one copy of each scatter; None if it is too large.
 
     A gather that feeds back to its scatter makes copies wait for each other: such a graph keeps all copies.
     """
-    feeds_back = any(edges.chunk_of_source for edges in planned.maps)
-    single = planned if feeds_back else plan(_single(graph), options)
+    feeds_back = any(edges.chunk_of_source for edges in outline.maps)
+    single = outline if feeds_back else outline_of(_single(graph), options)
     if single.drops > MOST_UNROLLED or any(one.severity.value == "error" for one in single.problems):
         return None
     return unroll(single)
@@ -204,7 +204,7 @@ def _times(graph: PhysicalGraph, sizes: Mapping[str, int]) -> _Times:
     return _Times(float((start + seconds).max()), phases)
 
 
-# The size of a physical graph, computed from its plan before it is made.
+# The size of a physical graph, computed from its outline before it is made.
 
 _DROP_BYTES = 4 + 4 + 4 + 8
 _EDGE_BYTES = 4 + 4
@@ -246,21 +246,21 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(self.nodes, key=lambda node: -node.drops))
 
 
-def estimate(plan: UnrollPlan) -> Estimate:
-    """Return the size of the physical graph of a plan.
+def estimate(outline: GraphOutline) -> Estimate:
+    """Return the size of the physical graph of an outline.
 
-    The size is exact. If it exceeds the limits, the plan has the problem LG120.
+    The size is exact. If it exceeds the limits, the outline has the problem LG120.
     """
-    sizes = plan.sizes
-    data = sum(size for size, template in zip(sizes, plan.templates, strict=True) if template.kind is Kind.DATA)
+    sizes = outline.sizes
+    data = sum(size for size, template in zip(sizes, outline.templates, strict=True) if template.kind is Kind.DATA)
     return Estimate(
-        drops=plan.drops,
+        drops=outline.drops,
         data_drops=data,
-        app_drops=plan.drops - data,
-        edges=plan.edges,
-        bytes=plan.drops * _DROP_BYTES + plan.edges * _EDGE_BYTES,
+        app_drops=outline.drops - data,
+        edges=outline.edges,
+        bytes=outline.drops * _DROP_BYTES + outline.edges * _EDGE_BYTES,
         nodes=tuple(
             NodeEstimate(template.key, template.name, size)
-            for template, size in zip(plan.templates, sizes, strict=True)
+            for template, size in zip(outline.templates, sizes, strict=True)
         ),
     )

@@ -26,8 +26,8 @@ from dropflow.api.records import SessionDetail
 from dropflow.errors import BadFileError, NotFoundError, StorageError
 from dropflow.files import GRAPH_FILE, private_directory, replace_file
 from dropflow.sessions.options import SubmitOptions
+from managers.jobs.ssh import SshHost
 from managers.keys import create
-from managers.places.ssh import SshHost
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 

@@ -1,26 +1,26 @@
 """Where EAGLE drew the nodes of a logical graph, by the keys of their drops.
 
-An application of a construct has no place of its own: EAGLE draws it in the construct. It gets one at the left of what
-is in the construct if it is the input application, and at the right if it is the output application.
+An application of a construct has no position of its own: EAGLE draws it in the construct. It gets one at the left of
+what is in the construct if it is the input application, and at the right if it is the output application.
 """
 
-from dropflow.graph.notes import Place
+from dropflow.graph.notes import Position
 from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
 
 _BESIDE = 120.0
 """About the distance of two nodes that are joined, in units of EAGLE."""
 
 
-def drawn_places(graph: LogicalGraph) -> dict[str, Place]:
-    """Return the place of each node that has drops, by its key; empty if the file has no places.
+def drawn_positions(graph: LogicalGraph) -> dict[str, Position]:
+    """Return the position of each node that has drops, by its key; empty if the file has no positions.
 
-    Nodes that are all in one place, as in files that programs wrote, have not been drawn.
+    Nodes that are all at one position, as in files that programs wrote, have not been drawn.
     """
     shown = [node for node in graph.nodes if node.kind in (NodeKind.DATA, NodeKind.APP)]
     found = {node.key or node.id: node.position for node in shown if node.position is not None}
     if len(set(found.values())) < min(len(found), 2):
         return {}
-    inside: dict[str, list[Place]] = {}
+    inside: dict[str, list[Position]] = {}
     for node in shown:
         if node.position is None:
             continue
@@ -32,14 +32,14 @@ def drawn_places(graph: LogicalGraph) -> dict[str, Place]:
             around = None if owner is None else owner.parent
     for node in shown:
         owner = graph.by_id.get(node.embedded_in or "")
-        place = None if owner is None else _beside(node, owner, inside.get(owner.id, []))
-        if place is not None:
-            found[node.key or node.id] = place
+        position = None if owner is None else _beside(node, owner, inside.get(owner.id, []))
+        if position is not None:
+            found[node.key or node.id] = position
     return found
 
 
-def _beside(app: LogicalNode, construct: LogicalNode, inside: list[Place]) -> Place | None:
-    """Return a place left or right of what is in a construct; of an empty one, its own."""
+def _beside(app: LogicalNode, construct: LogicalNode, inside: list[Position]) -> Position | None:
+    """Return a position left or right of what is in a construct; of an empty one, its own."""
     if not inside:
         if construct.position is None:
             return None

@@ -1,4 +1,4 @@
-"""Places together: a laptop, ssh and a Slurm with two hosts, all of them on this machine. It needs root."""
+"""A laptop, ssh and a Slurm with two hosts together, all of them on this machine. It needs root."""
 
 import json
 import signal

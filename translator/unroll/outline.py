@@ -1,4 +1,4 @@
-"""The plan of a physical graph: its templates, links and index maps. Its size is that of the logical graph.
+"""The outline of a physical graph: its templates, links and index maps. Its size is that of the logical graph.
 
 Numbers of drops and edges are products, known before the physical graph is made.
 """
@@ -40,8 +40,8 @@ _LONGEST_CIRCLE = 12
 
 
 @dataclass(frozen=True)
-class UnrollPlan:
-    """The plan of a physical graph.
+class GraphOutline:
+    """The outline of a physical graph.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class UnrollPlan:
     maps : tuple of IndexMap
         The edges of each link.
     problems : tuple of Problem
-        All findings. With an error among them the plan cannot be unrolled.
+        All findings. With an error among them it cannot be unrolled.
     meta : dict
         Notes that are kept with the graph.
     """
@@ -88,10 +88,10 @@ class UnrollPlan:
         return never_waits(self.links, self.maps)
 
 
-def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPlan:
+def outline_of(graph: LogicalGraph, options: UnrollOptions | None = None) -> GraphOutline:
     """Plan the physical graph of a logical graph, in time and memory proportional to the logical graph.
 
-    Never raises for a bad graph: all findings are in `UnrollPlan.problems`.
+    Never raises for a bad graph: all findings are in `GraphOutline.problems`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPla
         hint = "remove an edge, or mark the one that leads to the next iteration of a loop as closes-loop"
         findings.append(problem("LG050", f"the graph has a cycle: {names}", where=where, hint=hint))
     templates, links, maps = _connect(layout, units, wires, findings)
-    made = UnrollPlan(
+    made = GraphOutline(
         name=graph.name,
         prefix=options.prefix or safe_name(graph.name),
         templates=tuple(templates),
@@ -280,7 +280,7 @@ def _unpairable(layout: Layout, units: dict[str, Unit], wire: Wire, verdict: Unp
     return problem("LG070", text, where=wire.pointer, hint=", or ".join(ways))
 
 
-def _too_large(made: UnrollPlan, options: UnrollOptions) -> list[Problem]:
+def _too_large(made: GraphOutline, options: UnrollOptions) -> list[Problem]:
     """Return LG120 if the size exceeds the limits of the options or of the columns."""
     found = []
     for what, number, limit in (
