@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.engine.attempt_times import AttemptTimes
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run, make_session
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 
 DROPS, PAIRS, WORKERS = 60_000, 15, 2

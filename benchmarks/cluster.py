@@ -33,8 +33,8 @@ from cluster_daliuge import measure as daliuge
 from cluster_nodes import nodes
 
 from dropflow.api.client import Client
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import triples
 from managers.keys import ClusterKey, create
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 
 SIZES = (100, 1_000)
 _PAIRS = 3

@@ -20,8 +20,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from dropflow.graph.physical import PhysicalGraph, without_fusion
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import chain, chains
 from dropflow.times.octets import TIMES_FILE, read_times
 

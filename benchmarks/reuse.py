@@ -16,8 +16,8 @@ from pathlib import Path
 
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import deep_keys, node_keys
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 
 SIZES = (10_000, 100_000, 1_000_000)

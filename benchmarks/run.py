@@ -16,8 +16,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 
 SIZES = (1_000, 10_000, 100_000)

@@ -23,8 +23,8 @@ import time
 from pathlib import Path
 
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 from dropflow.times.octets import TIMES_FILE, read_times
 

@@ -22,7 +22,7 @@ from dropflow.api.contents import Download
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 
 VERSION = 3
 """Version of the format. Other versions are not read."""
@@ -91,7 +91,7 @@ class Deployment(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields
     dfg : bytes-like
         The placed graph as a ``.dfg`` container; never part of the header. Empty if it is in a file.
     until, check and others
-        See `dropflow.sessions.options.SubmitOptions`.
+        See `dropflow.session_options.SubmitOptions`.
     """
 
     session: Annotated[str, Meta(pattern=SESSION_NAME)]

@@ -23,7 +23,7 @@ from dropflow.graph.reassign import BooleanColumn, app_weights, reassign_togethe
 from dropflow.graph.slices import FREE, placement_groups, with_placement
 from dropflow.graph.templates import Template
 from dropflow.ids import SESSION_NAME_HINT, dated_session_name, is_session_name
-from dropflow.sessions.options import chosen_of
+from dropflow.session_options import chosen_of
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS
 

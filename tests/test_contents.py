@@ -21,8 +21,8 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.drawn_graphs import app, construct, data, draw, function
 from tests.translator.documents import field, link, node, port

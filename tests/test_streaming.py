@@ -23,9 +23,9 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.processes import gone
 from tests.strategies import graphs, pipelines

@@ -15,7 +15,7 @@ from dropflow.clock import Clock
 from dropflow.formatting import format_quiet, format_remaining, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME, SESSION_NAME_HINT, USER_NAME
-from dropflow.sessions.options import SubmitOptions, chosen_of
+from dropflow.session_options import SubmitOptions, chosen_of
 from dropflow.states import SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
 from dropflow.version import __version__
@@ -451,7 +451,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
     user : str
         Whose session it is to be. A request that is signed with the key of a user is of that user, whatever this says.
     until, check and others
-        See `dropflow.sessions.options.SubmitOptions`.
+        See `dropflow.session_options.SubmitOptions`.
     """
 
     session: Annotated[str, Meta(pattern=f"^$(?!\\n)|{SESSION_NAME}", description=SESSION_NAME_HINT)] = ""

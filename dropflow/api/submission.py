@@ -15,7 +15,7 @@ from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, DropflowError, HttpError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph, is_fused, without_fusion
 from dropflow.ids import dated_session_name
-from dropflow.sessions.options import SubmitOptions, chosen_of
+from dropflow.session_options import SubmitOptions, chosen_of
 from dropflow.states import SessionState
 
 if TYPE_CHECKING:

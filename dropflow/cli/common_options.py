@@ -25,7 +25,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import error_reply, exit_for_error, output_for
 from dropflow.errors import BadFileError, BadParameterError, StorageError
-from dropflow.sessions.options import AnnotatedField, meta_of
+from dropflow.session_options import AnnotatedField, meta_of
 from dropflow.stopping import GRACE_SECONDS
 
 Options = TypeVar("Options", bound=msgspec.Struct)

@@ -16,7 +16,7 @@ from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
 from dropflow.files import refuse_other_directory
-from dropflow.sessions.options import meta_of
+from dropflow.session_options import meta_of
 from translator.options import PartitionOptions
 
 if TYPE_CHECKING:

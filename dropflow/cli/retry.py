@@ -23,7 +23,7 @@ from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run import CancelOnSignal, RunReply, exit_of_run
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
-from dropflow.sessions.options import RunOptions
+from dropflow.session_options import RunOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client

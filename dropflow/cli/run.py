@@ -29,7 +29,7 @@ from dropflow.cli.progress import columns, count_lines, failure_lines, headline,
 from dropflow.files import SUMMARY
 from dropflow.formatting import format_brief, format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
-from dropflow.sessions.options import RunOptions
+from dropflow.session_options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
 

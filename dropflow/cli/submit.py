@@ -26,7 +26,7 @@ from dropflow.cli.output import CommandOutput
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import few
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 
 if TYPE_CHECKING:
     from dropflow.api.patience import PatientClient
@@ -158,8 +158,8 @@ def submit_command(
 def _foreseen(graph: "PhysicalGraph", chosen: SubmitOptions, measured: "MeasuredSeconds | None") -> "ForecastReply":
     """Return what a session of a graph would run on nodes that have the store of this host."""
     from dropflow.cli.run import ForecastReply
+    from dropflow.session_options import RunOptions
     from dropflow.sessions.local_run import foresee
-    from dropflow.sessions.options import RunOptions
 
     options = RunOptions(trust_times=chosen.trust_times)
     return ForecastReply.of(foresee(graph, options, is_here=False, measured=measured))

@@ -1,6 +1,6 @@
 """Results of earlier runs are taken, and only what has changed runs.
 
-A run that reuses (`dropflow.sessions.options.RunOptions.reuse`) takes whole branches whose keys are known before
+A run that reuses (`dropflow.session_options.RunOptions.reuse`) takes whole branches whose keys are known before
 anything runs (`plan`). What is left runs as usual, and each attempt asks for its result when its inputs are there
 (`attempt`).
 

@@ -73,7 +73,7 @@ class ReusePlan:
 
 
 class ReuseChoices(NamedTuple):
-    """What can be chosen about reuse: the options of `dropflow.sessions.options.RunOptions`."""
+    """What can be chosen about reuse: the options of `dropflow.session_options.RunOptions`."""
 
     verify: float = 0.0
     trust_times: bool = False

@@ -4,7 +4,6 @@ Managers have sessions of their own, and use `retry`, `make_session` and `stoppe
 
 ==============  ========================================================================================================
 `functions`     The functions of the Python interface: translate, check and run a graph
-`options`       How a session runs: the options that flags, requests, notes, forms and keywords follow from
 `local_run`     Running one graph on this machine, in a session directory
 `make_session`  The session of a graph on this machine: with a runner, a journal, and the repository of its contents
 `stopped`       A session whose process has ended: what is left of it in its directory, and how a run goes on

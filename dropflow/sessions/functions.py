@@ -23,8 +23,8 @@ from dropflow.failure import Problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import find_drop, oid
+from dropflow.session_options import RunKeywords, run_options
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunKeywords, run_options
 from dropflow.states import SessionState
 from translator.logical import LogicalGraph
 from translator.options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOptions, UnrollOptions

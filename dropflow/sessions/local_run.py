@@ -34,8 +34,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.runners.make_runner import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
+from dropflow.session_options import RunOptions
 from dropflow.sessions.make_session import make_session
-from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:

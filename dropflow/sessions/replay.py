@@ -35,8 +35,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import subgraph
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.graph.text_ids import find_drop, oid
+from dropflow.session_options import RunOptions
 from dropflow.sessions.local_run import RunHooks, execute, refuse_unusable
-from dropflow.sessions.options import RunOptions
 from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import DropState
 

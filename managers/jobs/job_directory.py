@@ -25,7 +25,7 @@ import msgspec
 from dropflow.api.records import SessionDetail
 from dropflow.errors import BadFileError, NotFoundError, StorageError
 from dropflow.files import GRAPH_FILE, private_directory, replace_file
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 from managers.jobs.ssh import SshHost
 from managers.keys import create
 

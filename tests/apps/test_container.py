@@ -23,9 +23,9 @@ from dropflow.apps.needs import end_containers, prepare_containers, refuse_need
 from dropflow.clock import SystemClock
 from dropflow.errors import BadParameterError, MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.attempts import Attempted, Given, try_app
 from tests.drawn_graphs import app, data, draw

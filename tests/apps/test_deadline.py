@@ -23,8 +23,8 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.runners.in_process import ThreadRunner
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.apps.test_execute import Bench
 from tests.runners.test_pool import Answers

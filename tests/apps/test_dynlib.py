@@ -12,9 +12,9 @@ from dropflow.apps.needs import check
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import prepare_directory
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 
 _GCC = shutil.which("gcc")

@@ -15,8 +15,8 @@ from dropflow.apps.shell_quote import Replacement, substitute
 from dropflow.errors import AppError, BadGraphError, MissingDependencyError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import TWO_PORTS, Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.attempts import FAILED, Attempted, Given, Wanted, try_app
 from tests.translator.drawing import Drawing

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dropflow.graph.codec import load
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.version import __version__
 from tests.cli.answers import Command
 from tests.corpus import corpus_files, needs_corpus

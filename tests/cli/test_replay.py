@@ -22,8 +22,8 @@ from dropflow.apps.surroundings import VARIABLES
 from dropflow.errors import ExportError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions.local_run import run
-from dropflow.sessions.options import RunOptions
 from dropflow.sessions.replay import replay_of_run
 from tests.cli.answers import Command
 

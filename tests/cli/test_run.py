@@ -19,9 +19,9 @@ from dropflow.cli.run import RunReply, exit_of_run
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks, resume
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.virtual import VirtualClock
 from tests.cli.answers import Command

@@ -13,8 +13,8 @@ from dropflow.cli.sessions import SessionsReply
 from dropflow.errors import LinkError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions.local_run import prepare_directory, run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import fan
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, node

@@ -20,7 +20,7 @@ from dropflow.errors import UsageError
 from dropflow.graph.notes import logical_of, planning_of
 from dropflow.graph.physical import PhysicalGraph, is_fused
 from dropflow.graph.templates import Kind
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 from dropflow.testing.drawing import fan
 from managers.planning import assign
 from managers.service import Service

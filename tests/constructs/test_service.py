@@ -9,8 +9,8 @@ import pytest
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.managers.node.conftest import Cluster
 from tests.translator.drawing import Drawing, codes

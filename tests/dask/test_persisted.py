@@ -29,9 +29,9 @@ from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.engine.session import Session
 from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.codec import dump, parse
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.lazy_module import LazyModule
 from translator.plan.machines import Machines, NodeCapacity

@@ -33,9 +33,9 @@ from dropflow.errors import AppError, BadFileError, BadParameterError
 from dropflow.graph.codec import dump, load, parse
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import row_of
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.lazy_module import LazyModule
 

@@ -23,8 +23,8 @@ from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, StorageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.lazy_module import LazyModule
 

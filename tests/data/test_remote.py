@@ -25,8 +25,8 @@ from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, StorageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.sessions.report import run_report
 from dropflow.states import SessionState
 from tests.s3_server import ask, make_bucket, s3_server

@@ -20,8 +20,8 @@ from dropflow.clock import SystemClock
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from tests.processes import Running
 
 SUSPECT_AFTER, LOST_AFTER = 1.0, 3.0

@@ -15,9 +15,9 @@ from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadGraphError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus

@@ -20,8 +20,8 @@ from dropflow.errors import DropflowError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from tests.e2e.cluster import (
     Cluster,
     content,

@@ -13,8 +13,8 @@ from dropflow.errors import NotFoundError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from managers.simulation.history import Committed
 from tests.e2e.cluster import (
     PATIENT,

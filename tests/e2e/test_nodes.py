@@ -28,9 +28,9 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import oids
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from managers.links import LinkSettings
 from managers.node.downloads import content_download

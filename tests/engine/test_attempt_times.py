@@ -20,8 +20,8 @@ from dropflow.engine.host_memory import HostMemory, MemoryLimit, Pressure
 from dropflow.engine.ready import attempt_priority
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import draw, fan, row
 from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import RECORD, TIMES_FILE, read_times

@@ -20,8 +20,8 @@ from dropflow.engine.events import Opened
 from dropflow.engine.journal import read
 from dropflow.engine.statistics import SessionResult
 from dropflow.failure import Severity
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
 from translator.pipeline import examine, translate

@@ -15,9 +15,9 @@ import pytest
 
 from dropflow.failure import Severity
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import prepare_directory
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.attempts import Given, Wanted, try_app
 from tests.e2e.cluster import Cluster, finished, underway

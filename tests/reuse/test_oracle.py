@@ -26,8 +26,8 @@ from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.reuse.log import taken_results
 from dropflow.reuse.reasons import NodeForecast
 from dropflow.reuse.store import Record, ResultStore, StoredContent, key_of
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from tests.drawn_graphs import data, draw, function
 from tests.e2e.cluster import PATIENT
 from tests.processes import Running, run

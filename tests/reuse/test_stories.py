@@ -28,8 +28,8 @@ from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import node_keys
 from dropflow.reuse.log import reuse_lines, taken_results
 from dropflow.reuse.store import ResultStore
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.sessions.report import run_report
 from dropflow.times.measured_run import MeasuredSeconds
 from tests.drawn_graphs import app, data, draw, function

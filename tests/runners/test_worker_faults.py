@@ -28,9 +28,9 @@ from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.graph.templates import Argument, ResourceNeeds, with_more_memory
 from dropflow.runners.descendants import WORKER_VARIABLE
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import kill_after, stopped_after
 from dropflow.testing.drawing import row

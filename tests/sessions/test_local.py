@@ -30,9 +30,9 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import digest, dump, load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunKeywords, RunOptions, SubmitOptions, meta_of
 from dropflow.sessions import local_run
 from dropflow.sessions.functions import run
-from dropflow.sessions.options import RunKeywords, RunOptions, SubmitOptions, meta_of
 from dropflow.states import SessionState
 from dropflow.testing.virtual import VirtualClock
 from tests.drawn_graphs import data, draw, function

@@ -29,9 +29,9 @@ from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.runners.in_process import InlineRunner
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import resume
-from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import row
 from tests.nightly import nightly

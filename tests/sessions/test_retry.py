@@ -17,9 +17,9 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import resume, retry
-from dropflow.sessions.options import RunOptions
 from dropflow.sessions.retry import OutsideInputs, drops_to_repeat, refuse_mixed_results
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, fan, row

@@ -14,8 +14,8 @@ from dropflow.graph import codec
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.order import critical_path, longest_before
 from dropflow.graph.templates import Kind
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from tests.cli.graph_documents import document, link, node
 from tests.constructs.test_worked import WORKED

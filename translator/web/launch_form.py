@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dropflow.failure import Problem
-from dropflow.sessions.options import AnnotatedField, SubmitOptions, meta_of
+from dropflow.session_options import AnnotatedField, SubmitOptions, meta_of
 from dropflow.web.views import VALUE, FormField
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import TemplateForm, value_text
@@ -119,7 +119,7 @@ def posted_values(form: Form, asked: TemplateForm) -> dict[str, str | int | floa
 
 
 def option_fields(options: SubmitOptions) -> tuple[FormField, ...]:
-    """Return the fields of the form for these options, as `dropflow.sessions.options` annotates them."""
+    """Return the fields of the form for these options, as `dropflow.session_options` annotates them."""
     fields = [_option_field(name, one, getattr(options, name)) for name, one in meta_of(SubmitOptions).items()]
     return tuple(sorted(fields, key=lambda field: field.kind == "checkbox"))
 

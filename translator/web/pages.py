@@ -19,7 +19,7 @@ from dropflow.failure import Problem
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import SESSION_NAME_HINT
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.known_servers import KnownServers, login_url, split_target

@@ -10,7 +10,7 @@ from dropflow.api.records import NodeInfo
 from dropflow.failure import Problem, Severity
 from dropflow.graph.notes import RepositoryNote
 from dropflow.ids import SESSION_NAME
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, DEFAULT_IMBALANCE, PartitionOptions
 from translator.parameters import TemplateForm
 
@@ -169,7 +169,7 @@ class DeployRequest(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fie
     spread : bool
         Plan the graph again, with one part for each node that is alive, by their capacities and their load now.
     until, check and others
-        See `dropflow.sessions.options.SubmitOptions`.
+        See `dropflow.session_options.SubmitOptions`.
     """
 
     manager: Annotated[str, Meta(max_length=1024)]

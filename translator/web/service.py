@@ -38,7 +38,7 @@ from dropflow.files import private_directory
 from dropflow.graph import codec
 from dropflow.graph.notes import LogicalNote, RepositoryNote, logical_of, planning_of, repository_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, PartitionOptions
 from translator.parameters import value_text
 from translator.web.export import ExportForm, ExportOrder

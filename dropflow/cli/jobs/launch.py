@@ -21,7 +21,7 @@ from dropflow.cli.common_options import (
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 
 if TYPE_CHECKING:
     from managers.jobs.batch import Facility

@@ -14,9 +14,9 @@ from dropflow.engine.content_table import kept_drops
 from dropflow.engine.session import Session as EngineSession
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from managers.simulation.history import content_bytes
 from tests.e2e.cluster import content, finished, until
 from tests.e2e.recorded_node import Decided, History, Line

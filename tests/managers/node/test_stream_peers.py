@@ -21,9 +21,9 @@ from dropflow.errors import GoneError, StorageError
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState
 from managers.links import WantedContent
 from managers.messages import Events, StreamUpdate

@@ -13,9 +13,9 @@ from dropflow.runners.engine import EngineEvents
 from dropflow.runners.external import ExternalRunner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of
 from tests.e2e.cluster import until

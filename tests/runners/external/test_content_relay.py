@@ -23,9 +23,9 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.runners import carried_contents
 from dropflow.runners.carried_contents import PIECE_BYTES, OwnDirectory, identity_of, pack, unpack
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.runners.external.elsewhere import Elsewhere, run_elsewhere, session_elsewhere

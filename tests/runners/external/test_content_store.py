@@ -22,9 +22,9 @@ from dropflow.runners.carried_contents import PIECE_BYTES
 from dropflow.runners.engine import Blob
 from dropflow.runners.external_store import ContentStore, read_blob, remove_blobs, write_blob
 from dropflow.runners.runner_choice import parse_runner
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
-from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.conformance import outcome_of
 from tests.runners.external.elsewhere import Elsewhere, run_elsewhere

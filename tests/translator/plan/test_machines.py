@@ -15,8 +15,8 @@ from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from dropflow.testing.drawing import draw, fan, row
 from dropflow.times.measured_run import MeasuredRun, read_run
 from dropflow.times.octets import RECORD

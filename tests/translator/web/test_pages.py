@@ -20,8 +20,8 @@ from dropflow.api.auth import page_key
 from dropflow.errors import WorldError
 from dropflow.graph.codec import load, parse
 from dropflow.graph.notes import repository_of
+from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.sessions.options import RunOptions
 from tests.cli import graph_documents
 from tests.drawn_graphs import data, draw, function
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served

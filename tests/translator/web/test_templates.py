@@ -16,7 +16,7 @@ from dropflow.api.submission import META, submission_options
 from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import load
 from dropflow.graph.notes import LOGICAL, note_logical, note_planning
-from dropflow.sessions.options import SubmitOptions
+from dropflow.session_options import SubmitOptions
 from dropflow.testing.drawing import fan
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, EXAMPLES, Reply, Served
