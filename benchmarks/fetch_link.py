@@ -30,7 +30,7 @@ from fetch import _arrays, _up
 from shaped_link import ShapedLink
 
 from dropflow.api.client import Client
-from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template

@@ -44,10 +44,10 @@ from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.contents import Download
 from dropflow.api.operations import TIMES
-from dropflow.api.records import SessionDetail
 from dropflow.api.requests import ALL_TIMES, DropStates, TimesQuery
 from dropflow.api.routes import Limits, StreamSlots
 from dropflow.api.serving import RestServer
+from dropflow.api.session_records import SessionDetail
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import triples
 from dropflow.times.octets import pack_times

@@ -75,7 +75,7 @@ STOPPED_AT_WALLTIME = "stopped at its walltime"
 """Beginning of the reason for which a session is CANCELLED that was stopped at its walltime, and can be resumed."""
 
 STATUSES = (*SessionState.__members__, UNKNOWN)
-"""All names that `dropflow.api.records.SessionInfo.status` can have."""
+"""All names that `dropflow.api.session_records.SessionInfo.status` can have."""
 
 
 def is_over(status: str) -> bool:

@@ -34,9 +34,9 @@ from dropflow.api.contents import (
     Download,
     read_records,
 )
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import from_body
 from dropflow.api.manager import Manager
-from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ArchiveQuery
 from dropflow.errors import DropflowError, GoneError, NotFoundError, ProtocolError
 from dropflow.web.cause_groups import result_paths

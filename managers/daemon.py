@@ -16,8 +16,8 @@ from typing import Literal, get_args
 
 import msgspec
 
+from dropflow.api.node_records import ManagerInfo, manager_info
 from dropflow.api.openapi import openapi_document
-from dropflow.api.records import ManagerInfo, manager_info
 from dropflow.api.routes import Request, Response, Route
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError

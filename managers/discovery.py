@@ -17,7 +17,7 @@ import msgspec
 import psutil
 
 from dropflow.api.addresses import EVERYWHERE, is_loopback
-from dropflow.api.records import ManagerInfo, Role
+from dropflow.api.node_records import ManagerInfo, Role
 from dropflow.errors import WorldError
 from dropflow.ids import safe_name
 

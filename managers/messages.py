@@ -428,7 +428,7 @@ class PartDone(MessageOfView, frozen=True, array_like=True, tag="part-done"):
 
     To the first member of the view. This asks the others in the same way whether they are still there, and each answers
     with the same message. A reminder only asks whether the session is over: a member where it is answers `SessionDone`.
-    `end` is an encoded `dropflow.api.records.PartEnd`: how the part of the sender ended.
+    `end` is an encoded `dropflow.api.session_records.PartEnd`: how the part of the sender ended.
     """
 
     is_reminder: bool = False

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dropflow.api.addresses import is_loopback
-from dropflow.api.records import Lack, NodeComponents, NodeInfo, SubmitQuery
+from dropflow.api.node_records import Lack, NodeComponents, NodeInfo
+from dropflow.api.requests import SubmitQuery
 from dropflow.api.submission import note_options
 from dropflow.apps.needs import has_images, host_needs
 from dropflow.clock import Clock

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from dropflow.api.client import Client, measure_clock_skew
-from dropflow.api.records import ProbeRequest, ProbeResult
+from dropflow.api.node_records import ProbeRequest, ProbeResult
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, InternalError, LinkError, ProtocolError, UsageError
 from managers.keys import ClusterKey

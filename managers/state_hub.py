@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from dropflow.api.event_stream import ServerSentEvent, format_event
 from dropflow.api.manager import Manager
-from dropflow.api.records import SessionDetail
 from dropflow.api.requests import DropStates, plain_states
+from dropflow.api.session_records import SessionDetail
 from dropflow.clock import Clock, SystemClock
 from dropflow.states import UNKNOWN_STATE
 

@@ -33,19 +33,12 @@ from dropflow.api.contents import (
     requested_part,
     write_records,
 )
+from dropflow.api.drop_records import FIRST_DROPS, FIRST_PAGE, DropDetail, DropInfo, DropPage, DropQuery, PageQuery
 from dropflow.api.error_body import to_body
 from dropflow.api.logs import LAST_LINES, LogLine, LogPage, LogQuery, LogTextQuery, pack_cursor, severity, unpack_cursor
 from dropflow.api.manager import Manager
-from dropflow.api.operations import OPERATIONS, WATCH, Operation
-from dropflow.api.records import (
-    DEFAULT_SUBMISSION,
-    FIRST_DROPS,
-    FIRST_PAGE,
+from dropflow.api.node_records import (
     Child,
-    DropDetail,
-    DropInfo,
-    DropPage,
-    DropQuery,
     Lack,
     Load,
     LoadSample,
@@ -54,15 +47,13 @@ from dropflow.api.records import (
     NodeComponents,
     NodeHistory,
     NodeInfo,
-    PageQuery,
     Role,
-    SessionDetail,
-    SessionInfo,
-    SubmitQuery,
 )
+from dropflow.api.operations import OPERATIONS, WATCH, Operation
 from dropflow.api.requests import (
     ALL_TIMES,
     DEFAULT_DRAIN,
+    DEFAULT_SUBMISSION,
     EVERY_RESULT,
     FIRST_FAILURES,
     RESUME_ALL,
@@ -79,8 +70,10 @@ from dropflow.api.requests import (
     ResultsQuery,
     ResumeRequest,
     RetryRequest,
+    SubmitQuery,
     TimesQuery,
 )
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.api.submission import note_options
 from dropflow.clock import Clock
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError

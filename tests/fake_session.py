@@ -7,20 +7,9 @@ from typing import Self
 
 import msgspec
 
-from dropflow.api.records import (
-    DropDetail,
-    DropInfo,
-    DropPage,
-    DropQuery,
-    FailureInfo,
-    LogicalNodeInfo,
-    Neighbour,
-    PageQuery,
-    ResultInfo,
-    SessionDetail,
-    SessionInfo,
-)
+from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, Neighbour, PageQuery, ResultInfo
 from dropflow.api.requests import ResultList
+from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.errors import AppError, NotFoundError, UsageError
 from dropflow.graph.drop_counts import DropCounts, count_drops
 from dropflow.graph.physical import PhysicalGraph

@@ -170,7 +170,7 @@ class _Client:
         self.version = 0
 
     def session(self, session: str) -> object:
-        from dropflow.api.records import SessionDetail  # noqa: PLC0415 - with its test
+        from dropflow.api.session_records import SessionDetail  # noqa: PLC0415 - with its test
 
         self.version += 1
         over = self.version > 2

@@ -5,7 +5,9 @@ and one form of errors, by waitress. May not import the engine, data or applicat
 
 =================  =====================================================================================================
 `operations`       The operations of a manager's API: one table with verb, path, types and errors of each
-`records`          Records of ``/api/v1``: managers and nodes, sessions and drops, hosts and moments
+`session_records`  Records of sessions: what they are, why they failed, how they were at a moment, and what changed
+`drop_records`     Records of drops and of results
+`node_records`     Records of nodes, other managers and hosts: what they are, can run and have in use
 `requests`         Queries, bodies and answers of single operations (`dropflow.api.operations`)
 `contents`         Contents of many drops in one answer: the request, and the records that come back one after the
                    other; downloads and their names

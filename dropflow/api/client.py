@@ -17,18 +17,17 @@ from dropflow.api.event_stream import ServerSentEvent, read_events
 from dropflow.api.http_client import ClientRequest, HttpTransport, joined
 from dropflow.api.logs import ALL_LINES, LogTextQuery
 from dropflow.api.manager import Manager, Packable
+from dropflow.api.node_records import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.api.operations import Operation
-from dropflow.api.records import (
+from dropflow.api.requests import (
+    ALL_RESULTS,
     DEFAULT_SUBMISSION,
-    ManagerInfo,
-    ProbeRequest,
-    ProbeResult,
-    SessionDetail,
-    SessionInfo,
+    ArchiveQuery,
+    DeploymentQuery,
+    DropStates,
     SubmitQuery,
-    apply_change,
 )
-from dropflow.api.requests import ALL_RESULTS, ArchiveQuery, DeploymentQuery, DropStates
+from dropflow.api.session_records import SessionDetail, SessionInfo, apply_change
 from dropflow.api.signing import UserKey
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError, ProtocolError

@@ -11,32 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dropflow.api import operations
 from dropflow.api.contents import WHOLE, ContentsRequest, DataQuery, Download
+from dropflow.api.drop_records import FIRST_DROPS, FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery
 from dropflow.api.logs import LAST_LINES, LogPage, LogQuery
+from dropflow.api.node_records import Child, ManagerInfo, ManagerStatus, NodeComponents, NodeHistory, NodeInfo
 from dropflow.api.operations import Operation
-from dropflow.api.records import (
-    DEFAULT_SUBMISSION,
-    FIRST_DROPS,
-    FIRST_PAGE,
-    Child,
-    DropDetail,
-    DropPage,
-    DropQuery,
-    ManagerInfo,
-    ManagerStatus,
-    MomentQuery,
-    NodeComponents,
-    NodeHistory,
-    NodeInfo,
-    PageQuery,
-    SessionDetail,
-    SessionInfo,
-    SessionMoment,
-    SubmitQuery,
-)
 from dropflow.api.requests import (
     ALL_TIMES,
     DEFAULT_DRAIN,
     DEFAULT_STATISTICS,
+    DEFAULT_SUBMISSION,
     EVERY_RESULT,
     FIRST_FAILURES,
     RESUME_ALL,
@@ -52,8 +35,10 @@ from dropflow.api.requests import (
     ResumeRequest,
     RetryRequest,
     StatisticsQuery,
+    SubmitQuery,
     TimesQuery,
 )
+from dropflow.api.session_records import MomentQuery, SessionDetail, SessionInfo, SessionMoment
 from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics

@@ -13,24 +13,9 @@ import msgspec
 
 from dropflow.api.contents import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.api.contents import ContentsRequest, DataQuery, Download
+from dropflow.api.drop_records import DropDetail, DropPage, DropQuery, PageQuery
 from dropflow.api.logs import LogPage, LogQuery, LogTextQuery
-from dropflow.api.records import (
-    Child,
-    ChildRequest,
-    DropDetail,
-    DropPage,
-    DropQuery,
-    ManagerInfo,
-    ManagerStatus,
-    MomentQuery,
-    NodeHistory,
-    PageQuery,
-    ProbeRequest,
-    SessionDetail,
-    SessionInfo,
-    SessionMoment,
-    SubmitQuery,
-)
+from dropflow.api.node_records import Child, ChildRequest, ManagerInfo, ManagerStatus, NodeHistory, ProbeRequest
 from dropflow.api.requests import (
     ArchiveQuery,
     CancelRequest,
@@ -62,9 +47,11 @@ from dropflow.api.requests import (
     SessionList,
     StatesQuery,
     StatisticsQuery,
+    SubmitQuery,
     TimesQuery,
     WatchQuery,
 )
+from dropflow.api.session_records import MomentQuery, SessionDetail, SessionInfo, SessionMoment
 from dropflow.errors import (
     AmbiguousError,
     BadFileError,

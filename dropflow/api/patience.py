@@ -10,7 +10,7 @@ from dropflow.states import UNKNOWN
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.api.records import SessionDetail
+    from dropflow.api.session_records import SessionDetail
 
 
 PATIENCE = 60.0

@@ -11,25 +11,54 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.api.contents import MAX_CONTENTS
-from dropflow.api.records import (
-    CauseColumns,
-    Child,
-    FailureInfo,
-    NodeComponents,
-    NodeInfo,
-    PageQuery,
-    ProbeResult,
-    ResultInfo,
-    SessionInfo,
-    UserUse,
-    columns_of,
-)
+from dropflow.api.drop_records import PageQuery, ResultInfo
+from dropflow.api.node_records import Child, NodeComponents, NodeInfo, ProbeResult
+from dropflow.api.session_records import CauseColumns, FailureInfo, SessionInfo, UserUse, columns_of
+from dropflow.ids import SESSION_NAME, SESSION_NAME_HINT, USER_NAME
+from dropflow.session_options import SubmitOptions, chosen_of
 from dropflow.states import STOPPED_AT_WALLTIME, DropState
 from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+
+class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to deploy a graph whose bytes are the body of the request.
+
+    Attributes
+    ----------
+    session : str
+        Name of the session: at most 100 printable characters without slashes, a letter, digit or underscore first;
+        made from the graph's name when empty.
+    anew : bool
+        Ignore the nodes that the graph names and place the parts again.
+    movable : bool
+        Whether drops go to other nodes than the graph names if those cannot run them. A graph that names no nodes is
+        placed so anyway.
+    request_id : str
+        Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
+        lost (`dropflow.api.submission`).
+    user : str
+        Whose session it is to be. A request that is signed with the key of a user is of that user, whatever this says.
+    until, check and others
+        See `dropflow.session_options.SubmitOptions`.
+    """
+
+    session: Annotated[str, Meta(pattern=f"^$(?!\\n)|{SESSION_NAME}", description=SESSION_NAME_HINT)] = ""
+    anew: bool = False
+    movable: bool = False
+    request_id: Annotated[str, Meta(max_length=64)] = ""
+    user: Annotated[str, Meta(pattern=f"^(|{USER_NAME})$")] = ""
+
+    @classmethod
+    def of(cls, options: SubmitOptions, *, session: str = "", anew: bool = False) -> "SubmitQuery":
+        """Return the request for a session with these options."""
+        return cls(session=session, anew=anew, **chosen_of(options))
+
+
+DEFAULT_SUBMISSION = SubmitQuery()
 
 
 class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +123,7 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ignore_damage : bool
         Take a journal that is damaged before its end up to the damage; what came later runs again.
     until : float
-        Walltime, in seconds since the epoch; see `dropflow.api.records.SubmitQuery`.
+        Walltime, in seconds since the epoch; see `dropflow.api.session_records.SubmitQuery`.
     """
 
     without_missing: bool = False
@@ -333,7 +362,7 @@ class ProbeResultList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):
-    """All sessions, the youngest first, and what users have and may have (`dropflow.api.records.UserUse`)."""
+    """All sessions, the youngest first, and what users have and may have (`dropflow.api.session_records.UserUse`)."""
 
     sessions: tuple[SessionInfo, ...]
     users: tuple[UserUse, ...] = ()

@@ -21,7 +21,8 @@ from dropflow.states import SessionState
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.patience import PatientClient
-    from dropflow.api.records import SessionInfo, SubmitQuery
+    from dropflow.api.requests import SubmitQuery
+    from dropflow.api.session_records import SessionInfo
 
 
 _NAMES = 10

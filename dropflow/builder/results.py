@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from dropflow.api.client import Client
 from dropflow.api.patience import PatientClient
-from dropflow.api.records import FailureInfo, SessionDetail, SubmitQuery
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.api.submission import submit_once
 from dropflow.builder.handles import Data
 from dropflow.engine.api import Handle

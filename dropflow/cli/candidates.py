@@ -107,7 +107,7 @@ def _drops(context: click.Context, incomplete: str) -> Iterator[str]:
         graph = load(Path(run) / GRAPH_FILE)
         known = list(oids(graph, range(min(graph.drops, 100_000))))
     else:
-        from dropflow.api.records import DropQuery
+        from dropflow.api.drop_records import DropQuery
 
         with _client(context) as client:
             known = [drop.oid for drop in client.drops(run, DropQuery(text=incomplete)).drops]

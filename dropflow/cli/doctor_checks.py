@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from dropflow.api.records import Child, ManagerInfo, NodeInfo, ProbeResult
+from dropflow.api.node_records import Child, ManagerInfo, NodeInfo, ProbeResult
 from dropflow.errors import ClockSkewError, DropflowError
 from dropflow.formatting import few, plural
 from dropflow.version import __version__

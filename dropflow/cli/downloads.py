@@ -30,8 +30,8 @@ from dropflow.api.contents import (
     ContentUnchanged,
     RecordReader,
 )
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import from_body
-from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ArchiveQuery
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.incoming_files import IncomingFile, ResultDirectory

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow.api.records import DropDetail, FailureInfo, ResultInfo
+from dropflow.api.drop_records import DropDetail, ResultInfo
+from dropflow.api.session_records import FailureInfo
 from dropflow.cli.candidates import drops, is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
@@ -133,7 +134,7 @@ def explain_command(
     if crate is not None:
         return write_crate(output, manager, run, Path(crate), license_, is_signed=sign)
     if origin:
-        from dropflow.api.records import PageQuery
+        from dropflow.api.drop_records import PageQuery
 
         return show_origin(output, manager, run, drop, PageQuery(offset=offset, limit=limit))
     if drop is None:

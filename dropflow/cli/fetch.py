@@ -20,7 +20,7 @@ from dropflow.ids import drop_file_name, safe_name
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.api.records import DropDetail, ResultInfo
+    from dropflow.api.drop_records import DropDetail, ResultInfo
     from dropflow.api.requests import ResultList
     from dropflow.cli.downloads import FetchReply
 
@@ -186,7 +186,7 @@ def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
 
 def content_of(detail: "DropDetail", path: str) -> "ResultInfo":
     """Return the content of a data drop as a result with this path."""
-    from dropflow.api.records import ResultInfo
+    from dropflow.api.drop_records import ResultInfo
 
     return ResultInfo(
         drop=detail.drop,

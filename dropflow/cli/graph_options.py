@@ -21,7 +21,7 @@ from translator.options import PartitionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.api.records import SessionInfo
+    from dropflow.api.session_records import SessionInfo
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.times.measured_run import MeasuredSeconds
     from translator.plan.machines import LiveMachines

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
 from dropflow.api.contents import ContentBegin
-from dropflow.api.records import ResultInfo
+from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import checksum_of, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
 from dropflow.files import content_digest, private_directory

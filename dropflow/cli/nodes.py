@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow.api.records import NodeComponents, NodeInfo, cores_of_hosts
+from dropflow.api.node_records import NodeComponents, NodeInfo, cores_of_hosts
 from dropflow.cli.candidates import graphs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit

@@ -15,7 +15,7 @@ from dropflow.errors import UsageError
 from dropflow.formatting import few, format_brief, format_size, plural, single_line
 
 if TYPE_CHECKING:
-    from dropflow.api.records import PageQuery
+    from dropflow.api.drop_records import PageQuery
     from dropflow.web.origin import Origin, OriginDrop
     from dropflow.web.report import SessionReport
     from dropflow.web.signature import SessionSignature

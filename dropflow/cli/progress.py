@@ -19,7 +19,7 @@ from dropflow.states import DropState, SessionState
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from dropflow.api.records import FailureInfo
+    from dropflow.api.session_records import FailureInfo
     from dropflow.engine.statistics import NodeStatistics, Statistics
     from dropflow.web.cause_groups import Cause
 

@@ -27,7 +27,7 @@ from dropflow.session_options import RunOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.api.records import SessionInfo
+    from dropflow.api.session_records import SessionInfo
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Template
 

@@ -5,7 +5,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from dropflow.api.records import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail, SessionInfo
+from dropflow.api.drop_records import ResultInfo
+from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.progress import (
     beside_status,

@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.records import SessionInfo, UserUse
 from dropflow.api.requests import DrainedSession, DrainRequest
+from dropflow.api.session_records import SessionInfo, UserUse
 from dropflow.cli.candidates import drops, nodes
 from dropflow.cli.common_options import (
     Duration,

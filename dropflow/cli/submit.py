@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow.api.records import SessionInfo, SubmitQuery
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import SessionInfo
 from dropflow.cli.candidates import graphs, sessions
 from dropflow.cli.common_options import (
     GivenOptions,

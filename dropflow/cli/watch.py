@@ -21,7 +21,8 @@ from dropflow.states import UNKNOWN, DropState, SessionState
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
-    from dropflow.api.records import ResultInfo, SessionDetail, SessionInfo
+    from dropflow.api.drop_records import ResultInfo
+    from dropflow.api.session_records import SessionDetail, SessionInfo
     from dropflow.engine.statistics import Statistics
 
 _WATCH_SECONDS = 2.0

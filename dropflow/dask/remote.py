@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from dropflow.api.client import Client
 from dropflow.api.contents import MAX_CONTENTS
 from dropflow.api.patience import PATIENCE, PatientClient
-from dropflow.api.records import FailureInfo, SessionDetail
+from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.builder.results import SubmittedGraph, submit
 from dropflow.cli.progress import session_progress
 from dropflow.cli.watch import statistics_of

@@ -1,8 +1,8 @@
 """Data drops whose contents are kept by earlier sessions on the same machine: they are read where they are.
 
-A client that knows what a session has left (`dropflow.api.records.ResultInfo`) makes a graph with such drops, on the
-nodes that have the contents. `dropflow.dask` does so for chunks of persisted collections. The content stays with its
-session, which neither changes nor removes it on behalf of this one.
+A client that knows what a session has left (`dropflow.api.drop_records.ResultInfo`) makes a graph with such drops, on
+the nodes that have the contents. `dropflow.dask` does so for chunks of persisted collections. The content stays with
+its session, which neither changes nor removes it on behalf of this one.
 """
 
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dropflow.api.records import ResultInfo, SessionDetail
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
+from dropflow.api.session_records import SessionDetail
 from dropflow.clock import SystemClock
 from dropflow.engine.journal import ReplayedSession, is_blank, replay
 from dropflow.engine.statistics import applications_run, cause_reports, snapshot

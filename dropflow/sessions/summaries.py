@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from dropflow.api.records import FailureInfo, LogicalNodeInfo, PartEnd
+from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd
 from dropflow.engine.statistics import Attempts, FailureReport, NodeStatistics, Statistics, by_name
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph

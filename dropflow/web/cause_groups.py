@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from dropflow.api.records import DropInfo, FailureInfo, ResultInfo
+from dropflow.api.drop_records import DropInfo, ResultInfo
+from dropflow.api.session_records import FailureInfo
 from dropflow.formatting import format_count, plural
 from dropflow.ids import safe_name
 from dropflow.states import DropState

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 import numpy as np
 
-from dropflow.api.records import ResultInfo
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
 from dropflow.api.submission import META as SUBMISSION
 from dropflow.api.submission import submission_options

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.api.records import FIRST_PAGE, PageQuery, ResultInfo
+from dropflow.api.drop_records import FIRST_PAGE, PageQuery, ResultInfo
 from dropflow.graph.digests import DropDigests, digest_text, drop_digests
 from dropflow.graph.notes import software_of
 from dropflow.graph.order import reached

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.api.manager import Manager
-from dropflow.api.records import FailureInfo, SessionDetail
 from dropflow.api.requests import (
     DropStates,
     FailureQuery,
     ResultList,
     plain_states,
 )
+from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
 from dropflow.graph.physical import PhysicalGraph

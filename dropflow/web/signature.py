@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from dropflow.api.records import ResultInfo
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
 from dropflow.graph.digests import DropDigests, digest_text, drop_digests, signature_of
 from dropflow.graph.notes import RepositoryNote, repository_of, software_of

@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from dropflow.api import operations
 from dropflow.api.contents import Download
-from dropflow.api.records import CauseMoment, DropInfo, DropPage, DropQuery, MomentQuery, NodeMoment, SessionMoment
+from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.api.requests import ALL_TIMES, DEFAULT_STATISTICS, DropStates, StatisticsQuery, TimesQuery
+from dropflow.api.session_records import CauseMoment, MomentQuery, NodeMoment, SessionMoment
 from dropflow.graph.drop_counts import DropCounts, add_counts, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.api.records import DropInfo, DropPage, DropQuery
+from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.errors import AmbiguousError, LinkError, NotFoundError, UsageError
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import IntColumn, PhysicalGraph

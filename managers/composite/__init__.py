@@ -20,7 +20,7 @@
 `content_queries`      What is in a session: drops, logs, data, results, journals and graphs, from the children that
                        have them
 `merging`              Merging of what several children report about a session: pure functions over
-                       `dropflow.api.records`
+                       `dropflow.api.session_records`
 `log_merging`          Answers of several children that are merged in an order: logs, sorted drops, archives
 `witness`              The votes of an island or master about the views of sessions that it deployed: part of
                        `CompositeMachine`

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow.api.records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
+from dropflow.api.node_records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.errors import NotFoundError, UsageError
 from managers.membership import Join, Leave, Membership, MemberState, Received, Tick, Uptime
 

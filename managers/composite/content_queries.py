@@ -8,8 +8,9 @@ import msgspec
 
 from dropflow.api import operations
 from dropflow.api.contents import ContentsRequest, DataQuery, Download
+from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, PageQuery, ResultInfo
+from dropflow.api.node_records import Child
 from dropflow.api.operations import Operation
-from dropflow.api.records import Child, DropDetail, DropInfo, DropPage, DropQuery, FailureInfo, PageQuery, ResultInfo
 from dropflow.api.requests import (
     ALL_TIMES,
     EVERY_RESULT,
@@ -20,6 +21,7 @@ from dropflow.api.requests import (
     ResultsQuery,
     TimesQuery,
 )
+from dropflow.api.session_records import FailureInfo
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph

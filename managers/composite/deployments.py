@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.records import NodeComponents, NodeInfo, SubmitQuery
-from dropflow.api.requests import CancelRequest
+from dropflow.api.node_records import NodeComponents, NodeInfo
+from dropflow.api.requests import CancelRequest, SubmitQuery
 from dropflow.errors import (
     BadGraphError,
     ConflictError,

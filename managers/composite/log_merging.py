@@ -14,9 +14,10 @@ import numpy as np
 
 from dropflow.api import operations
 from dropflow.api.contents import Download
+from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.api.logs import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
-from dropflow.api.records import DropInfo, DropPage, DropQuery, FailureInfo, columns_of, merged_columns
 from dropflow.api.requests import FailureList, FailureQuery, TimesQuery
+from dropflow.api.session_records import FailureInfo, columns_of, merged_columns
 from dropflow.errors import UsageError
 from dropflow.ids import safe_name
 from dropflow.times.octets import RECORD, TimesSection, pack_times

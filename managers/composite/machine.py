@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from dropflow.api.node_records import Child, ManagerStatus, NodeInfo
 from dropflow.api.operations import OPERATIONS
-from dropflow.api.records import Child, ManagerStatus, NodeInfo, SessionDetail, SessionInfo
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.states import UNKNOWN
 from managers.composite.children import Children, ChildView, MachineTime, StatusRequest, canonical, nodes_of

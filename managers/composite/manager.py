@@ -14,15 +14,10 @@ from typing import Any, Literal, TypeVar, cast
 from dropflow.api.contents import Download
 from dropflow.api.logs import LogPage, LogQuery, ManagerLog
 from dropflow.api.manager import Manager
+from dropflow.api.node_records import ManagerInfo, ManagerStatus, manager_info
 from dropflow.api.operations import Operation
-from dropflow.api.records import (
-    ManagerInfo,
-    ManagerStatus,
-    SessionInfo,
-    SubmitQuery,
-    manager_info,
-)
-from dropflow.api.requests import MOST_NEEDS
+from dropflow.api.requests import MOST_NEEDS, SubmitQuery
+from dropflow.api.session_records import SessionInfo
 from dropflow.apps.needs import host_needs
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError

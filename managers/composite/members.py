@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.operations import OPERATIONS, Operation
-from dropflow.api.records import NodeInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import MemberRequest, RetryRequest
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.states import DropState, SessionState
 from managers.composite.children import Newest, Tries, nodes_of

@@ -1,4 +1,4 @@
-"""Merging of what several children report about a session: pure functions over `dropflow.api.records`.
+"""Merging of what several children report about a session: pure functions over `dropflow.api.session_records`.
 
 The result does not depend on whether records are merged in one step or in several (a master merges what islands have
 merged). It equals the report of one manager with all the drops. Tests compare both with a slow oracle.
@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
 from dropflow.errors import LinkError
 from dropflow.graph.drop_counts import add_counts, cancel, give_up
 from dropflow.states import UNKNOWN, DropState, SessionState, is_over

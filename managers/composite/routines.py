@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dropflow.api.records import NodeComponents, NodeInfo, SubmitQuery
-from dropflow.api.requests import ResumeRequest
+from dropflow.api.node_records import NodeComponents, NodeInfo
+from dropflow.api.requests import ResumeRequest, SubmitQuery
 from dropflow.errors import DropflowError, InternalError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from managers.composite.children import Children, ChildView, MachineTime

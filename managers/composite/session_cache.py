@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from dropflow.api.records import SessionDetail, SessionInfo, SessionVersion
+from dropflow.api.session_records import SessionDetail, SessionInfo, SessionVersion
 from dropflow.states import SessionState
 from managers.composite.children import ChildView, MachineTime, Newest
 from managers.composite.merging import Freshness, SessionPart, merge

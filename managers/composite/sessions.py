@@ -8,8 +8,8 @@ from math import inf
 
 import msgspec
 
-from dropflow.api.records import SessionDetail, SessionInfo, SessionVersion, SubmitQuery
-from dropflow.api.requests import CancelRequest, ResumeRequest
+from dropflow.api.requests import CancelRequest, ResumeRequest, SubmitQuery
+from dropflow.api.session_records import SessionDetail, SessionInfo, SessionVersion
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import UNKNOWN, SessionState

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dropflow.api.records import Role
+from dropflow.api.node_records import Role
 from managers.composite.children import Children, MachineTime
 from managers.composite.routines import Requests
 from managers.composite.session_cache import SessionCache

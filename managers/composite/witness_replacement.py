@@ -4,8 +4,8 @@ The nodes of a session find that its witness is lost, and show that in their rep
 asks a member for a view with itself as the witness. If several do, one of them is refused.
 """
 
-from dropflow.api.records import SessionDetail
 from dropflow.api.requests import MemberRequest
+from dropflow.api.session_records import SessionDetail
 from dropflow.states import SessionState
 from managers.composite.children import Tries, nodes_of
 from managers.composite.members import MemberChanges

@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from dropflow.api.records import SessionDetail
+from dropflow.api.session_records import SessionDetail
 from dropflow.errors import BadFileError, NotFoundError, StorageError
 from dropflow.files import GRAPH_FILE, private_directory, replace_file
 from dropflow.session_options import SubmitOptions

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from dropflow.api.records import ResultInfo
+from dropflow.api.drop_records import ResultInfo
 from dropflow.data.file import remove_part
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace

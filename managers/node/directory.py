@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from dropflow.api.records import FailureInfo, SessionDetail
 from dropflow.api.requests import CancelRequest
+from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import discard_directory, remove_directory
 from dropflow.engine.api import ContentRecord

@@ -17,8 +17,8 @@ from typing import NoReturn, TypeVar
 import msgspec
 import numpy as np
 
-from dropflow.api.records import FailureInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import CancelRequest
+from dropflow.api.session_records import FailureInfo, SessionDetail, SessionInfo
 from dropflow.data.repository import remove_uncommitted
 from dropflow.data.survival import replaced_contents
 from dropflow.data.workspace import REMOVED, Workspace, remove_rest

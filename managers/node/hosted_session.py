@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dropflow.api.records import PartEnd, SessionDetail, SessionInfo
 from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
+from dropflow.api.session_records import PartEnd, SessionDetail, SessionInfo
 from dropflow.apps.needs import finding, findings, prepare_containers
 from dropflow.apps.ranks import deliver, join_nodes, leave_nodes
 from dropflow.apps.registry import streaming_links

@@ -12,19 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dropflow.api.logs import MANAGER_LOG, ManagerLog
 from dropflow.api.manager import Manager
+from dropflow.api.node_records import Lack, Load, ManagerInfo, ManagerStatus, NodeComponents, NodeInfo, manager_info
 from dropflow.api.operations import Operation
-from dropflow.api.records import (
-    Lack,
-    Load,
-    ManagerInfo,
-    ManagerStatus,
-    NodeComponents,
-    NodeInfo,
-    SessionInfo,
-    SubmitQuery,
-    manager_info,
-)
-from dropflow.api.requests import DrainReply, DrainRequest, ResumeRequest, RetryRequest
+from dropflow.api.requests import DrainReply, DrainRequest, ResumeRequest, RetryRequest, SubmitQuery
+from dropflow.api.session_records import SessionInfo
 from dropflow.apps.container_engine import container_engine
 from dropflow.apps.needs import end_containers, refuse_need, registered_components
 from dropflow.apps.registry import APPLICATIONS

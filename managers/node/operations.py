@@ -12,18 +12,10 @@ import numpy.typing as npt
 from dropflow.api import operations
 from dropflow.api.contents import MEDIA_TYPE as CONTENTS
 from dropflow.api.contents import ContentsRequest, DataQuery, Download, write_records
+from dropflow.api.drop_records import FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery
 from dropflow.api.logs import LogPage, LogQuery
+from dropflow.api.node_records import Child
 from dropflow.api.operations import OPERATIONS
-from dropflow.api.records import (
-    FIRST_PAGE,
-    Child,
-    DropDetail,
-    DropPage,
-    DropQuery,
-    PageQuery,
-    SessionDetail,
-    SessionInfo,
-)
 from dropflow.api.requests import (
     ALL_TIMES,
     CancelRequest,
@@ -34,6 +26,7 @@ from dropflow.api.requests import (
     ResultsQuery,
     TimesQuery,
 )
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.data.file import remove_part
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session

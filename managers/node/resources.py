@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 import psutil
 
-from dropflow.api.records import LoadSample, NodeHistory, NodeInfo
+from dropflow.api.node_records import LoadSample, NodeHistory, NodeInfo
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_errors

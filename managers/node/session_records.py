@@ -12,17 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.api.records import (
-    DropDetail,
-    DropInfo,
-    DropPage,
-    DropQuery,
-    Neighbour,
-    PageQuery,
-    ResultInfo,
-    packed_columns,
-)
+from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, Neighbour, PageQuery, ResultInfo
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, FailureList, FailureQuery, ResultList
+from dropflow.api.session_records import packed_columns
 from dropflow.data.remote import known_checksum
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.api.records import SessionDetail
+from dropflow.api.session_records import SessionDetail
 from dropflow.apps.needs import unable_rows
 from dropflow.data.repository import LocalRepository
 from dropflow.data.survival import is_intact

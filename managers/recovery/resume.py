@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.api.records import NodeInfo
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.engine.continuation import StateColumn, has_attempts
 from dropflow.errors import ConflictError, GoneError

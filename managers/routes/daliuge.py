@@ -15,8 +15,8 @@ import msgspec
 from dropflow.api.client import Client
 from dropflow.api.contents import DataQuery, Download, attachment
 from dropflow.api.manager import Manager
+from dropflow.api.node_records import NodeInfo, Role
 from dropflow.api.operations import Operation
-from dropflow.api.records import NodeInfo, Role
 from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.graph.digests import drop_digests

@@ -14,9 +14,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dropflow.api.drop_records import DropInfo, DropQuery
 from dropflow.api.manager import Manager
-from dropflow.api.records import DropInfo, DropQuery, NodeInfo, SessionInfo, SubmitQuery
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.request_bodies import check_depth
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import SessionInfo
 from dropflow.errors import BadGraphError, ConflictError, HttpError, NotFoundError, UsageError
 from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.physical import PhysicalGraph

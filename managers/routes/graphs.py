@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.api.drop_records import DropInfo
 from dropflow.api.error_body import status_of, to_body
-from dropflow.api.records import DropInfo, NodeInfo
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.request_bodies import check_depth, unpacked_limit
 from dropflow.api.routes import Response
 from dropflow.errors import (

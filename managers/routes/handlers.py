@@ -13,11 +13,12 @@ from dropflow.api import operations
 from dropflow.api.contents import Download, attachment
 from dropflow.api.logs import LogPage, LogQuery, log_text, page_with_lines
 from dropflow.api.manager import Manager
+from dropflow.api.node_records import ProbeRequest, ProbeResult
 from dropflow.api.openapi import openapi_document
 from dropflow.api.operations import OPERATIONS, Operation
-from dropflow.api.records import ProbeRequest, ProbeResult, SessionDetail, SessionInfo
 from dropflow.api.requests import Done, ProbeResultList, Readiness, SessionList
 from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.clock import SystemClock
 from dropflow.errors import BadFileError, HttpError, NotFoundError
 from dropflow.graph.codec import Buffer, dump

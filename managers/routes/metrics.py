@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dropflow.api.manager import Manager
-from dropflow.api.records import cores_of_hosts
+from dropflow.api.node_records import cores_of_hosts
 from dropflow.api.routes import Request, Response, Route
 from dropflow.graph.drop_counts import DropCounts, add_counts
 from dropflow.states import STATUSES, DropState

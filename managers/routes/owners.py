@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.api.manager import Manager
-from dropflow.api.records import SessionDetail, SessionInfo, UserUse
+from dropflow.api.session_records import SessionDetail, SessionInfo, UserUse
 from dropflow.errors import BadFileError, NotFoundError, NotOwnerError, QuotaError, StorageError
 from dropflow.formatting import plural
 

@@ -22,7 +22,7 @@ import msgspec
 from dropflow.api.error_body import to_body
 from dropflow.api.event_stream import ServerSentEvent, format_event, heartbeat
 from dropflow.api.manager import Manager
-from dropflow.api.records import SessionDetail, change_between
+from dropflow.api.session_records import SessionDetail, change_between
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, NotFoundError
 from managers.state_hub import UNSEEN, StateHub, WatchedStates, in_base64, state_event

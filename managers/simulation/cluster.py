@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.graph.physical import PhysicalGraph
 from managers.machine_calls import Answered, Ask, Unanswered
 from managers.simulation.history import Recorder

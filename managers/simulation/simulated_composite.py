@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from dropflow.api.records import ManagerInfo, ManagerStatus, manager_info
+from dropflow.api.node_records import ManagerInfo, ManagerStatus, manager_info
 from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
 from dropflow.failure import text_of
 from managers.composite.connections import answer_plan

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.records import Load, ManagerInfo, ManagerStatus, NodeInfo, SessionInfo, manager_info
+from dropflow.api.node_records import Load, ManagerInfo, ManagerStatus, NodeInfo, manager_info
+from dropflow.api.session_records import SessionInfo
 from dropflow.data.registry import store_for
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot

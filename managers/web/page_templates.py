@@ -6,8 +6,10 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct, structs
 
-from dropflow.api.records import FIRST_PAGE, DropQuery, FailureInfo, ManagerInfo, PageQuery, cores_of_hosts
+from dropflow.api.drop_records import FIRST_PAGE, DropQuery, PageQuery
+from dropflow.api.node_records import ManagerInfo, cores_of_hosts
 from dropflow.api.routes import Request, Response
+from dropflow.api.session_records import FailureInfo
 from dropflow.formatting import DASH, format_quantity
 from dropflow.graph.drop_counts import failed_words
 from dropflow.preview.source import FIRST_LOOK, PreviewQuery

@@ -15,11 +15,12 @@ from urllib.parse import urlencode
 import msgspec
 
 from dropflow.api.contents import attachment
+from dropflow.api.drop_records import FIRST_PAGE, DropDetail, DropQuery, PageQuery
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.manager import Manager
-from dropflow.api.records import FIRST_PAGE, DropDetail, DropQuery, PageQuery, SessionDetail
 from dropflow.api.requests import DEFAULT_STATISTICS, ResumeRequest, RetryRequest, StatisticsQuery
 from dropflow.api.routes import FORM, Request, Response, Route, posted_fields
+from dropflow.api.session_records import SessionDetail
 from dropflow.errors import AmbiguousError, ConflictError, NotFoundError
 from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
 from dropflow.states import STATUSES

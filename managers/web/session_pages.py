@@ -6,10 +6,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from dropflow.api.drop_records import FIRST_PAGE, PageQuery, ResultInfo
 from dropflow.api.manager import Manager
-from dropflow.api.records import FIRST_PAGE, PageQuery, ResultInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import ResultsQuery
 from dropflow.api.routes import Request, Response, Route
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.graph.physical import IntColumn
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.octets import read_sections

@@ -12,26 +12,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from dropflow.api.drop_records import DropDetail, DropPage, DropQuery, Neighbour, PageQuery, ResultInfo
 from dropflow.api.manager import Manager
-from dropflow.api.records import (
-    Child,
-    DropDetail,
-    DropPage,
-    DropQuery,
-    FailureInfo,
-    Load,
-    ManagerInfo,
-    MomentQuery,
-    Neighbour,
-    NodeHistory,
-    NodeInfo,
-    PageQuery,
-    ResultInfo,
-    SessionDetail,
-    SessionInfo,
-    SessionMoment,
-    UserUse,
-)
+from dropflow.api.node_records import Child, Load, ManagerInfo, NodeHistory, NodeInfo
 from dropflow.api.requests import (
     DEFAULT_STATISTICS,
     FailureList,
@@ -40,6 +23,7 @@ from dropflow.api.requests import (
     ResultsQuery,
     StatisticsQuery,
 )
+from dropflow.api.session_records import FailureInfo, MomentQuery, SessionDetail, SessionInfo, SessionMoment, UserUse
 from dropflow.errors import DropflowError, NotFoundError, PreviewError
 from dropflow.formatting import format_count, format_size
 from dropflow.preview.source import Line, Preview, PreviewQuery

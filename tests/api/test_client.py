@@ -19,12 +19,14 @@ from dropflow import errors
 from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.client import Client
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.error_body import from_body, status_of, to_body
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.patience import PatientClient
-from dropflow.api.records import DropQuery, SessionInfo, SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.api.routes import Limits, Response, Route, StreamSlots
 from dropflow.api.serving import RestServer
+from dropflow.api.session_records import SessionInfo
 from dropflow.api.submission import submit_once
 from dropflow.errors import (
     BadFileError,

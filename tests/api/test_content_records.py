@@ -27,11 +27,11 @@ from dropflow.api.contents import (
     requested_part,
     write_records,
 )
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import ErrorBody
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import openapi_document
 from dropflow.api.operations import OPERATIONS, WATCH, Operation
-from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ResultList, ResultsQuery
 from dropflow.api.routes import StreamSlots
 from dropflow.errors import ProtocolError, RangeError

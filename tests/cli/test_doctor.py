@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.client import Client
-from dropflow.api.records import Child, Load, ManagerInfo, NodeInfo, ProbeResult
+from dropflow.api.node_records import Child, Load, ManagerInfo, NodeInfo, ProbeResult
 from dropflow.cli.doctor import EXTRAS, examine_cluster
 from dropflow.cli.doctor_checks import (
     Connection,

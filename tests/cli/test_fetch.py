@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.contents import ContentBegin, ContentEnd, ContentsRequest, Download, read_records, write_records
-from dropflow.api.records import ResultInfo
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
 from dropflow.cli.incoming_files import IncomingFile, KeptPart, ResultDirectory
 from dropflow.data.storage_errors import fingerprint

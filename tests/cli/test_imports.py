@@ -65,7 +65,12 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
 print(json.dumps([name for name in sys.argv[2:] if name in sys.modules]))
 """
 _NOT_FOR_A_RUN = (
-    *("dropflow.api.records", "dropflow.apps.execute", "dropflow.graph.completeness", "dropflow.graph.daliuge_read"),
+    *(
+        "dropflow.api.session_records",
+        "dropflow.apps.execute",
+        "dropflow.graph.completeness",
+        "dropflow.graph.daliuge_read",
+    ),
     *("dropflow.graph.exports", "dropflow.preview", "dropflow.sessions.retry", "dropflow.sessions.stopped"),
     *("dropflow.reuse", "dropflow.web", "translator.plan.registry"),
     *("configparser", "importlib.metadata", "numpy.ma", "tomllib"),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import SessionDetail
+from dropflow.api.session_records import SessionDetail
 from dropflow.cli.jobs import launched_job
 from dropflow.errors import BatchSystemError
 from dropflow.states import UNKNOWN

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.records import FailureInfo, LogicalNodeInfo, SessionDetail
+from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.cli import graph_files
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import commands, load_command

@@ -19,7 +19,7 @@ import pytest
 
 from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.signing import UserKey
 from dropflow.cli.connection import connect_to
 from dropflow.cli.manager_options import ConnectionOptions

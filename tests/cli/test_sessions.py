@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.logs import LogLine, LogPage
-from dropflow.api.records import DropQuery, UserUse
 from dropflow.api.requests import DrainRequest
+from dropflow.api.session_records import UserUse
 from dropflow.cli.session_replies import SessionChange
 from dropflow.cli.sessions import SessionsReply
 from dropflow.errors import LinkError

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from dropflow import Graph, app
-from dropflow.api.records import Load, NodeInfo, SessionDetail, SessionInfo, SubmitQuery
+from dropflow.api.node_records import Load, NodeInfo
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.api.submission import note_options, submission_options
 from dropflow.cli import watch
 from dropflow.cli.graph_options import PlanningChoice

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.api.records import Load, NodeInfo
+from dropflow.api.node_records import Load, NodeInfo
 from dropflow.cli.output import output_file
 from dropflow.cli.times import TimesReply
 from dropflow.errors import BadFileError

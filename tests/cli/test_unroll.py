@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.api.records import Load, NodeInfo
+from dropflow.api.node_records import Load, NodeInfo
 from dropflow.graph.codec import load, save
 from dropflow.graph.text_ids import oids
 from managers.service import Service

@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.contents import ContentError, Download, write_records
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import to_body
-from dropflow.api.records import NodeInfo, ResultInfo
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import ResultList
 from dropflow.dask import lost_chunks, remote
 from dropflow.dask.chunk_sources import fetched, located

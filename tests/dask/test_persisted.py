@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dropflow.dask
-from dropflow.api.records import NodeInfo, ResultInfo
+from dropflow.api.drop_records import ResultInfo
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import ResultList
 from dropflow.dask.chunk_sources import DirectoryChunks, located
 from dropflow.dask.lost_chunks import read_chunks, wanted_chunks, with_chunks_of

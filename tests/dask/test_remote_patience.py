@@ -15,10 +15,11 @@ import pytest
 from dask._task_spec import convert_legacy_graph
 
 from dropflow.api.client import Client
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.patience import PatientClient
-from dropflow.api.records import ResultInfo, SessionDetail
 from dropflow.api.requests import ResultList, ResultsQuery
 from dropflow.api.routes import StreamSlots
+from dropflow.api.session_records import SessionDetail
 from dropflow.builder.results import SubmittedGraph
 from dropflow.dask import Scheduler, chunk_sources, remote
 from dropflow.dask.persist import ChunkPlace

@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 
 from dropflow.api.client import Client
-from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.clock import SystemClock
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import BadGraphError
 from dropflow.failure import Problem
 from tests.cli.graph_documents import document, link, node

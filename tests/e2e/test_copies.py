@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.api.records import SubmitQuery
-from dropflow.api.requests import ResumeRequest
+from dropflow.api.requests import ResumeRequest, SubmitQuery
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

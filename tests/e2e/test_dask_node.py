@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery, Load
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.node_records import Load
 from dropflow.errors import DropflowError
 from tests.e2e.cluster import (
     PATIENT,

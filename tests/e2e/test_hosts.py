@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery, SessionDetail
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.errors import StorageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

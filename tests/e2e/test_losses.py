@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery
+from dropflow.api.drop_records import DropQuery
 from dropflow.errors import DropflowError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

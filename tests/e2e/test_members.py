@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import DrainRequest
 from dropflow.errors import NotFoundError
 from dropflow.graph.build import GraphBuilder

@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 from dropflow.api.contents import Download
-from dropflow.api.records import DropQuery, SubmitQuery
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
 from dropflow.errors import BadGraphError

@@ -21,8 +21,8 @@ import psutil
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery, SubmitQuery
-from dropflow.api.requests import ResumeRequest, RetryRequest
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.requests import ResumeRequest, RetryRequest, SubmitQuery
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, NotFoundError
 from dropflow.graph.build import GraphBuilder

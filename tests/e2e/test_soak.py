@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.clock import SystemClock
 from dropflow.errors import LinkError
 from dropflow.graph.build import from_columns

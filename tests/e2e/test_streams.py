@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery
+from dropflow.api.drop_records import DropQuery
 from dropflow.graph.physical import PhysicalGraph
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import PATIENT, Cluster, content, finished, placed, port_of, submit, until

@@ -14,7 +14,7 @@ from dropflow import Graph
 from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
 from dropflow.api.contents import DataQuery, PartOfContent
-from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import NotFoundError, RangeError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

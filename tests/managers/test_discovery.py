@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from dropflow.api.records import ManagerInfo
+from dropflow.api.node_records import ManagerInfo
 from dropflow.errors import WorldError
 from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
 

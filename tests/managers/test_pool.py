@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.records import NodeInfo, SessionInfo
+from dropflow.api.node_records import NodeInfo
+from dropflow.api.session_records import SessionInfo
 from dropflow.cli.jobs import pool_process
 from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, run_pool
 from dropflow.cli.output import CommandOutput

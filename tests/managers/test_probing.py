@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import ManagerInfo, ProbeRequest, ProbeResult
+from dropflow.api.node_records import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.api.routes import Response, Route
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError

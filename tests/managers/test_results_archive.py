@@ -22,8 +22,8 @@ from dropflow.api.contents import (
     Download,
     write_records,
 )
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import to_body
-from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ArchiveQuery, ResultList
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
 from managers import archives as archive_module

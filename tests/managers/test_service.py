@@ -21,9 +21,9 @@ from dropflow.api.client import Client
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.manager import Manager
 from dropflow.api.operations import OPERATIONS, RELEASE, SESSIONS
-from dropflow.api.records import SessionInfo, SubmitQuery, UserUse
-from dropflow.api.requests import RetryRequest
+from dropflow.api.requests import RetryRequest, SubmitQuery
 from dropflow.api.routes import Limits, StreamSlots
+from dropflow.api.session_records import SessionInfo, UserUse
 from dropflow.api.signing import UserKey, derive_user_key, read_revoked
 from dropflow.errors import (
     BadFileError,

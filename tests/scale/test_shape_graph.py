@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from dask.core import convert_legacy_graph, flatten
 
-from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.dask import Scheduler

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dropflow.api.records import PageQuery
+from dropflow.api.drop_records import PageQuery
 from dropflow.api.requests import ResultList
 from dropflow.errors import NotFoundError
 from dropflow.graph.differences import Difference

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.api.records import DropInfo, DropQuery, FailureInfo
+from dropflow.api.drop_records import DropInfo, DropQuery
+from dropflow.api.session_records import FailureInfo
 from dropflow.formatting import format_count
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState

@@ -37,7 +37,7 @@ from dropflow.graph.templates import Template, needs_of
 from translator.problem_codes import problem
 
 if TYPE_CHECKING:
-    from dropflow.api.records import NodeInfo
+    from dropflow.api.node_records import NodeInfo
 
 DEFAULT_BANDWIDTH = 128.0 * 1024 * 1024
 """Bytes per second of a link whose bandwidth is not given: about that of gigabit Ethernet."""

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.api.error_body import ErrorBody
-from dropflow.api.records import NodeInfo
+from dropflow.api.node_records import NodeInfo
 from dropflow.failure import Problem, Severity
 from dropflow.graph.notes import RepositoryNote
 from dropflow.ids import SESSION_NAME

@@ -10,8 +10,8 @@ from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.client import Client
 from dropflow.api.logs import ManagerLog
+from dropflow.api.node_records import ManagerInfo, manager_info
 from dropflow.api.openapi import openapi_document
-from dropflow.api.records import ManagerInfo, manager_info
 from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
 from dropflow.clock import Clock, SystemClock
 from dropflow.version import __version__

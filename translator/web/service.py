@@ -29,7 +29,8 @@ import msgspec
 
 from dropflow.api.client import Client
 from dropflow.api.error_body import from_body, to_body
-from dropflow.api.records import NodeInfo, SubmitQuery
+from dropflow.api.node_records import NodeInfo
+from dropflow.api.requests import SubmitQuery
 from dropflow.api.submission import submission_options, without_past_walltime
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageError, UsageError, WorldError

@@ -23,8 +23,8 @@ import msgspec
 from dropflow.api.auth import make_token, store_token
 from dropflow.api.client import Client
 from dropflow.api.patience import Patience, PatientClient
-from dropflow.api.records import SessionDetail, SubmitQuery
-from dropflow.api.requests import WALLTIME_REQUEST, ResumeRequest
+from dropflow.api.requests import WALLTIME_REQUEST, ResumeRequest, SubmitQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import main
 from dropflow.cli.output import CommandOutput

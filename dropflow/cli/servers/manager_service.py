@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from dropflow.api.auth import AccessRules
 from dropflow.api.client import Client
 from dropflow.api.manager import Manager
-from dropflow.api.records import ManagerInfo
+from dropflow.api.node_records import ManagerInfo
 from dropflow.api.routes import Route, StreamSlots
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_options import DiscoverOptions, ServeOptions

@@ -9,8 +9,8 @@ import msgspec
 import psutil
 
 from dropflow.api.client import Client
-from dropflow.api.records import DropQuery, SubmitQuery
-from dropflow.api.requests import ResumeRequest
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.requests import ResumeRequest, SubmitQuery
 from dropflow.cli.manager_records import ManagerRecord
 from dropflow.errors import DropflowError
 from tests.e2e.cluster import until

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from dropflow.api.records import ManagerStatus, SessionInfo
+from dropflow.api.node_records import ManagerStatus
+from dropflow.api.session_records import SessionInfo
 from dropflow.errors import LinkError, NotFoundError
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 

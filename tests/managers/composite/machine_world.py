@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dropflow.api.records import ManagerInfo, ManagerStatus, NodeInfo, SessionDetail
+from dropflow.api.node_records import ManagerInfo, ManagerStatus, NodeInfo
+from dropflow.api.session_records import SessionDetail
 from dropflow.errors import DropflowError, LinkError, NotFoundError
 from managers.composite.machine import ChildConfigured, CompositeMachine
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered

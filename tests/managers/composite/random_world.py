@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from dropflow.api.records import ManagerInfo, ManagerStatus, NodeInfo, SessionDetail, SessionInfo
+from dropflow.api.node_records import ManagerInfo, ManagerStatus, NodeInfo
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError, NotFoundError, RestartedError
 from dropflow.states import is_over
 from managers.composite.connections import answer_plan

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dropflow.api.records import Lack, NodeComponents, NodeInfo, SessionDetail
+from dropflow.api.node_records import Lack, NodeComponents, NodeInfo
+from dropflow.api.session_records import SessionDetail
 from dropflow.errors import BadGraphError, LinkError
 from dropflow.failure import Problem
 from dropflow.graph.build import GraphBuilder

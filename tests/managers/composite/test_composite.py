@@ -6,7 +6,8 @@ from typing import Literal
 
 import pytest
 
-from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.errors import (
     ConflictError,
     InternalError,

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import LinkError, NotFoundError, StorageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

@@ -17,8 +17,8 @@ from dropflow.api.contents import (
     ContentsRequest,
     read_records,
 )
+from dropflow.api.drop_records import DropInfo, DropQuery
 from dropflow.api.logs import LogLine
-from dropflow.api.records import DropInfo, DropQuery
 from dropflow.api.requests import TimesQuery
 from dropflow.errors import (
     AmbiguousError,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.records import NodeInfo, SubmitQuery
+from dropflow.api.node_records import NodeInfo
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import (
     BadGraphError,
     ConflictError,

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import FailureList, FailureQuery
+from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
 from dropflow.engine.events import Begin, Lost
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.statistics import snapshot

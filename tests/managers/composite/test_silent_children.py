@@ -8,7 +8,9 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from dropflow.api.records import DropQuery, ManagerInfo, SubmitQuery
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.node_records import ManagerInfo
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import (
     LinkError,
     WorldError,

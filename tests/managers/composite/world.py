@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dropflow.api.records import DropQuery, SubmitQuery
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import fan

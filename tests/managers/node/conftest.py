@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import SubmitQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from managers.deployment import Deployment

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.api.records import ResultInfo
+from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import tree_of
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.api.records import DropQuery, SubmitQuery
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import BadFileError, ConflictError, GoneError, NotFoundError, StorageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

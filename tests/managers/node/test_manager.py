@@ -24,8 +24,8 @@ from dropflow.api.contents import (
     Download,
     read_records,
 )
-from dropflow.api.records import DropQuery, PageQuery, SubmitQuery
-from dropflow.api.requests import FailureQuery
+from dropflow.api.drop_records import DropQuery, PageQuery
+from dropflow.api.requests import FailureQuery, SubmitQuery
 from dropflow.data.storage_errors import fingerprint
 from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.errors import (

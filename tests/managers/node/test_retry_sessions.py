@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from dropflow.api.client import Client
-from dropflow.api.records import SessionDetail, SubmitQuery
-from dropflow.api.requests import ResumeRequest, RetryRequest
+from dropflow.api.requests import ResumeRequest, RetryRequest, SubmitQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.cli.main import main
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.event_stream import read_events
-from dropflow.api.records import DropQuery, LoadSample, SubmitQuery
-from dropflow.api.requests import QUEUED, RUNNING, DropStates
+from dropflow.api.node_records import LoadSample
+from dropflow.api.requests import QUEUED, RUNNING, DropStates, SubmitQuery
 from dropflow.engine.api import Arrival, RemoteEvent
 from dropflow.engine.core import Core
 from dropflow.engine.events import Begin

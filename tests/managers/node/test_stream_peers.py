@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.api.records import DropQuery
+from dropflow.api.drop_records import DropQuery
 from dropflow.clock import SystemClock
 from dropflow.data import streams
 from dropflow.data.file import FileWriter

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.api.records import NodeInfo
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.errors import ConflictError, GoneError
 from dropflow.graph.physical import PhysicalGraph

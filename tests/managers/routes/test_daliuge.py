@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dropflow.api.auth import AccessRules
-from dropflow.api.records import NodeInfo, Role
+from dropflow.api.node_records import NodeInfo, Role
 from dropflow.api.routes import Limits
 from dropflow.api.serving import RestServer
 from dropflow.errors import WorldError

@@ -20,12 +20,13 @@ from dropflow.api import operations
 from dropflow.api.auth import AccessRules, cookie_value
 from dropflow.api.client import Client
 from dropflow.api.contents import attachment, file_name
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.event_stream import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.api.openapi import openapi_document
-from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, apply_change, change_between
 from dropflow.api.requests import WatchQuery
 from dropflow.api.routes import Limits, StreamSlots
 from dropflow.api.serving import RestServer
+from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDetail, apply_change, change_between
 from dropflow.api.waitress_server import ConnectionLimits
 from dropflow.errors import HttpError, LinkError
 from dropflow.states import DropState

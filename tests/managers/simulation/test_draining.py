@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.api.records import SessionDetail, SubmitQuery
-from dropflow.api.requests import DrainReply, DrainRequest
+from dropflow.api.requests import DrainReply, DrainRequest, SubmitQuery
+from dropflow.api.session_records import SessionDetail
 from dropflow.errors import NotFoundError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import SubmitQuery
 from dropflow.errors import ConflictError, LinkError, NotFoundError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph

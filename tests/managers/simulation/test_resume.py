@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.api.records import SessionDetail, SessionInfo, SubmitQuery
-from dropflow.api.requests import ResumeRequest, RetryRequest
+from dropflow.api.requests import ResumeRequest, RetryRequest, SubmitQuery
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.engine.api import Task
 from dropflow.errors import ConflictError, LinkError
 from dropflow.graph.physical import PhysicalGraph

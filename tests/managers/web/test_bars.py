@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.contents import Download
-from dropflow.api.records import FailureInfo, Load, LoadSample, NodeHistory
+from dropflow.api.node_records import Load, LoadSample, NodeHistory
+from dropflow.api.session_records import FailureInfo
 from dropflow.errors import LinkError
 from dropflow.formatting import format_count, format_duration, format_rate
 from dropflow.graph.drop_counts import DropCounts, failed_words

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.logs import LogLine
-from dropflow.api.records import DropQuery
 from dropflow.api.requests import ResultList
 from dropflow.testing.drawing import fan
 from tests.browser import accessibility_findings, needs_chromium

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dropflow.api.records import MomentQuery, SessionMoment
+from dropflow.api.session_records import MomentQuery, SessionMoment
 from dropflow.graph.build import GraphBuilder
 from dropflow.testing.drawing import chain, fan
 from dropflow.times.octets import NodeReceipts, PeerReceipts

@@ -7,7 +7,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import pytest
 
-from dropflow.api.records import DropQuery, NodeInfo
+from dropflow.api.drop_records import DropQuery
+from dropflow.api.node_records import NodeInfo
 from dropflow.graph.build import GraphBuilder
 from dropflow.testing.drawing import fan
 from tests.browser import accessibility_findings, needs_chromium

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from dropflow.api.client import Client
-from dropflow.api.records import SessionDetail, SessionInfo
+from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.cli.session_replies import SessionReply
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.failure import Failure

@@ -12,9 +12,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.api.records import DropQuery, FailureInfo
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import EVERY_RESULT, ResultList, ResultsQuery, RetryRequest
 from dropflow.api.routes import Request
+from dropflow.api.session_records import FailureInfo
 from dropflow.errors import ConflictError, LinkError, PreviewError
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph

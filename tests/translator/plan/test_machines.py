@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.records import Load, NodeInfo
+from dropflow.api.node_records import Load, NodeInfo
 from dropflow.errors import BadFileError, BadGraphError, NotFoundError
 from dropflow.failure import Problem
 from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dropflow.api.records import Load, NodeInfo
+from dropflow.api.node_records import Load, NodeInfo
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
 from tests.fake_manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
