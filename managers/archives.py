@@ -33,13 +33,13 @@ from dropflow.api.contents import (
     ContentUnchanged,
     Download,
     read_records,
+    result_paths,
 )
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import from_body
 from dropflow.api.manager import Manager
 from dropflow.api.requests import ArchiveQuery
 from dropflow.errors import DropflowError, GoneError, NotFoundError, ProtocolError
-from dropflow.web.cause_groups import result_paths
 
 MISSING = "MISSING.txt"
 """Path of the member that names what is missing; only there if something is."""

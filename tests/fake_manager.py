@@ -33,6 +33,7 @@ from dropflow.api.contents import (
     requested_part,
     write_records,
 )
+from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import FIRST_DROPS, FIRST_PAGE, DropDetail, DropInfo, DropPage, DropQuery, PageQuery
 from dropflow.api.error_body import to_body
 from dropflow.api.logs import LAST_LINES, LogLine, LogPage, LogQuery, LogTextQuery, pack_cursor, severity, unpack_cursor
@@ -91,7 +92,6 @@ from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
-from dropflow.web.views import find_drop
 from tests.fake_session import FakeSession, rows_of
 
 _Answer = TypeVar("_Answer")

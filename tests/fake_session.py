@@ -7,6 +7,7 @@ from typing import Self
 
 import msgspec
 
+from dropflow.api.drop_queries import order_of
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, Neighbour, PageQuery, ResultInfo
 from dropflow.api.requests import ResultList
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
@@ -17,7 +18,6 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import drops_named, oid, oids
 from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState, is_over
-from dropflow.web.cause_groups import order_of
 
 _CONTENT_SIZE = 1024
 _USUAL_QUIET = 10.0

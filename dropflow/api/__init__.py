@@ -6,11 +6,12 @@ and one form of errors, by waitress. May not import the engine, data or applicat
 =================  =====================================================================================================
 `operations`       The operations of a manager's API: one table with verb, path, types and errors of each
 `session_records`  Records of sessions: what they are, why they failed, how they were at a moment, and what changed
+`drop_queries`     Which drops of a session match a query, in which order, and which one a text names
 `drop_records`     Records of drops and of results
 `node_records`     Records of nodes, other managers and hosts: what they are, can run and have in use
 `requests`         Queries, bodies and answers of single operations (`dropflow.api.operations`)
 `contents`         Contents of many drops in one answer: the request, and the records that come back one after the
-                   other; downloads and their names
+                   other; downloads, their names, and paths of results
 `logs`             What the logs of sessions and of managers have in common: which lines match a query, and the form of
                    their text
 `manager`          A manager: a typed method for each operation, which all go through `Manager.call`

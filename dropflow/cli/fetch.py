@@ -92,10 +92,10 @@ def fetch_results(
     StorageError
         They cannot be written there.
     """
+    from dropflow.api.contents import result_paths
     from dropflow.cli.downloads import FetchReply, ResultDownload, WantedFile
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.cli.progress import transfer_progress
-    from dropflow.web.cause_groups import result_paths
 
     found = client.results(session) if drop is None else _one_result(client, session, drop)
     wanted = (*found.results, *(found.in_stores if with_stores else ()))

@@ -14,12 +14,11 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
-from dropflow.api.contents import ContentBegin
+from dropflow.api.contents import UNFINISHED, ContentBegin
 from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import checksum_of, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
 from dropflow.files import content_digest, private_directory
-from dropflow.web.cause_groups import UNFINISHED
 
 _WORTH_KEEPING = 1 << 20
 """Bytes of a content from which on its beginning is kept when it breaks off."""

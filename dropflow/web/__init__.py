@@ -10,8 +10,7 @@
                  front door
 `graph_views`    The picture of a physical graph for the pages of managers and of the translator: its drawing, edges and
                  selections
-`views`          Parts of pages about sessions: bars of states, causes of failures, filters and orders of drops, paths
-                 of results
+`views`          Parts of pages: fields of forms, bars of states, and tables of what nodes moved
 `times`          The times of a session, and its drops as they were at a moment, for pages
 `report`         A report of a session: one HTML file with pictures and tables, without scripts, that needs no server
 `comparison`     The comparison of two sessions: graph, parameters, programs, drops, times and failures

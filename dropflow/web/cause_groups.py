@@ -6,16 +6,12 @@ Pages, commands and reports all group by `causes`.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Sequence
 
 import msgspec
 
-from dropflow.api.drop_records import DropInfo, ResultInfo
 from dropflow.api.session_records import FailureInfo
 from dropflow.formatting import format_count, plural
-from dropflow.ids import safe_name
-from dropflow.states import DropState
 
 _NUMBER = re.compile(r"(?:(?<!\w)-)?(?:0[xX][0-9a-fA-F]+|\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 _ANY = "{n}"
@@ -116,55 +112,3 @@ def _words(failure: FailureInfo) -> tuple[str, ...]:
     name, place = (without_numbers(failure.name), "") if failure.drop else (failure.name, failure.node)
     text, hint = without_numbers(failure.text), without_numbers(failure.hint)
     return (name, failure.code, failure.kind, text, hint, place)
-
-
-# Orders in which a list of drops can be shown: the same on a node and merged from several.
-
-_Key = Callable[[DropInfo], tuple[int | str, int]]
-
-_VALUES: dict[str, Callable[[DropInfo], int | str]] = {
-    "row": lambda drop: drop.drop,
-    "id": lambda drop: drop.oid,
-    "name": lambda drop: drop.name.casefold(),
-    "state": lambda drop: DropState[drop.state].value,
-    "node": lambda drop: drop.node,
-    "attempt": lambda drop: drop.attempt,
-    "size": lambda drop: -1 if drop.size is None else drop.size,
-}
-
-
-def order_of(sort: str) -> tuple[_Key, bool]:
-    """Return the key of an order of `DropQuery.sort`, and whether it is reversed. Equal drops are in order of rows."""
-    value, is_reversed = _VALUES[sort.removeprefix("-")], sort.startswith("-")
-    return lambda drop: (value(drop), drop.drop), is_reversed
-
-
-# Paths of the results of a session in a directory or an archive: relative, distinct, and never
-# outside of it.
-
-UNFINISHED = ".dropflow-unfinished"
-"""Name of the directory for incomplete files; no result has it."""
-
-_OUTSIDE = "outside"
-
-
-def result_paths(results: Iterable[ResultInfo]) -> Iterator[tuple[ResultInfo, PurePosixPath]]:
-    """Yield each result with a distinct relative path; if paths are equal, the node or the row is appended."""
-    taken: set[PurePosixPath] = set()
-    for result in results:
-        path = _confined(result.path)
-        if path in taken:
-            path = path.with_name(f"{path.name}~{safe_name(result.node, fallback='node')}")
-        while path in taken:
-            path = path.with_name(f"{path.name}~{result.drop}")
-        taken.add(path)
-        yield result, path
-
-
-def _confined(path: str) -> PurePosixPath:
-    """Return `path` without ``..``, and below ``outside`` if it led out of the directory."""
-    given = PurePosixPath(path.replace("\0", "_"))
-    parts = [part for part in given.parts if part not in ("/", "//", "..", ".")]
-    if given.is_absolute() or ".." in given.parts or (parts and parts[0] == UNFINISHED):
-        parts.insert(0, _OUTSIDE)
-    return PurePosixPath(*parts) if parts else PurePosixPath(_OUTSIDE, "unnamed")

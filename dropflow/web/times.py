@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from dropflow.api import operations
 from dropflow.api.contents import Download
+from dropflow.api.drop_queries import in_order, matching
 from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.api.requests import ALL_TIMES, DEFAULT_STATISTICS, DropStates, StatisticsQuery, TimesQuery
 from dropflow.api.session_records import CauseMoment, MomentQuery, NodeMoment, SessionMoment
@@ -22,7 +23,6 @@ from dropflow.times.octets import TimesSection, read_sections
 from dropflow.times.statistics import TimesStatistics
 from dropflow.times.timeline import Analysis, analyse, pack_analysis, profiles_of, statistics_of
 from dropflow.times.traffic import traffic_of, uncounted_nodes
-from dropflow.web.views import in_order, matching
 
 _Ints = npt.NDArray[np.int64]
 

@@ -8,6 +8,7 @@ import msgspec
 
 from dropflow.api import operations
 from dropflow.api.contents import ContentsRequest, DataQuery, Download
+from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, PageQuery, ResultInfo
 from dropflow.api.node_records import Child
 from dropflow.api.operations import Operation
@@ -28,7 +29,6 @@ from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
 from dropflow.web.times import SessionTimes
-from dropflow.web.views import find_drop
 from managers.composite.children import ChildView
 from managers.composite.log_merging import MERGES, KnownCauses, sorted_rows
 from managers.composite.machine import Gathered

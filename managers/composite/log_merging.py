@@ -14,6 +14,7 @@ import numpy as np
 
 from dropflow.api import operations
 from dropflow.api.contents import Download
+from dropflow.api.drop_queries import order_of
 from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.api.logs import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
 from dropflow.api.requests import FailureList, FailureQuery, TimesQuery
@@ -21,7 +22,6 @@ from dropflow.api.session_records import FailureInfo, columns_of, merged_columns
 from dropflow.errors import UsageError
 from dropflow.ids import safe_name
 from dropflow.times.octets import RECORD, TimesSection, pack_times
-from dropflow.web.cause_groups import order_of
 from managers.composite.children import ChildView
 from managers.composite.machine import Gathered
 from managers.composite.merging import merge_failures

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dropflow.api import operations
 from dropflow.api.contents import MEDIA_TYPE as CONTENTS
 from dropflow.api.contents import ContentsRequest, DataQuery, Download, write_records
+from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.node_records import Child
@@ -42,7 +43,6 @@ from dropflow.times.octets import RUNNING, TIMES_FILE, TimesSection, pack_times,
 from dropflow.times.statistics import AttemptProfile
 from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
-from dropflow.web.views import find_drop
 from managers.deployment import Deployment, deployment_download
 from managers.node import session_records
 from managers.node.copy_effects import CopyRecords, ReleasedContents, copied_results, served_copies

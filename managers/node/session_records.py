@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.api.drop_queries import in_order, matching
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, Neighbour, PageQuery, ResultInfo
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, FailureList, FailureQuery, ResultList
 from dropflow.api.session_records import packed_columns
@@ -31,7 +32,6 @@ from dropflow.ids import drop_file_name, safe_name
 from dropflow.reuse.log import reuse_lines, reuse_origin
 from dropflow.sessions import summaries
 from dropflow.states import DropState
-from dropflow.web.views import in_order, matching
 
 T = TypeVar("T")
 

@@ -14,13 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.contents import ContentBegin, ContentEnd, ContentsRequest, Download, read_records, write_records
+from dropflow.api.contents import (
+    UNFINISHED,
+    ContentBegin,
+    ContentEnd,
+    ContentsRequest,
+    Download,
+    _confined,
+    read_records,
+    result_paths,
+    write_records,
+)
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
 from dropflow.cli.incoming_files import IncomingFile, KeptPart, ResultDirectory
 from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import BadFileError, LinkError
-from dropflow.web.cause_groups import UNFINISHED, _confined, result_paths
 from tests.cli.answers import Command
 from tests.fake_manager import FakeManager
 

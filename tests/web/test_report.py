@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.api.drop_queries import order_of
 from dropflow.api.drop_records import DropInfo, DropQuery
 from dropflow.api.session_records import FailureInfo
 from dropflow.formatting import format_count
@@ -19,7 +20,7 @@ from dropflow.testing.drawing import fan
 from dropflow.times.attempts import attempts_of
 from dropflow.times.moments import moments_of
 from dropflow.times.octets import NodeReceipts, PeerReceipts
-from dropflow.web.cause_groups import causes, order_of
+from dropflow.web.cause_groups import causes
 from dropflow.web.report import report_page, session_report
 from dropflow.web.times import drops_at
 from tests.fake_manager import FakeManager

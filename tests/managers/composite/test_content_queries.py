@@ -17,6 +17,7 @@ from dropflow.api.contents import (
     ContentsRequest,
     read_records,
 )
+from dropflow.api.drop_queries import order_of
 from dropflow.api.drop_records import DropInfo, DropQuery
 from dropflow.api.logs import LogLine
 from dropflow.api.requests import TimesQuery
@@ -31,7 +32,6 @@ from dropflow.errors import (
 from dropflow.states import DropState
 from dropflow.testing.drawing import chain, fan
 from dropflow.times.octets import RECORD, NodeReceipts, PeerReceipts, TimesSection, read_sections
-from dropflow.web.cause_groups import order_of
 from tests.managers.composite.world import SUBMIT, World, parts
 
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.drop_queries import order_of
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.event_stream import read_events
 from dropflow.api.node_records import LoadSample
@@ -32,7 +33,6 @@ from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, relay, row, triples
 from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import NodeReceipts, PeerReceipts
-from dropflow.web.cause_groups import order_of
 from managers.links import TransferResult, WantedContent
 from managers.messages import Events
 from managers.node.exchange import NodeExchange
