@@ -1,6 +1,6 @@
 """Numbers, sizes, durations, times and names as text for people: the same on pages and in the terminal.
 
-`managers/web/static/formatting.js` formats counts, durations and rates in the browser; a test compares the two.
+`dropflow/web/static/formatting.js` formats counts, durations and rates in the browser; a test compares the two.
 """
 
 import datetime as dt
@@ -14,7 +14,6 @@ from typing import Any
 DASH = "\N{EN DASH}"
 """Stands for a value that is not known."""
 
-_MILLISECOND = 1e-3
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MAX_LENGTH = 400
 
@@ -81,9 +80,9 @@ def format_quiet(seconds: float) -> str:
 
 def format_brief(seconds: float) -> str:
     """Return a duration with three digits below a second, ``12.3 µs`` or ``456 ms``, and as `format_duration` above."""
-    if seconds >= 1 or seconds < 0:
+    if seconds >= 0.9995 or seconds < 0:  # noqa: PLR2004 - what rounds to 1000 ms is a second
         return format_duration(seconds)
-    if seconds < _MILLISECOND:
+    if seconds < 0.9995e-3:  # noqa: PLR2004 - what rounds to 1000 µs is a millisecond
         return f"{seconds * 1e6:.3g} µs" if seconds else "0 s"
     return f"{seconds * 1e3:.3g} ms"
 

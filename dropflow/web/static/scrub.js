@@ -1,5 +1,6 @@
 // A slider over the time of a session: the server says how the session was at the chosen moment, one request at a time.
 
+import { formatBrief } from "./formatting.js";
 import { Latest } from "./latest.js";
 
 const STEPS = 1000;
@@ -75,7 +76,7 @@ export class Scrub {
       this.#ask();
     }
     this.root.hidden = !(moment.ended > moment.began);
-    const words = isPast ? `${span(moment.time - this.began)} of ${span(this.ended - this.began)}` : "now";
+    const words = isPast ? `${formatBrief(moment.time - this.began)} of ${formatBrief(this.ended - this.began)}` : "now";
     this.output.textContent = words;
     this.slider.setAttribute("aria-valuetext", isPast ? `${words} after the beginning` : words);
     this.button.disabled = !isPast;
@@ -84,13 +85,4 @@ export class Scrub {
     else if (this.wasPast) this.options.onNow(moment);
     this.wasPast = isPast;
   }
-}
-
-function span(seconds) {
-  if (seconds < 1) return `${(seconds * 1000).toFixed(0)} ms`;
-  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
-  const whole = Math.round(seconds);
-  const padded = (number) => String(number).padStart(2, "0");
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${padded(whole % 60)} s`;
-  return `${Math.floor(whole / 3600)} h ${padded(Math.floor((whole % 3600) / 60))} min`;
 }

@@ -1,7 +1,8 @@
 // Draws a timeline on a canvas: only what is in view, and attempts narrower than a pixel together.
 
 import { withColours } from "./colours.js";
-import { duration, firstAfter, markText, marks } from "./viewport.js";
+import { formatBrief } from "./formatting.js";
+import { firstAfter, markText, marks } from "./viewport.js";
 
 export const RULER = 26;
 const HEAD = 20;
@@ -394,5 +395,5 @@ function drawArea(context, { area, left, width, colours }, x) {
   context.fillStyle = colours.ink;
   context.font = `11px ${colours.font}`;
   context.textBaseline = "top";
-  context.fillText(duration(area.to - area.from), from + 5, area.top + 4);
+  context.fillText(formatBrief(area.to - area.from), from + 5, area.top + 4);
 }

@@ -1,8 +1,8 @@
 // The words beside a timeline: the legend, and what the attempt, gap or area that is pointed at is.
 
 import { WAITED_FOR } from "./attempts.js";
-import { formatCount } from "./formatting.js";
-import { duration, firstAfter } from "./viewport.js";
+import { formatBrief, formatCount } from "./formatting.js";
+import { firstAfter } from "./viewport.js";
 
 const GAPS = ["for data", "for a message", "for a worker"];
 
@@ -54,12 +54,12 @@ export function explain(timeline) {
   const template = attempts.known(span, "template");
   const logical = attempts.templates[template];
   const facts = [
-    ["Ran", duration(attempts.end[span] - attempts.begin[span]) + (attempts.attempt[span] < 0 ? ", and failed" : "")],
-    ["Began", `${duration(attempts.begin[span])} after the start`],
-    ["Ready", `waited ${duration(attempts.given[span] - attempts.ready[span])} with the session`],
-    ["Queued", `waited ${duration(attempts.begin[span] - attempts.given[span])} for a worker`],
-    ["Committed", `${duration(attempts.committed[span] - attempts.end[span])} after its end`],
-    ["Processor", duration(attempts.processor[span])],
+    ["Ran", formatBrief(attempts.end[span] - attempts.begin[span]) + (attempts.attempt[span] < 0 ? ", and failed" : "")],
+    ["Began", `${formatBrief(attempts.begin[span])} after the start`],
+    ["Ready", `waited ${formatBrief(attempts.given[span] - attempts.ready[span])} with the session`],
+    ["Queued", `waited ${formatBrief(attempts.begin[span] - attempts.given[span])} for a worker`],
+    ["Committed", `${formatBrief(attempts.committed[span] - attempts.end[span])} after its end`],
+    ["Processor", formatBrief(attempts.processor[span])],
   ];
   if (attempts.memory[span]) facts.push(["Memory", octets(attempts.memory[span])]);
   if (attempts.read[span] + attempts.written[span] > 0) {
@@ -67,12 +67,12 @@ export function explain(timeline) {
   }
   const plan = attempts.plan(span);
   if (plan) {
-    facts.push(["Planned", `${duration(plan.end - plan.begin)}, from ${duration(plan.begin)} on`]);
+    facts.push(["Planned", `${formatBrief(plan.end - plan.begin)}, from ${formatBrief(plan.begin)} on`]);
     facts.push(["Ended", late(attempts.end[span] - plan.end)]);
-  } else if (logical?.planned) facts.push(["Planned", duration(logical.planned)]);
+  } else if (logical?.planned) facts.push(["Planned", formatBrief(logical.planned)]);
   const slack = attempts.known(span, "slack");
   if (slack !== undefined) {
-    facts.push(["Slack", attempts.known(span, "critical") ? "none: on the critical path" : duration(slack)]);
+    facts.push(["Slack", attempts.known(span, "critical") ? "none: on the critical path" : formatBrief(slack)]);
     facts.push(["After", WAITED_FOR[attempts.known(span, "kind")]]);
   }
   const lateness = attempts.lateness(found.lane);
@@ -87,10 +87,10 @@ export function explain(timeline) {
 function explainRunning({ attempts, panel, root }, { lane, running }) {
   const head = headOf(attempts.templates[running.template]?.name ?? "attempt");
   head.append(` on ${attempts.nodes[lane.node].name}, ${lane.name}, `, linkTo(root, running.drop));
-  const facts = [["Runs", `since ${duration(attempts.until(running, lane.node) - running.begin)}`]];
-  facts.push(["Began", `${duration(running.begin)} after the start`]);
+  const facts = [["Runs", `since ${formatBrief(attempts.until(running, lane.node) - running.begin)}`]];
+  facts.push(["Began", `${formatBrief(running.begin)} after the start`]);
   const { planned } = attempts.templates[running.template] ?? {};
-  if (planned) facts.push(["Planned", duration(planned)]);
+  if (planned) facts.push(["Planned", formatBrief(planned)]);
   panel.replaceChildren(head, factList(facts));
 }
 
@@ -112,15 +112,15 @@ function linkTo(root, drop) {
 /** How much later or earlier than planned something ended. */
 function late(seconds) {
   if (Math.abs(seconds) < 1e-3) return "as planned";
-  return `${duration(Math.abs(seconds))} ${seconds > 0 ? "later" : "earlier"} than planned`;
+  return `${formatBrief(Math.abs(seconds))} ${seconds > 0 ? "later" : "earlier"} than planned`;
 }
 
 function explainGap({ attempts, panel }, { span, free, lane }) {
   const ends = attempts.gap(span, free);
   const template = attempts.templates[attempts.known(span, "template")];
-  const head = headOf(`${lane.name} was idle for ${duration(attempts.begin[span] - free)}`);
+  const head = headOf(`${lane.name} was idle for ${formatBrief(attempts.begin[span] - free)}`);
   head.append(` on ${attempts.nodes[lane.node].name}, before ${template?.name ?? "its next attempt"}`);
-  const facts = GAPS.map((text, piece) => [`Waited ${text}`, duration(ends[piece + 1] - ends[piece])]);
+  const facts = GAPS.map((text, piece) => [`Waited ${text}`, formatBrief(ends[piece + 1] - ends[piece])]);
   panel.replaceChildren(head, factList(facts.filter((_, piece) => ends[piece + 1] > ends[piece])));
 }
 
@@ -170,7 +170,7 @@ function explainArea({ attempts, panel, rows, shown }) {
       busy += Math.max(inside, 0);
     }
   }
-  const head = headOf(`${formatCount(count)} attempts in ${duration(to - from)}`);
+  const head = headOf(`${formatCount(count)} attempts in ${formatBrief(to - from)}`);
   const share = lanes ? (100 * busy) / ((to - from) * lanes) : 0;
   head.append(` on ${formatCount(lanes)} ${lanes === 1 ? "lane" : "lanes"}, busy ${share.toFixed(0)} %`);
   const table = document.createElement("table");
@@ -185,7 +185,7 @@ function explainArea({ attempts, panel, rows, shown }) {
   const body = table.createTBody();
   for (const [name, sum] of [...sums].sort((one, other) => other[1].seconds - one[1].seconds).slice(0, 12)) {
     const line = body.insertRow();
-    for (const text of [name, formatCount(sum.count), duration(sum.seconds), duration(sum.processor)]) {
+    for (const text of [name, formatCount(sum.count), formatBrief(sum.seconds), formatBrief(sum.processor)]) {
       const cell = line.insertCell();
       cell.textContent = text;
       cell.className = line.cells.length > 1 ? "number" : "";
@@ -194,7 +194,7 @@ function explainArea({ attempts, panel, rows, shown }) {
   const wrap = document.createElement("div");
   wrap.className = "table";
   wrap.append(table);
-  panel.replaceChildren(head, wrap, factList(GAPS.map((text, piece) => [`Idle ${text}`, duration(gaps[piece])])));
+  panel.replaceChildren(head, wrap, factList(GAPS.map((text, piece) => [`Idle ${text}`, formatBrief(gaps[piece])])));
 }
 
 function paragraph(text, style) {

@@ -94,18 +94,6 @@ export function markText(seconds, step) {
   return `${(seconds / size).toFixed(digits)} ${unit}`;
 }
 
-/** A duration as text, from microseconds to days. */
-export function duration(seconds) {
-  if (!Number.isFinite(seconds)) return "–";
-  if (seconds === 0) return "0 s";
-  if (seconds < 1e-3) return `${(seconds * 1e6).toPrecision(3)} µs`;
-  if (seconds < 1) return `${(seconds * 1e3).toPrecision(3)} ms`;
-  if (seconds < 60) return `${seconds.toFixed(2)} s`;
-  const whole = Math.round(seconds);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, "0")} s`;
-  return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
-}
-
 /**
  * The first of the sorted `spans` whose end is after a time.
  *

@@ -14,7 +14,7 @@ from dropflow.api.contents import Download
 from dropflow.api.node_records import Load, LoadSample, NodeHistory
 from dropflow.api.session_records import FailureInfo
 from dropflow.errors import LinkError
-from dropflow.formatting import format_count, format_duration, format_rate
+from dropflow.formatting import format_brief, format_count, format_duration, format_rate
 from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import fan
@@ -80,6 +80,7 @@ def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
     chance = random.Random(20261121)  # noqa: S311 - cases, not secrets
     cases = [[chance.choice((0, 1, chance.randrange(10**6))) for _ in GROUPS] for _ in range(200)]
     times = [0.0, 0.04, 9.94, 9.996, 10.2, 59.4, 59.97, 61.0, 3599.2, 3601.0, 86399.4, 86401.0, 1e6]
+    brief = [0.0, 4.2e-7, 1.25e-5, 0.0009994, 0.0009999, 0.0123, 0.5, 0.9994, 0.9999, 61.0]
     rates = [0.123, 0.987, 1.26, 9.94, 10.4, 999.7, 48_123.4]
     counts = [
         DropCounts(failed=own, took_along=along, lost=lost) for own, along, lost in product((0, 1, 2_000), repeat=3)
@@ -91,16 +92,17 @@ def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
     page = look(serve(FakeManager())).page
     page.goto("/")
     bars, words = page.evaluate(
-        """async ([cases, times, rates, counts, failures]) => {
+        """async ([cases, times, brief, rates, counts, failures]) => {
           const bars = await import("/static/bars.js");
           const text = await import("/static/formatting.js");
           return [
             cases.map((numbers) => bars.segments(numbers)),
-            [...times.map(text.formatDuration), ...rates.map(text.formatRate), ...cases[0].map(text.formatCount),
-              ...counts.map(text.failedWords), ...failures.map((failure) => text.harmWords([failure]))],
+            [...times.map(text.formatDuration), ...brief.map(text.formatBrief), ...rates.map(text.formatRate),
+              ...cases[0].map(text.formatCount), ...counts.map(text.failedWords),
+              ...failures.map((failure) => text.harmWords([failure]))],
           ];
         }""",
-        [cases, times, rates, *map(msgspec.to_builtins, (counts, failures))],
+        [cases, times, brief, rates, *map(msgspec.to_builtins, (counts, failures))],
     )
 
     for numbers, drawn in zip(cases, bars, strict=True):
@@ -109,6 +111,7 @@ def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
             assert (ours.start, ours.width) == pytest.approx((theirs["start"], theirs["width"]), abs=0.011)
     assert words == [
         *map(format_duration, times),
+        *map(format_brief, brief),
         *map(format_rate, rates),
         *map(format_count, cases[0]),
         *map(failed_words, counts),

@@ -19,6 +19,14 @@ export function formatDuration(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
+/** @param {number} seconds with three digits below a second */
+export function formatBrief(seconds) {
+  if (!Number.isFinite(seconds)) return DASH;
+  if (seconds >= 0.9995 || seconds < 0) return formatDuration(seconds);
+  if (seconds < 0.9995e-3) return seconds ? `${Number((seconds * 1e6).toPrecision(3))} µs` : "0 s";
+  return `${Number((seconds * 1e3).toPrecision(3))} ms`;
+}
+
 /** @param {number | null | undefined} seconds that are left, by an estimate */
 export function formatRemaining(seconds) {
   return seconds !== null && seconds !== undefined && seconds < 1 ? "under 1 s" : formatDuration(seconds);
