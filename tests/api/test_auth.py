@@ -26,7 +26,7 @@ from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.api.signing import WINDOW, Signed, Signer, UserKey, Verifier, derive_user_key, digest, read_revoked
 from dropflow.errors import BadFileError, BadParameterError, ClockSkewError, HttpError, StorageError, UsageError
 from dropflow.testing.virtual import VirtualClock
-from tests.faults import ask, serve
+from tests.http_server import ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40

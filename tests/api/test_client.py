@@ -49,7 +49,7 @@ from dropflow.testing.virtual import VirtualClock
 from managers.deployment import Deployment, Place
 from managers.routes.handlers import api_v1_routes
 from tests.fake_manager import FakeManager, manager_with_sessions
-from tests.faults import serve
+from tests.http_server import serve
 
 SECRET = b"s" * 40
 TOKEN = "a-token"  # noqa: S105 - a token of the tests

@@ -24,7 +24,7 @@ from dropflow.api.serving import RestServer
 from dropflow.api.waitress_server import ConnectionLimits, ConnectionState, WaitressServer, is_overdue, surplus
 from dropflow.errors import HttpError
 from dropflow.testing.virtual import VirtualClock
-from tests.faults import ask, serve
+from tests.http_server import ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 BEARER = f"Authorization: Bearer {TOKEN}"

@@ -31,7 +31,7 @@ from dropflow.testing.drawing import fan
 from dropflow.testing.virtual import VirtualClock
 from managers.routes.handlers import api_v1_routes
 from tests.fake_manager import FakeManager
-from tests.faults import serve
+from tests.http_server import serve
 
 pytest.importorskip("dask", reason="needs the extra 'dask'")
 AWAY = LinkError("nothing listens there")

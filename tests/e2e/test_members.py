@@ -31,7 +31,7 @@ from tests.e2e.cluster import (
     until,
 )
 from tests.e2e.recorded_node import Decided, History, recorded
-from tests.faults import ConnectionFaults, FaultyProxy
+from tests.faulty_proxy import ConnectionFaults, FaultyProxy
 from tests.managers.simulation.checked_history import Promised
 from tests.nightly import nightly
 from tests.processes import Running, gone, run

@@ -21,7 +21,7 @@ from managers.messages import PROTOCOL
 from managers.probing import Prober, resolve_host
 from managers.service import Service
 from tests.fake_manager import FakeManager
-from tests.faults import serve
+from tests.http_server import serve
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from managers.links import (
     ReceivedMessage,
 )
 from managers.messages import Events, StopSession
-from tests.faults import ConnectionFaults, FaultyProxy
+from tests.faulty_proxy import ConnectionFaults, FaultyProxy
 from tests.managers.links.conftest import CONTENT, HASTY, LinkFactory, wanted_content
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")

@@ -25,7 +25,7 @@ from managers.node import host
 from managers.node.decisions import lifecycle
 from managers.node.decisions.events import PeerRestarted
 from managers.node.manager import NodeManager
-from tests.faults import ConnectionFaults, FaultyProxy
+from tests.faulty_proxy import ConnectionFaults, FaultyProxy
 from tests.managers.node.conftest import Cluster, handled, hosted, session_threads, soon, until
 
 Make = Callable[..., Cluster]

@@ -24,7 +24,7 @@ from dropflow.testing.drawing import fan
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.daliuge_sessions import session_name
 from tests.fake_manager import FakeManager
-from tests.faults import ReceivedResponse, ask, serve
+from tests.http_server import ReceivedResponse, ask, serve
 
 GRAPH = [
     {

@@ -29,7 +29,7 @@ from managers.routes.handlers import api_v1_routes
 from managers.routes.streams import state_events
 from managers.state_hub import StateHub
 from tests.fake_manager import FakeManager, manager_with_sessions
-from tests.faults import ask, serve
+from tests.http_server import ask, serve
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from managers.routes.metrics import metrics_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.fake_manager import FakeManager
-from tests.faults import serve
+from tests.http_server import serve
 from tests.managers.composite.test_merging import begin, report
 from tests.managers.web.reading import ask
 from tests.strategies import graphs

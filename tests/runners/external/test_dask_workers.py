@@ -27,8 +27,8 @@ from dropflow.runners.external_host import HostView, look
 from dropflow.states import SessionState
 from dropflow.version import __version__
 from tests.e2e.cluster import is_whole, until
+from tests.runners.external.test_carried_contents import Drawing
 from tests.runners.external.test_conformance import EXAMPLES, run_graph
-from tests.runners.external.test_content_relay import Drawing
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow

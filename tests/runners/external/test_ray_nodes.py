@@ -22,8 +22,8 @@ from dropflow.states import SessionState
 from dropflow.testing.conformance import RunnerConformance
 from tests.e2e.cluster import until
 from tests.runners.external.elsewhere import LostWorker
+from tests.runners.external.test_carried_contents import Drawing
 from tests.runners.external.test_conformance import EXAMPLES, NAMES, run, run_graph
-from tests.runners.external.test_content_relay import Drawing
 from tests.runners.external.test_dask_workers import needs_namespaces, without
 
 pytestmark = [

@@ -23,7 +23,7 @@ from dropflow.web.frame import STATIC
 from dropflow.web.known_servers import KnownServers, ServerAddress, front_door, same_server, split_target
 from dropflow.web.sign_in import login_routes
 from dropflow.web.tickets import LONGEST, Permission, Tickets, request_ticket, ticket_reply
-from tests.faults import ReceivedResponse, ask, serve
+from tests.http_server import ReceivedResponse, ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 

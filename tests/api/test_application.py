@@ -22,7 +22,7 @@ from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError
 from dropflow.failure import Problem, Severity
-from tests.faults import ReceivedResponse, ask, serve
+from tests.http_server import ReceivedResponse, ask, serve
 
 LIMIT = 10_000
 DEPTH = 20

@@ -94,12 +94,12 @@ def test_a_graph_is_accepted_before_its_directory_is_made(tmp_path: Path, monkey
     """A run checks each component once before an earlier run is replaced; one whose graph is refused replaces none."""
     monkeypatch.setattr(CheckedApp, "checks", [])
     kept = tmp_path / "run"
-    run(greeting("tests.sessions.test_local.CheckedApp"), directory=kept, runner="inline")
+    run(greeting("tests.sessions.test_local_run.CheckedApp"), directory=kept, runner="inline")
     assert len(CheckedApp.checks) == 1
 
     with pytest.raises(BadParameterError, match="warp"):
         run(greeting(), directory=kept, overwrite=True, runner="warp")
-    assert load(kept / "graph.dfg").templates[0].component == "tests.sessions.test_local.CheckedApp"
+    assert load(kept / "graph.dfg").templates[0].component == "tests.sessions.test_local_run.CheckedApp"
 
 
 def test_an_unknown_runner_is_refused_with_the_known_ones(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pytest
 from dask.callbacks import Callback
 
 import dropflow.dask
-import tests.dask.test_worker_processes as here
+import tests.dask.test_processes as here
 from dropflow.api.client import Client
 from dropflow.dask import Scheduler, chunk_sources, remote
 from dropflow.dask.persist import PersistedChunk

@@ -41,7 +41,7 @@ from managers.routes.metrics import metrics_routes
 from managers.routes.streams import session_events
 from managers.service import manager_routes
 from tests.fake_manager import FakeManager, manager_with_sessions
-from tests.faults import ReceivedResponse, ask, serve
+from tests.http_server import ReceivedResponse, ask, serve
 from tests.lazy_module import LazyModule
 
 schemathesis = LazyModule("schemathesis")
