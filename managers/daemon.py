@@ -19,7 +19,7 @@ import msgspec
 from dropflow.api.node_records import ManagerInfo, manager_info
 from dropflow.api.openapi import openapi_document
 from dropflow.api.routes import Request, Response, Route
-from dropflow.clock import Clock, SystemClock
+from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from dropflow.version import __version__
 from managers.child_processes import ChildProcess, ChildProcesses
@@ -95,8 +95,8 @@ class Daemon:
         Options of the command line for each kind of manager, such as ``("--host", "10.0.0.1")``.
     command : callable, optional
         Makes the command lines; `command_of` unless given.
-    url, key : str
-        Its own address (see `set_url`), and the fingerprint of its cluster key.
+    key : str
+        Fingerprint of its cluster key.
     start_seconds, stop_seconds : float
         How long a manager may take to be ready; and to end before it is killed.
     """
@@ -107,8 +107,6 @@ class Daemon:
         *,
         options: Mapping[Kind, Sequence[str]] | None = None,
         command: KindCommand = command_of,
-        clock: Clock | None = None,
-        url: str = "",
         key: str = "",
         start_seconds: float = 60.0,
         stop_seconds: float = 15.0,
@@ -116,8 +114,8 @@ class Daemon:
         self._name = name
         self._options = dict(options or {})
         self._command = command
-        self._clock = clock or SystemClock()
-        self._url = url
+        self._clock = SystemClock()
+        self._url = ""
         self._key = key
         self._start_seconds = start_seconds
         self._started = self._clock.now()

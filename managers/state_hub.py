@@ -16,7 +16,7 @@ from dropflow.api.event_stream import ServerSentEvent, format_event
 from dropflow.api.manager import Manager
 from dropflow.api.requests import DropStates, plain_states
 from dropflow.api.session_records import SessionDetail
-from dropflow.clock import Clock, SystemClock
+from dropflow.clock import SystemClock
 from dropflow.states import UNKNOWN_STATE
 
 UNSEEN = 1 << 62
@@ -82,9 +82,9 @@ class WatchedStates:
 class StateHub:
     """Reads the states of sessions for all watchers of a server. All methods may be called from any thread."""
 
-    def __init__(self, manager: Manager, clock: Clock | None = None) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._manager = manager
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._watched: dict[str, WatchedStates] = {}
         # Which thread refreshes a session: the one whose future is here. `dict.setdefault` lets one thread win.
         self._refreshing: dict[str, Future[WatchedStates]] = {}

@@ -378,8 +378,6 @@ class LocalExecutor:
     ----------
     spec : ExecutorSpec
         The session, its directory and its templates.
-    clock : Clock, optional
-        The clock; by default that of the system.
     owns_process : bool
         Whether all children of this process are those of attempts, which run here one after another. Then children are
         ended with their attempt.
@@ -390,7 +388,6 @@ class LocalExecutor:
     def __init__(
         self,
         spec: ExecutorSpec,
-        clock: Clock | None = None,
         *,
         owns_process: bool = False,
         run_app: RunApp | None = None,
@@ -399,7 +396,7 @@ class LocalExecutor:
         self._run_app = run_app
         self._owns_process = owns_process
         self._process = os.getpid()
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._workspace = Workspace(spec.directory, spec.session, spec.durable, spec.tag, spec.is_detached)
         self._plans = TemplateCache(spec.templates, spec.links)
         self._apps: dict[int, App] = {}

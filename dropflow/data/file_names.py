@@ -132,7 +132,7 @@ def shared_name(value: str) -> str:
     return one.removeprefix("//") if one == other else ""
 
 
-def check_name(value: str, environment: Mapping[str, str] | None = None) -> None:
+def check_name(value: str) -> None:
     """Raise what `final_path` would raise for every drop.
 
     Raises
@@ -140,7 +140,7 @@ def check_name(value: str, environment: Mapping[str, str] | None = None) -> None
     BadParameterError
         As `final_path`.
     """
-    final_path(value, base=Path("/files"), oid="prefix_key_0", now=0.0, environment=environment)
+    final_path(value, base=Path("/files"), oid="prefix_key_0", now=0.0)
 
 
 def _refuse_unwritable(path: str) -> None:

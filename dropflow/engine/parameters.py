@@ -205,9 +205,7 @@ def convert(
     return converter(value) if converter else value
 
 
-def convert_field(
-    value: Any, type_: str, *, options: Iterable[str] = (), environment: Mapping[str, str] | None = None
-) -> Any:
+def convert_field(value: Any, type_: str, *, options: Iterable[str] = ()) -> Any:
     """Return the value of a field of a graph, as `convert`, but keep a fraction in a field declared Integer.
 
     Editors declare many fields Integer in which people write 0.5. A component whose own parameter is an integer still
@@ -219,9 +217,9 @@ def convert_field(
         Its text says what was expected.
     """
     try:
-        return convert(value, type_, options=options, environment=environment)
+        return convert(value, type_, options=options)
     except Unusable:
-        number = _number(expand(value, environment)) if type_.strip().lower() in _INTEGERS else None
+        number = _number(expand(value)) if type_.strip().lower() in _INTEGERS else None
         if number is None:
             raise
         return number

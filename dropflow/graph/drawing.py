@@ -21,7 +21,6 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 # box of the instance around it.
 
 Grouping = Literal["construct", "template", "node", "island", "part"]
-GROUPINGS: tuple[Grouping, ...] = ("construct", "template", "node", "island", "part")
 
 _OPEN_BOXES = 400
 """A construct with more instances than this is closed at first, or has boxes of ranges if it is in no other one."""

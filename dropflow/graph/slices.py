@@ -161,22 +161,10 @@ def empty_slice(graph: PhysicalGraph, node: str) -> Slice:
     return slice_for(nowhere, node)
 
 
-def whole_slice(graph: PhysicalGraph, node: str = "") -> Slice:
+def whole_slice(graph: PhysicalGraph) -> Slice:
     """Return the slice of a node that has all drops, wherever the graph is placed. Its columns are not copied."""
     here = np.broadcast_to(np.int32(0), graph.drops)
-    return Slice(node, replace(graph, part=here, places=(node,)), np.arange(graph.drops, dtype=np.int32))
-
-
-def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
-    """Return the slices of a placed graph by node, for all nodes with drops.
-
-    Raises
-    ------
-    ValueError
-        The graph is not placed.
-    """
-    slices = {node: slice_for(graph, node) for node in sorted(set(graph.places)) or [""]}
-    return {node: piece for node, piece in slices.items() if piece.graph.drops}
+    return Slice("", replace(graph, part=here, places=("",)), np.arange(graph.drops, dtype=np.int32))
 
 
 def _is_on(node: str, graph: PhysicalGraph) -> npt.NDArray[np.bool_]:

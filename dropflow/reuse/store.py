@@ -574,7 +574,7 @@ class ResultStore:
             removed_size=max(before.size - after.size, 0),
         )
 
-    def prune_if_due(self, limit: int | None = None) -> None:
+    def prune_if_due(self) -> None:
         """Remove what is above the limit, at most once in an hour; never raises."""
         stamp = self.directory / "pruned"
         with suppress(OSError, DropflowError, ValueError):
@@ -585,7 +585,7 @@ class ResultStore:
                 pass
             if is_new:
                 return
-            self._prune_here(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)) if limit is None else limit)
+            self._prune_here(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)))
 
     def _contents_of(self, path: str, *, sources: bool = False) -> set[str]:
         """Return the digests of the contents that a record has, and of the sources that its key was made from."""

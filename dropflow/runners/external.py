@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow.clock import Clock, SystemClock
+from dropflow.clock import SystemClock
 from dropflow.engine.api import (
     LONG_SECONDS,
     AttemptResult,
@@ -430,8 +430,6 @@ class ExternalRunner:
         Names of the nodes of the graph, if it is placed.
     place_of : int array, optional
         Place of each drop.
-    clock : Clock, optional
-        Time.
     """
 
     window = _WINDOW
@@ -445,12 +443,11 @@ class ExternalRunner:
         most: int | None = None,
         places: Sequence[str] = (),
         place_of: IntColumn | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self._engine, self._spec, self._factory = engine, spec, factory
         self._most = most or _WINDOW
         self._places = tuple(places)
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._inbox: Inbox[Callable[[], None]] = Inbox()
         self._deliver: ResultSink = _discard
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)

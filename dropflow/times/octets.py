@@ -53,12 +53,10 @@ the attempt before it on its worker process had ended.
 """
 
 
-def read_times(path: Path, first: int = 0) -> npt.NDArray[Any]:
-    """Return the records of a session from number `first` on, of the type `RECORD`; none if there is no such file."""
+def read_times(path: Path) -> npt.NDArray[Any]:
+    """Return the records of a session, of the type `RECORD`; none if there is no such file."""
     try:
-        with path.open("rb") as file:
-            file.seek(first * RECORD.itemsize)
-            data = file.read()
+        data = path.read_bytes()
     except FileNotFoundError:
         data = b""
     return np.frombuffer(data[: len(data) // RECORD.itemsize * RECORD.itemsize], RECORD)

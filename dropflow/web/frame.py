@@ -227,21 +227,19 @@ _TYPES = {
 }
 
 
-def asset_routes(*folders: Path, prefix: str = "/static") -> list[Route]:
+def asset_routes(*folders: Path) -> list[Route]:
     """Return a public route for each style sheet, script and picture in `folders`.
 
     Parameters
     ----------
     folders : Path
         Such as `STATIC`. A file of a later folder replaces one of the same name.
-    prefix : str
-        First part of the paths, as in ``/static/dropflow.css``.
     """
     files = {path.name: path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in _TYPES}
     return [
         Route(
             method="GET",
-            path=f"{prefix}/{name}",
+            path=f"/static/{name}",
             handler=_handler(path.read_bytes(), _TYPES[path.suffix]),
             summary=f"The file {name} of the pages.",
             public=True,

@@ -248,8 +248,10 @@ class _Probe:
 
 # Whether the hosts of other processes refuse connections: then no process listens there.
 
+_REFUSAL_SECONDS = 1.0
 
-def refused_ports(addresses: Mapping[str, str], *, seconds: float = 1.0) -> dict[str, bool]:
+
+def refused_ports(addresses: Mapping[str, str]) -> dict[str, bool]:
     """Try to connect to addresses, all at the same time, and return by name whether that is refused.
 
     A host that does not answer, or cannot be found, does not refuse.
@@ -258,15 +260,13 @@ def refused_ports(addresses: Mapping[str, str], *, seconds: float = 1.0) -> dict
     ----------
     addresses : mapping of str to str
         ``tcp://HOST:PORT`` by name.
-    seconds : float
-        How long to wait for answers.
     """
     found = dict.fromkeys(addresses, False)
     with selectors.DefaultSelector() as selector:
         try:
             for name, address in addresses.items():
                 _begin(selector, name, address, found)
-            deadline = monotonic() + seconds
+            deadline = monotonic() + _REFUSAL_SECONDS
             while selector.get_map() and (left := deadline - monotonic()) > 0:
                 for key, _ in selector.select(left):
                     connection = selector.unregister(key.fileobj).fileobj

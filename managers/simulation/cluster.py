@@ -51,8 +51,6 @@ class SimulatedCluster:
         Delays and faults of the network.
     workload : Workload
         What attempts do.
-    keep_trace : bool
-        Whether to keep every line of the trace, and not only its digest.
     skips_waiting : bool
         Whether attempts have a time of their own, `work_time`.
 
@@ -76,10 +74,9 @@ class SimulatedCluster:
         has_master: bool = True,
         faults: NetworkFaults | None = None,
         workload: Workload | None = None,
-        keep_trace: bool = False,
         skips_waiting: bool = False,
     ) -> None:
-        self.simulation = Simulation(seed, keep_trace=keep_trace)
+        self.simulation = Simulation(seed)
         self.work_time = WorkTime(self.simulation)
         """Skips what managers wait for attempts, if that was asked for."""
         self.network = SimulatedNetwork(self.simulation, faults)
@@ -223,11 +220,11 @@ class SimulatedCluster:
         options = SubmitQuery(session=session, replicas=replicas, protect=protect, join=join)
         return self.call("submit", url=url, graph=graph, options=options)
 
-    def finish(self, session: str, *, url: str = "", seconds: float = 600.0) -> SessionDetail | None:
+    def finish(self, session: str, *, seconds: float = 600.0) -> SessionDetail | None:
         """Watch a session until it is over; return None if it is not over after `seconds`."""
         end, version = self.simulation.time + seconds, -1
         while self.simulation.time < end:
-            answer = self.call("watch", url=url, timeout=20.0, session=session, version=version, seconds=10.0)
+            answer = self.call("watch", timeout=20.0, session=session, version=version, seconds=10.0)
             if isinstance(answer, Answered):
                 detail: SessionDetail = answer.value
                 if detail.is_over:
@@ -236,9 +233,9 @@ class SimulatedCluster:
             self.simulation.wait(0.5)  # one answer tells of many changes: it takes more time than to simulate one
         return None
 
-    def wait_for_nodes(self, seconds: float = 30.0) -> bool:
+    def wait_for_nodes(self) -> bool:
         """Let everything happen until the master has all nodes alive; return whether that is so in time."""
-        end = self.simulation.time + seconds
+        end = self.simulation.time + 30.0
         while self.simulation.time < end:
             answer = self.call("nodes", timeout=5.0)
             if isinstance(answer, Answered) and len(answer.value) == len(self.nodes):

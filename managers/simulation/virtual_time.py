@@ -304,8 +304,6 @@ class SimulatedOwner:
         Carries out the actions of each type. `Return` needs no entry.
     process : SimulatedProcess
         The process of the manager.
-    job_seconds : float
-        Mean virtual time that a job takes.
     on_action : callable
         Called with each action before it is carried out. It may crash the process: then the action is not carried out.
     """
@@ -316,14 +314,13 @@ class SimulatedOwner:
         effects: Mapping[type, Callable[[Any], None]],
         *,
         process: SimulatedProcess,
-        job_seconds: float = 0.002,
         on_action: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.machine = machine
         self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
         self._process = process
         self._simulation = process.simulation
-        self.job_seconds = job_seconds
+        self.job_seconds = 0.002
         """Mean virtual time that a job takes."""
         self._on_action = on_action
         self._numbers = itertools.count(1)

@@ -40,11 +40,12 @@ from dropflow.engine.events import (
 from dropflow.engine.invariants import check
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice, slice_by_place, whole_slice
+from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, row
 from tests.engine.test_core_slices import Cluster, News, Node, _chance, _patient, _placed, faults
+from tests.graph.shapes import slice_by_place
 from tests.strategies import expected_states, graphs, pipelines
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)

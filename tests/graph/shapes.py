@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dropflow.graph.build import from_columns
 from dropflow.graph.daliuge_read import collecting
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice, slice_for
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from tests.translator.drawing import Drawing
 from translator.options import UnrollOptions
@@ -171,3 +172,12 @@ def graphs(draw: st.DrawFn, *, acyclic: bool = True, detailed: bool = False) -> 
         part=np.array([chance.randrange(4) for _ in rows], dtype=np.int32),
     )
     return replace(graph, templates=collecting(graph))
+
+
+# Slices of all nodes.
+
+
+def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
+    """Return the slices of a placed graph by node, for all nodes with drops."""
+    slices = {node: slice_for(graph, node) for node in sorted(set(graph.places)) or [""]}
+    return {node: piece for node, piece in slices.items() if piece.graph.drops}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from dropflow.graph.build import from_columns
 from dropflow.graph.drawing import (
-    GROUPINGS,
     Drawing,
     Grouping,
     boxes_by_construct,
@@ -253,7 +252,7 @@ def overlapping(drawing: Drawing) -> list[tuple[int, int]]:
 def test_every_drop_has_a_cell_of_its_own(shape: Callable[[int], PhysicalGraph], drops: int) -> None:
     """At each size and for each kind of box; and the drawing is about as wide as it is wanted."""
     graph = shape(drops)
-    groupings: tuple[Grouping, ...] = GROUPINGS if drops < 100_000 else ("construct", "part")
+    groupings: tuple[Grouping, ...] = get_args(Grouping) if drops < 100_000 else ("construct", "part")
     for grouping in groupings:
         drawing = draw(graph, grouping)
 
@@ -262,7 +261,7 @@ def test_every_drop_has_a_cell_of_its_own(shape: Callable[[int], PhysicalGraph],
         assert len(drawing.boxes.labels) <= 500
 
 
-@given(graph=layered(), grouping=st.sampled_from(GROUPINGS), aspect=st.sampled_from([0.6, 1.7]))
+@given(graph=layered(), grouping=st.sampled_from(get_args(Grouping)), aspect=st.sampled_from([0.6, 1.7]))
 def test_boxes_do_not_overlap(graph: PhysicalGraph, grouping: Grouping, aspect: float) -> None:
     """Whatever the edges are; and each pair of boxes has the number of its edges, and of those between two parts."""
     drawing = draw(graph, grouping, aspect=aspect)

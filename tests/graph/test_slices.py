@@ -15,13 +15,12 @@ from dropflow.graph.slices import (
     Slice,
     kept_together,
     placement_groups,
-    slice_by_place,
     slice_for,
     violations,
     with_placement,
 )
 from dropflow.graph.text_ids import oids
-from tests.graph.shapes import edges_of, exclusive_and_mpi, graphs, scatter
+from tests.graph.shapes import edges_of, exclusive_and_mpi, graphs, scatter, slice_by_place
 from translator.options import PartitionOptions
 from translator.plan.registry import ALGORITHMS, check_partition, partition
 

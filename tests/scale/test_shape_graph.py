@@ -33,7 +33,6 @@ from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.graph.text_ids import oids
 from dropflow.states import DropState
@@ -41,7 +40,7 @@ from dropflow.testing.drawing import chain as shape_core_chain
 from dropflow.testing.drawing import fan, triples
 from managers.node.manager import NodeManager
 from managers.planning import plan_deployment
-from tests.graph.shapes import chain, scatter
+from tests.graph.shapes import chain, scatter, slice_by_place
 from tests.lazy_module import LazyModule
 from tests.nightly import nightly
 from tests.translator.documents import document, field, link, node, port

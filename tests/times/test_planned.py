@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import digest, dump, parse
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Kind
 from dropflow.testing.drawing import chains, fan
 from dropflow.times.attempts import attempts_of
@@ -26,6 +25,7 @@ from dropflow.times.timeline import analyse, statistics_of
 from dropflow.times.timeline_files import LANE, write_svg
 from dropflow.times.traffic import planned_traffic, traffic_of, uncounted_nodes
 from dropflow.web.views import traffic_grid
+from tests.graph.shapes import slice_by_place
 from tests.times.made_times import executed, records_of, sections_of
 from translator.plan.judge import simulate, with_schedule
 from translator.plan.machines import equal_machines

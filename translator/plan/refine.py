@@ -93,22 +93,16 @@ def _largest(excess: Floats) -> float:
     return found if found > _EXACT else 0.0
 
 
-def limits_for(graph: TaskGraph, machines: Machines, imbalance: float, island: _Parts | None = None) -> PartLimits:
+def limits_for(graph: TaskGraph, machines: Machines, imbalance: float) -> PartLimits:
     """Return the limits for an imbalance in percent.
 
     A part may exceed its share of the work, by cores and speed, by that; the loads of any two islands may differ by it.
-
-    Parameters
-    ----------
-    island : int64 array, shape (parts,), optional
-        The island of each part; by default those of the machines.
     """
     load = graph.load if graph.load.any() else np.ones(graph.tasks)
     power = np.array([node.cores * node.speed for node in machines.nodes], dtype=np.float64)
     shares = power / power.sum()
     factor = 1.0 + imbalance / 100.0
-    if island is None:
-        island = np.array([machines.islands.index(node.island) for node in machines.nodes], dtype=np.int64)
+    island = np.array([machines.islands.index(node.island) for node in machines.nodes], dtype=np.int64)
     islands = np.bincount(island, weights=shares) * load.sum()
     fits = graph.allowed(machines)
     return PartLimits(

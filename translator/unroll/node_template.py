@@ -47,7 +47,7 @@ _USAGES = {
 }
 
 
-def template_of(node: LogicalNode, levels: Levels, findings: Findings, *, artificial: bool = False) -> Template:
+def template_of(node: LogicalNode, levels: Levels, findings: Findings) -> Template:
     """Return the template of a data or application node.
 
     Parameters
@@ -58,8 +58,6 @@ def template_of(node: LogicalNode, levels: Levels, findings: Findings, *, artifi
         Its index space.
     findings : list of Problem
         LG091 and LG093 are added; invalid values are replaced by defaults.
-    artificial : bool
-        Whether the translator made the node.
     """
     is_data = node.kind is NodeKind.DATA
     if not is_data:
@@ -81,7 +79,6 @@ def template_of(node: LogicalNode, levels: Levels, findings: Findings, *, artifi
         effective_inputs=whole(node, "n_effective_inputs", -1, findings, lowest=-1),
         block_skip=is_on(node.value("block_skip", default=False)),
         persist=_persist(node),
-        artificial=artificial,
         app_name=node.app_name,
     )
 

@@ -110,7 +110,6 @@ def make_translator(
     log: Path | None = None,
     servers: KnownServers | None = None,
     connect: Callable[[str], Client] | None = None,
-    clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
     """Return a translator, ready to be served by `dropflow.api.serving.RestServer`.
 
@@ -138,8 +137,6 @@ def make_translator(
         The other servers of the cluster. They sign browsers in here, and pages link to them.
     connect : callable, optional
         Makes a client for a manager; by default `dropflow.api.client.Client` with the key and token above.
-    clock : Clock, optional
-        For all times.
 
     Returns
     -------
@@ -158,7 +155,7 @@ def make_translator(
         The address of a manager is not a URL.
     """
     limits = limits or TranslatorLimits()
-    clock = clock or SystemClock()
+    clock = SystemClock()
     connect = connect or partial(Client, token=token, secret=secret, timeout=_DEPLOY_SECONDS)
     service = TranslatorService(root, managers=managers, connect=connect, limits=limits, clock=clock)
     started = clock.now()

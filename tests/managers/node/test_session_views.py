@@ -27,7 +27,6 @@ from dropflow.engine.events import Begin
 from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.errors import LinkError, ProtocolError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import slice_by_place
 from dropflow.sessions.summaries import attempts_of, logical_nodes, running_by_node
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, relay, row, triples
@@ -46,6 +45,7 @@ from managers.routes.streams import state_events
 from managers.state_hub import StateHub
 from tests.engine.test_core_slices import Cluster as DropPagesCluster
 from tests.engine.test_core_slices import _chance
+from tests.graph.shapes import slice_by_place
 from tests.managers.node.conftest import Cluster, hosted, settle
 from tests.strategies import graphs
 

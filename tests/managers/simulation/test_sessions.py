@@ -13,7 +13,6 @@ from dropflow.data.repository import LocalRepository
 from dropflow.engine.session import Watch
 from dropflow.engine.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import slice_by_place
 from dropflow.runners.make_runner import make_runner
 from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.sessions.make_session import make_session
@@ -38,6 +37,7 @@ from managers.simulation import (
     Simulation,
 )
 from managers.simulation.simulated_node import Workload
+from tests.graph.shapes import slice_by_place
 from tests.managers.simulation.faults import DisturbanceRates, Disturbances
 from tests.managers.simulation.test_cluster import _fan
 from tests.nightly import nightly
