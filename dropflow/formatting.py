@@ -7,7 +7,7 @@ import datetime as dt
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +28,14 @@ def few(names: Sequence[str], most: int = 4) -> str:
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
+    """Return a hint with the known names that are like a wrong one: ``did you mean 'a'?``; empty if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only needed for a message
+
+    near = get_close_matches(name, list(known), most, cutoff)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def format_count(number: int) -> str:

@@ -9,7 +9,6 @@ the parsed model are changed, not the text of a document, and nothing is evaluat
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert_field, fold, is_empty
 from dropflow.failure import Problem, Severity
+from dropflow.formatting import did_you_mean
 from translator.expressions import (
     INPUT_NAMES,
     ExpressionError,
@@ -162,9 +162,8 @@ def _unknown(graph: LogicalGraph, setting: Setting, readings: list[tuple[str, st
 
 
 def _did_you_mean(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, 3, 0.5)
-    if near:
-        return f"did you mean {' or '.join(map(repr, near))}?"
+    if near := did_you_mean(name, known, most=3, cutoff=0.5):
+        return near
     listed = ", ".join(map(repr, known[:_LISTED])) + (", ..." if len(known) > _LISTED else "")
     return f"there are {listed}" if known else "there are none"
 

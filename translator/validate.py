@@ -5,7 +5,6 @@
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Iterator
-from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any
 
@@ -13,6 +12,7 @@ import msgspec
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from dropflow.failure import Problem, Severity
+from dropflow.formatting import did_you_mean
 from translator.formats.json_document import unescape
 from translator.formats.vocabulary import UNDECIDED, canonical_category
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
@@ -147,8 +147,7 @@ class _Near:
     def hint(self, missing: str) -> str:
         """Return a hint with the nearest id; empty if no id is near, or the limit is reached."""
         self.left -= 1
-        found = get_close_matches(missing, self.known, 1) if missing and self.left >= 0 else []
-        return f"did you mean {found[0]!r}?" if found else ""
+        return did_you_mean(missing, self.known) if missing and self.left >= 0 else ""
 
 
 def _port(

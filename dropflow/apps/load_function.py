@@ -7,7 +7,6 @@ A node gives a function in one of three ways: as the source of a module that def
 import base64
 import binascii
 import builtins
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -22,6 +21,7 @@ from typing import Any
 from dropflow.apps.check import find_absent, names_of
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint
 from dropflow.failure import summary_of
+from dropflow.formatting import did_you_mean
 
 MOVED = {"dlg.apps.simple_functions": "dropflow.apps.function"}
 """Modules of DALiuGE whose functions dropflow has under another name."""
@@ -312,5 +312,5 @@ def _install_hint(package: str) -> str:
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    hint = did_you_mean(name, known, cutoff=0.75)
+    return hint and f"; {hint}"

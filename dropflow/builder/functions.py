@@ -14,7 +14,6 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -36,6 +35,7 @@ from dropflow.builder.handles import (
 from dropflow.engine.parameters import ENVIRONMENT_PREFIX, is_empty
 from dropflow.errors import UsageError
 from dropflow.failure import summary_of
+from dropflow.formatting import did_you_mean
 from translator.formats.vocabulary import fold
 
 if TYPE_CHECKING:
@@ -451,10 +451,9 @@ def _graph_of(values: tuple[Any, ...]) -> "Graph | None":
 def _checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in settings:
         if name not in _SETTINGS:
-            near = get_close_matches(name, _SETTINGS, 1)
             raise UsageError(
                 f"applications have no setting {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"they have {', '.join(sorted(_SETTINGS))}",
+                hint=did_you_mean(name, _SETTINGS) or f"they have {', '.join(sorted(_SETTINGS))}",
             )
     return dict(settings)
 

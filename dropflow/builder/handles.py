@@ -5,7 +5,6 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -15,6 +14,7 @@ from dropflow.data.file import matching_files
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
+from dropflow.formatting import did_you_mean
 from translator.logical import Role
 
 if TYPE_CHECKING:
@@ -290,11 +290,10 @@ class Data:
         """
         component = _COMPONENTS.get(category)
         if component is None:
-            near = get_close_matches(category, _COMPONENTS, 1)
             raise UsageError(
                 f"there is no data class {category!r}",
                 where=self.name,
-                hint=f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(_COMPONENTS)}",
+                hint=did_you_mean(category, _COMPONENTS) or f"use one of {', '.join(_COMPONENTS)}",
             )
         self.node.category = component.category
         self.node.set("dropclass", component.dropclass)
@@ -530,11 +529,10 @@ def set_parameters(node: DraftNode, component: Component | None, fields: dict[st
     known = {parameter.name: parameter for parameter in (() if component is None else component.parameters)}
     for name, value in fields.items():
         if name not in known:
-            near = get_close_matches(name, known, 1)
             raise UsageError(
                 f"{node.category} has no parameter {name!r}",
                 where=node.name,
-                hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}",
+                hint=did_you_mean(name, known) or f"it has {', '.join(sorted(known))}",
             )
         node.set(name, plain(value), known[name].type, kind=known[name].parameter_type)
 

@@ -1,7 +1,6 @@
 """The store of each class name in a graph."""
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from dropflow.data.store import Store
 from dropflow.data.url import S3, URL, S3Store, UrlStore
 from dropflow.engine.parameters import Component
 from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
+from dropflow.formatting import did_you_mean
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
@@ -172,9 +172,8 @@ def _later(template: Template, what: str) -> MissingDependencyError | None:
 
 
 def _unknown(template: Template, name: str) -> UnknownComponentError:
-    near = get_close_matches(name, _BY_CLASS, n=1, cutoff=0.7)
     return UnknownComponentError(
         f"data node '{template.name}' has the unknown class '{name}'",
         where=template.name,
-        hint=f"did you mean '{near[0]}'?" if near else _OTHER,
+        hint=did_you_mean(name, _BY_CLASS, cutoff=0.7) or _OTHER,
     )

@@ -15,6 +15,7 @@ import msgspec
 
 from dropflow.errors import BadFileError
 from dropflow.failure import Problem
+from dropflow.formatting import did_you_mean
 from dropflow.graph.codec import is_dfg
 from dropflow.graph.nesting import too_deep
 from dropflow.graph.notes import FARTHEST
@@ -161,14 +162,11 @@ def read_file(path: Path, options: ReadOptions | None = None) -> bytes:
 
 def _neighbour(path: Path) -> str:
     """Return a hint with a similar name in the directory."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only needed for a message
-
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
         return f"there is no directory {path.parent} either"
-    near = get_close_matches(path.name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else "check the spelling"
+    return did_you_mean(path.name, names) or "check the spelling"
 
 
 # Tolerant access to JSON of files. Invalid values are skipped here; `translator.formats.load`

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from dropflow.failure import Problem, Severity
+from dropflow.formatting import did_you_mean
 from translator.formats.json_document import NodeRecord, Records
 from translator.logical import Field, NodeKind
 from translator.problem_codes import problem
@@ -289,7 +290,8 @@ def _report(records: Records, found: Mapping[str, Nature], problems: list[Proble
             problems.append(_undecided(record, kind))
         elif category not in KINDS:
             if record.category not in unknown:
-                unknown[record.category] = _similar(record.category) if len(unknown) < _SUGGESTED else ""
+                is_compared = len(unknown) < _SUGGESTED
+                unknown[record.category] = did_you_mean(record.category, KINDS) if is_compared else ""
             problems.append(_unknown(record, unknown[record.category]))
         elif category != record.category:
             renamed.setdefault((record.category, category), []).append(record)
@@ -308,16 +310,10 @@ def _undecided(record: NodeRecord, kind: NodeKind) -> Problem:
     )
 
 
-def _unknown(record: NodeRecord, near: str) -> Problem:
+def _unknown(record: NodeRecord, hint: str) -> Problem:
     return problem(
         "LG030",
         f"the category {record.category!r} of node {record.name!r} is not known",
         where=f"{record.pointer}/category",
-        hint=f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(KINDS))}",
+        hint=hint or f"known are {', '.join(sorted(KINDS))}",
     )
-
-
-def _similar(category: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only needed for a message
-
-    return next(iter(get_close_matches(category, KINDS, 1)), "")
