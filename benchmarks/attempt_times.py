@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dropflow.engine.attempt_times import AttemptTimes
+from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run, make_session
 from dropflow.testing.drawing import fan

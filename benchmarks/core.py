@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dropflow.engine.core import Core
-from dropflow.engine.events import Begin, Event, Finished, Run
+from dropflow.execution.core import Core
+from dropflow.execution.events import Begin, Event, Finished, Run
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import chain, fan
 

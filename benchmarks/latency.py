@@ -38,9 +38,9 @@ import zmq
 from cluster_nodes import Nodes, Run, nodes
 from links import latency as round_trips
 
-from dropflow.engine.core import Core
-from dropflow.engine.events import Action, Event, Finished
-from dropflow.engine.events import Run as RunAttempt
+from dropflow.execution.core import Core
+from dropflow.execution.events import Action, Event, Finished
+from dropflow.execution.events import Run as RunAttempt
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import PooledRunner
 from dropflow.testing.drawing import relay

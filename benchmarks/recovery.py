@@ -51,9 +51,9 @@ from recovery_others import measure as other
 from recovery_work import Log, Record, Shape, repeats, values
 
 from dropflow.clock import SystemClock
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.continuation import must_run_again
-from dropflow.engine.journal import Journal
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.continuation import must_run_again
+from dropflow.execution.journal import Journal
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for

@@ -31,7 +31,7 @@ from links import fetch
 from links import latency as round_trips
 
 from dropflow.apps.api import App, Context
-from dropflow.engine.parameters import Component
+from dropflow.execution.parameters import Component
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind

@@ -12,12 +12,12 @@ The package is laid out in rings; an outer ring imports inner ones, never the ot
     dropflow.api | dropflow.apps       operations and records of managers; applications and their execution
     dropflow.reuse | dropflow.runners  results that are not computed twice; threads, processes and other engines
     dropflow.data                      stores of data drops
-    dropflow.engine                    the sans-IO core, sessions, the journal
+    dropflow.execution                 the sans-IO core, sessions, the journal
     dropflow.times | dropflow.preview  where the time of a run went; pictures and tables of contents
     dropflow.graph                     physical graphs as tables, their files and formats
     dropflow.errors | dropflow.ids     and other modules that all of them use
 
-Read `dropflow.graph.physical` first (what a graph is), then `dropflow.engine.core` (how it advances).
+Read `dropflow.graph.physical` first (what a graph is), then `dropflow.execution.core` (how it advances).
 """
 
 from typing import TYPE_CHECKING
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from dropflow.builder.graph import Graph
     from dropflow.builder.handles import Data, glob
     from dropflow.builder.results import GraphRun, SubmittedGraph
-    from dropflow.engine.parameters import Component, Parameter, Port
-    from dropflow.engine.statistics import FailureReport
     from dropflow.errors import (
         AmbiguousError,
         AppError,
@@ -52,6 +50,8 @@ if TYPE_CHECKING:
         UsageError,
         WorldError,
     )
+    from dropflow.execution.parameters import Component, Parameter, Port
+    from dropflow.execution.statistics import FailureReport
     from dropflow.failure import Problem, Severity
     from dropflow.graph.build import GraphBuilder
     from dropflow.graph.codec import load, save
@@ -131,8 +131,8 @@ _MODULES = {
     "dropflow.builder.graph": ("Graph",),
     "dropflow.builder.handles": ("Data", "glob"),
     "dropflow.builder.results": ("GraphRun", "SubmittedGraph"),
-    "dropflow.engine.parameters": ("Component", "Parameter", "Port"),
-    "dropflow.engine.statistics": ("FailureReport",),
+    "dropflow.execution.parameters": ("Component", "Parameter", "Port"),
+    "dropflow.execution.statistics": ("FailureReport",),
     "dropflow.graph.build": ("GraphBuilder",),
     "dropflow.graph.physical": ("PhysicalGraph",),
     "dropflow.graph.templates": ("Argument", "Kind", "Link", "Template"),

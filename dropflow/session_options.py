@@ -55,7 +55,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         bool,
         Meta(
             title="Check all state after every step (slow)",
-            description="Check all state of the engine after every step; slow.",
+            description="Check all state of the session after every step; slow.",
             extra={"flag": "--check/--no-check"},
         ),
     ] = False

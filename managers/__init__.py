@@ -23,7 +23,7 @@ requests, and `simulation` runs whole clusters on virtual time.
 `child_processes`  Processes that this process starts, for ``dropflow up`` and for the daemon
 `links`            Messages and contents between managers, over ZeroMQ
 `recovery`         The views of sessions: votes, and what runs again where after a loss
-`node`             The node manager: sessions of the engine on one host
+`node`             The node manager: sessions on one host
 `composite`        Islands and masters: managers of managers
 `routes`           The REST routes of all managers
 `web`              The pages of managers

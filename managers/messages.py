@@ -26,8 +26,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
-from dropflow.engine.api import Handle
 from dropflow.errors import ProtocolError
+from dropflow.execution.api import Handle
 from dropflow.failure import Failure
 
 PROTOCOL = 2

@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from dropflow.clock import Clock
-from dropflow.engine.session_inputs import Inbox
 from dropflow.errors import InternalError, LinkError
+from dropflow.execution.session_inputs import Inbox
 from dropflow.failure import text_of
 from managers.machine_calls import Call, Return
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.engine.parameters import Parameter, Port
+from dropflow.execution.parameters import Parameter, Port
 
 __all__ = ["RADIO", "RadioEntry"]
 

@@ -21,7 +21,7 @@ FLOORS: Mapping[str, int] = {
     "dropflow.cli": 66,
     "dropflow.dask": 83,
     "dropflow.data": 89,
-    "dropflow.engine": 93,
+    "dropflow.execution": 93,
     "dropflow.runners": 63,
     "dropflow.graph": 95,
     "dropflow.preview": 77,

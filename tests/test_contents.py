@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 import dropflow
-from dropflow.engine.journal import replay
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import AppError, BadGraphError
+from dropflow.execution.journal import replay
+from dropflow.execution.statistics import SessionResult
 from dropflow.graph import codec
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.daliuge_write import write_pg

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.engine.journal import replay
-from dropflow.engine.session import Session
-from dropflow.engine.statistics import SessionResult
+from dropflow.execution.journal import replay
+from dropflow.execution.session import Session
+from dropflow.execution.statistics import SessionResult
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph

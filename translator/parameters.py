@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from dropflow.engine.parameters import Unusable, convert_field, fold, is_empty
+from dropflow.execution.parameters import Unusable, convert_field, fold, is_empty
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import did_you_mean
 from translator.expressions import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.engine.parameters import is_empty
+from dropflow.execution.parameters import is_empty
 from dropflow.failure import Problem
 from translator.expressions import names_in
 from translator.logical import Field, LogicalGraph, LogicalNode, NodeKind

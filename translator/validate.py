@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.engine.parameters import Unusable, convert_field, is_empty
+from dropflow.execution.parameters import Unusable, convert_field, is_empty
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import did_you_mean
 from translator.formats.json_document import unescape

@@ -134,9 +134,9 @@ def house() -> Picture:
         (50, 458, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
     )
 
-    picture.room((50, 502, 820, 88), "dropflow.engine", "executes one session")
-    picture.room((60, 542, 395, 42), "dropflow.engine.core", "handle(events) -> actions", kind="decides", inner=True)
-    picture.room((465, 542, 395, 42), "dropflow.engine.session", "one thread, one inbox, the journal", inner=True)
+    picture.room((50, 502, 820, 88), "dropflow.execution", "executes one session")
+    picture.room((60, 542, 395, 42), "dropflow.execution.core", "handle(events) -> actions", kind="decides", inner=True)
+    picture.room((465, 542, 395, 42), "dropflow.execution.session", "one thread, one inbox, the journal", inner=True)
 
     picture.room((50, 604, 820, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
     picture.room((50, 648, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
@@ -154,9 +154,9 @@ def event() -> Picture:
         picture.box((x, 312, 430, 100), "lane")
         picture.text(x + 10, 332, f"{node}: the thread of the links", "small")
 
-    picture.room((30, 44, 390, 42), "dropflow.engine.core.Core", "the drop is completed", kind="decides")
+    picture.room((30, 44, 390, 42), "dropflow.execution.core.Core", "the drop is completed", kind="decides")
     _shape(
-        picture, (30, 106), "dropflow.engine.events.Publish", "1  an action of the core: drop, state, cause, attempt"
+        picture, (30, 106), "dropflow.execution.events.Publish", "1  an action of the core: drop, state, cause, attempt"
     )
     picture.room(
         (30, 178, 390, 42),
@@ -172,7 +172,7 @@ def event() -> Picture:
     picture.room(
         (480, 346, 390, 42), "managers.links.inbound", "acknowledges it, skips what came twice", kind="decides"
     )
-    _shape(picture, (480, 240), "dropflow.engine.api.Arrival", "3  the message, in the inbox of the session")
+    _shape(picture, (480, 240), "dropflow.execution.api.Arrival", "3  the message, in the inbox of the session")
     picture.room(
         (480, 178, 390, 42),
         "managers.node.event_receiver.EventReceiver",
@@ -180,9 +180,14 @@ def event() -> Picture:
         inner=True,
     )
     _shape(
-        picture, (480, 106), "dropflow.engine.events.Reported", "4  an event for the core: the drop of the other node"
+        picture,
+        (480, 106),
+        "dropflow.execution.events.Reported",
+        "4  an event for the core: the drop of the other node",
     )
-    picture.room((480, 44, 390, 42), "dropflow.engine.core.Core", "runs the consumers that are ready", kind="decides")
+    picture.room(
+        (480, 44, 390, 42), "dropflow.execution.core.Core", "runs the consumers that are ready", kind="decides"
+    )
 
     for upper, lower in ((86, 106), (158, 178), (220, 240), (292, 346)):
         picture.arrow((225, upper), (225, lower))

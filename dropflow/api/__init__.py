@@ -1,7 +1,7 @@
 """The API of managers over HTTP: its operations and records, a client, and a server of any table of routes.
 
 From the table in `operations` follow routes, the OpenAPI document and the client. The server answers with one envelope
-and one form of errors, by waitress. May not import the engine, data or applications.
+and one form of errors, by waitress. May not import the execution, data or applications.
 
 =================  =====================================================================================================
 `operations`       The operations of a manager's API: one table with verb, path, types and errors of each

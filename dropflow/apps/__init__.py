@@ -32,7 +32,7 @@
 `ranks`               The ranks of MPI jobs that have arrived in this process, and what other nodes have sent about them
 `needs`               What components need of a host, whether this host has it, and the check of all components
 `check`               Lookup of the functions and classes that a graph names, without importing or running anything
-`logs`                Routing of printed and logged text to the logs of drops (`dropflow.engine.drop_log`)
+`logs`                Routing of printed and logged text to the logs of drops (`dropflow.execution.drop_log`)
 `template_cache`      Facts about templates that all their attempts share, computed once per process
 ====================  ==================================================================================================
 """

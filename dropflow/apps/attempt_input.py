@@ -21,8 +21,8 @@ from dropflow.data.read import EMPTY, open_content, read, view
 from dropflow.data.remote import download, url_of
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.streams import StreamReader
-from dropflow.engine.api import Handle, Input
 from dropflow.errors import AppError, InputChangedError
+from dropflow.execution.api import Handle, Input
 from dropflow.files import shares_blocks
 from dropflow.formatting import few
 from dropflow.ids import safe_name

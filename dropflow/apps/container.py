@@ -40,8 +40,8 @@ from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFil
 from dropflow.apps.surroundings import RUN_IN, VARIABLES
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.data.workspace import PART_FOLDER
-from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, OutOfMemoryError
+from dropflow.execution.parameters import Component, Parameter
 from dropflow.formatting import format_size
 from dropflow.graph.templates import Kind, Template, needs_of
 from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES

@@ -28,7 +28,8 @@ from dropflow.apps.template_cache import TemplateCache
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import (
+from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted, OutOfMemoryError
+from dropflow.execution.api import (
     AttemptResult,
     ExecutorSpec,
     Handle,
@@ -40,9 +41,8 @@ from dropflow.engine.api import (
     latest_starts,
     postponed,
 )
-from dropflow.engine.drop_log import DropLog
-from dropflow.engine.parameters import time_limit, timed_out
-from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted, OutOfMemoryError
+from dropflow.execution.drop_log import DropLog
+from dropflow.execution.parameters import time_limit, timed_out
 from dropflow.failure import Failure, sendable, trace_of
 from dropflow.formatting import format_size
 from dropflow.graph.templates import Kind

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError
+from dropflow.execution.api import Handle
 from dropflow.files import FITS_START
 from dropflow.formatting import few, format_size, plural, single_line
 from dropflow.preview.source import BytesSource, OpenFileSource, Source

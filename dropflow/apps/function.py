@@ -33,8 +33,8 @@ from dropflow.apps.load_function import (
 from dropflow.apps.parameters import describe_state, encoding_of, is_event
 from dropflow.apps.surroundings import FIELDS as SURROUNDINGS
 from dropflow.apps.surroundings import Surroundings
-from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
+from dropflow.execution.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
 from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, TWO_PORTS, Argument, Kind, Template
 from dropflow.states import DropState
 

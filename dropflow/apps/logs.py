@@ -1,4 +1,4 @@
-"""Routing of printed and logged text to the logs of drops (`dropflow.engine.drop_log`).
+"""Routing of printed and logged text to the logs of drops (`dropflow.execution.drop_log`).
 
 `LogRouter` replaces ``sys.stdout`` and ``sys.stderr`` and adds a handler to `logging`. Text from a thread goes to the
 log of the attempt that runs in it, and all other text where it went before. The streams are replaced once per process
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import IO, Any, TextIO, cast
 
-from dropflow.engine.drop_log import DropLog
+from dropflow.execution.drop_log import DropLog
 
 _WORKER = "dropflow.runners."
 

@@ -39,8 +39,8 @@ from dropflow.apps.api import Context
 from dropflow.apps.ranks import CHANGED, HEARD, JOBS, NODES, Job, JobNodes, claimed
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.data.workspace import claim_shared_memory, release_shared_memory
-from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, MissingDependencyError
+from dropflow.execution.parameters import Component, Parameter
 from dropflow.graph.templates import RANKS_FIELD, Kind, Template, ranks_per_node
 
 _LAUNCHERS = ("mpirun", "mpiexec")

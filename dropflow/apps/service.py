@@ -16,8 +16,8 @@ from typing import ClassVar
 from dropflow.apps.api import App, Context
 from dropflow.apps.command import Command
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
-from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, DropflowError, Interrupted
+from dropflow.execution.parameters import Component, Parameter
 from dropflow.graph.templates import Kind, Template
 from dropflow.runners.capacity import thread_variables
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dropflow.engine.parameters import is_empty
 from dropflow.errors import BadParameterError, MissingDependencyError
+from dropflow.execution.parameters import is_empty
 from dropflow.formatting import few
 from dropflow.graph.templates import Template
 

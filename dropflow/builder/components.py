@@ -31,8 +31,8 @@ from dropflow.apps.parameters import COMMON_APP, SURROUNDING
 from dropflow.builder.draft import type_name
 from dropflow.builder.functions import NO_ARGUMENTS, AppFunction, as_app
 from dropflow.builder.handles import ANY, format_path, port_type
-from dropflow.engine.parameters import Component, Parameter, Port, fold
 from dropflow.errors import AppError, MissingDependencyError, UsageError, optional_package
+from dropflow.execution.parameters import Component, Parameter, Port, fold
 from dropflow.failure import summary_of
 
 _WHAT_IMPORTS_RAISE = (Exception, SystemExit)

@@ -32,8 +32,8 @@ from dropflow.builder.handles import (
     port_type,
     shown,
 )
-from dropflow.engine.parameters import ENVIRONMENT_PREFIX, is_empty
 from dropflow.errors import UsageError
+from dropflow.execution.parameters import ENVIRONMENT_PREFIX, is_empty
 from dropflow.failure import summary_of
 from dropflow.formatting import did_you_mean
 from translator.formats.vocabulary import fold

@@ -12,8 +12,8 @@ from dropflow.apps.formats import FORMATS, FormatPath
 from dropflow.builder.draft import DraftLink, DraftNode
 from dropflow.data.file import matching_files
 from dropflow.data.registry import DATA_COMPONENTS
-from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
+from dropflow.execution.parameters import Component
 from dropflow.formatting import did_you_mean
 from translator.logical import Role
 

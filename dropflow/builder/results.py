@@ -14,8 +14,8 @@ from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.api.submission import submit_once
 from dropflow.builder.handles import Data
-from dropflow.engine.api import Handle
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
+from dropflow.execution.api import Handle
 from dropflow.graph.notebook import (
     HtmlView,
     failure_html,

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from dropflow.data.survival import surviving_contents
-from dropflow.engine.api import ContentRecord, Handle
-from dropflow.engine.journal import replay
+from dropflow.execution.api import ContentRecord, Handle
+from dropflow.execution.journal import replay
 from dropflow.files import JOURNAL
 from dropflow.formatting import format_size
 from dropflow.graph.differences import Difference, matched_templates

@@ -248,9 +248,9 @@ def drill_command(
     """Simulate how GRAPH, or the graph of a run, ends on nodes that fail.
 
     GRAPH is a graph, the directory of a run, or a session of a manager ($DROPFLOW_URL). The times of applications are
-    those that a run or session has measured, or --profile; else those that the graph declares. Each trial runs the
-    engine and the recovery of the managers on virtual time. The answer has the distribution of the ends, the work that
-    is repeated, the contents that are worst to lose, and what another copy, node or walltime would change.
+    those that a run or session has measured, or --profile; else those that the graph declares. Each trial runs
+    sessions and the recovery of the managers on virtual time. The answer has the distribution of the ends, the work
+    that is repeated, the contents that are worst to lose, and what another copy, node or walltime would change.
     """
     form = file_form(form, target, _FILES)
     made = planned(output, order, keep=order.parts is None, may_be_run=True)

@@ -202,9 +202,9 @@ def _same(results: Iterable[ResultInfo], run: str, size: int, checksum: int) -> 
 def _of_directory(directory: Path, drop: str) -> ExplainReply:
     import numpy as np
 
-    from dropflow.engine.explain import explain, explain_repeat
-    from dropflow.engine.journal import replay
-    from dropflow.engine.statistics import cause_reports
+    from dropflow.execution.explain import explain, explain_repeat
+    from dropflow.execution.journal import replay
+    from dropflow.execution.statistics import cause_reports
     from dropflow.files import GRAPH_FILE, refuse_other_directory
     from dropflow.graph.codec import load
     from dropflow.graph.completeness import completeness_lines, missing_share

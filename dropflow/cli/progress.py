@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from dropflow.api.session_records import FailureInfo
-    from dropflow.engine.statistics import NodeStatistics, Statistics
+    from dropflow.execution.statistics import NodeStatistics, Statistics
     from dropflow.web.cause_groups import Cause
 
 # Text for people: aligned columns, short lists, and commands to paste into a shell.

@@ -36,8 +36,8 @@ from dropflow.stopping import GRACE_SECONDS
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.session_records import SessionInfo
-    from dropflow.engine.session import Session
-    from dropflow.engine.statistics import FailureReport, SessionResult
+    from dropflow.execution.session import Session
+    from dropflow.execution.statistics import FailureReport, SessionResult
     from dropflow.graph.drop_counts import IncompleteDrop
     from dropflow.reuse.reasons import NodeForecast
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.drop_records import ResultInfo
     from dropflow.api.session_records import SessionDetail, SessionInfo
-    from dropflow.engine.statistics import Statistics
+    from dropflow.execution.statistics import Statistics
 
 _WATCH_SECONDS = 2.0
 """How long one request waits at the manager for a change."""
@@ -262,7 +262,7 @@ def _is_away(error: DropflowError) -> bool:
 
 def statistics_of(detail: "SessionDetail") -> "Statistics":
     """Return the session in the form that the progress display takes."""
-    from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
+    from dropflow.execution.statistics import Attempts, NodeStatistics, Statistics
 
     return Statistics(
         status=SessionState.RUNNING if detail.status == UNKNOWN else SessionState[detail.status],

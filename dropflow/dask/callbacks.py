@@ -11,9 +11,9 @@ from dask.callbacks import local_callbacks, unpack_callbacks
 
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask.values import value_of
-from dropflow.engine.api import Handle
-from dropflow.engine.events import Action, Event, Finished, Run
-from dropflow.engine.session import Instrument
+from dropflow.execution.api import Handle
+from dropflow.execution.events import Action, Event, Finished, Run
+from dropflow.execution.session import Instrument
 
 _Callbacks = Sequence[tuple[Callable[..., object] | None, ...]]
 

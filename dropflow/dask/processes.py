@@ -25,10 +25,10 @@ from dropflow.dask_tasks.logged_exceptions import exception_in_log, without_exce
 from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.data.read import open_content
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
-from dropflow.engine.api import Handle
-from dropflow.engine.events import Event, Failed
-from dropflow.engine.session import Instrument, Session, Watch
 from dropflow.errors import InternalError
+from dropflow.execution.api import Handle
+from dropflow.execution.events import Event, Failed
+from dropflow.execution.session import Instrument, Session, Watch
 from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import PhysicalGraph

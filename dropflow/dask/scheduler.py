@@ -34,10 +34,10 @@ from dropflow.dask.translate import (
 )
 from dropflow.dask.values import ValueMemory, value_of
 from dropflow.dask_tasks.fused_blocks import run_node
-from dropflow.engine.api import AttemptResult, Handle, Runner, StreamOpened, Task
-from dropflow.engine.host_memory import host_memory
-from dropflow.engine.session import Execution, Resources, Session, Watch
 from dropflow.errors import BadParameterError, InternalError
+from dropflow.execution.api import AttemptResult, Handle, Runner, StreamOpened, Task
+from dropflow.execution.host_memory import host_memory
+from dropflow.execution.session import Execution, Resources, Session, Watch
 from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import follower_column, without_fusion
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class TaskExecutor:
-    """The `dropflow.engine.api.Executor` of a dask graph.
+    """The `dropflow.execution.api.Executor` of a dask graph.
 
     Parameters
     ----------

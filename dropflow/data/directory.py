@@ -8,9 +8,9 @@ from dropflow.data.file_names import check_name, final_path, shared_name
 from dropflow.data.read import measure
 from dropflow.data.storage_errors import checksum_of, refuse_made, storage_errors, tree_of
 from dropflow.data.store import IO, ContentWriter, Slot, common
-from dropflow.engine.api import Handle
-from dropflow.engine.parameters import Component, Parameter, read
 from dropflow.errors import AppError, BadFileError
+from dropflow.execution.api import Handle
+from dropflow.execution.parameters import Component, Parameter, read
 from dropflow.graph.templates import Kind, Template
 
 DIRECTORY = Component(

@@ -26,9 +26,9 @@ from dropflow.data.storage_errors import (
 )
 from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
 from dropflow.data.workspace import PART_FOLDER, Workspace
-from dropflow.engine.api import Handle
-from dropflow.engine.parameters import Component, Parameter, Port, find, read
 from dropflow.errors import BadFileError, BadParameterError, StorageError
+from dropflow.execution.api import Handle
+from dropflow.execution.parameters import Component, Parameter, Port, find, read
 from dropflow.files import force_to_disk
 from dropflow.graph.templates import Kind, Template
 

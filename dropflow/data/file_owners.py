@@ -8,10 +8,10 @@ from pathlib import Path
 from dropflow.data.file import remove_part
 from dropflow.data.read import is_same
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import Handle
-from dropflow.engine.events import Event
-from dropflow.engine.session import Instrument
 from dropflow.errors import ConflictError
+from dropflow.execution.api import Handle
+from dropflow.execution.events import Event
+from dropflow.execution.session import Instrument
 from dropflow.graph.order import Precedence
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import index_of, oid

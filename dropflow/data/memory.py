@@ -22,10 +22,10 @@ from dropflow.data.file import FileWriter, remove_part
 from dropflow.data.read import EMPTY, NULL
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.store import IO, ContentWriter, Slot, common
-from dropflow.engine.api import Handle
-from dropflow.engine.host_memory import host_memory
-from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, expand
 from dropflow.errors import BadParameterError
+from dropflow.execution.api import Handle
+from dropflow.execution.host_memory import host_memory
+from dropflow.execution.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, expand
 from dropflow.graph.templates import Argument, Kind, Template
 
 # Null drops: events without content.

@@ -14,8 +14,8 @@ from dropflow.data.file_names import is_blank
 from dropflow.data.remote import split_location
 from dropflow.data.store import IO, common
 from dropflow.data.url import UrlStore
-from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import BadParameterError
+from dropflow.execution.parameters import Component, Parameter
 from dropflow.graph.templates import Kind
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import BESIDE
-from dropflow.engine.api import Handle
 from dropflow.errors import (
     BadFileError,
     BadParameterError,
@@ -36,6 +35,7 @@ from dropflow.errors import (
     StorageError,
     optional_package,
 )
+from dropflow.execution.api import Handle
 from dropflow.failure import summary_of
 from dropflow.ids import safe_name
 

@@ -38,9 +38,9 @@ from dropflow.data.workspace import (
     remove_rest,
     sweep_shared_memory,
 )
-from dropflow.engine.api import Handle
-from dropflow.engine.parameters import Unusable, convert, find, is_empty
 from dropflow.errors import DropflowError, StorageError
+from dropflow.execution.api import Handle
+from dropflow.execution.parameters import Unusable, convert, find, is_empty
 from dropflow.files import FITS_START, HDF5_START, NPY_START, PNG_START, ZIP_START, force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template

@@ -37,8 +37,8 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.storage_errors import storage_error, storage_errors
 from dropflow.data.store import GrowingWriter, Shield
-from dropflow.engine.api import Handle
 from dropflow.errors import AppError
+from dropflow.execution.api import Handle
 
 # FIFOs that wake a waiting thread, also from other processes; streams use them.
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from dropflow.data.read import measure, verify
 from dropflow.data.storage_errors import tree_of
-from dropflow.engine.api import ContentRecord, Handle
-from dropflow.engine.parameters import Unusable, convert, find, is_empty
 from dropflow.errors import DropflowError
+from dropflow.execution.api import ContentRecord, Handle
+from dropflow.execution.parameters import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
@@ -147,7 +147,7 @@ def wanted_copies(graph: PhysicalGraph, kept: bytes, replicas: int) -> npt.NDArr
     Parameters
     ----------
     kept : bytes
-        1 for each result, from `dropflow.engine.content_table.kept_drops`.
+        1 for each result, from `dropflow.execution.content_table.kept_drops`.
     replicas : int
         On how many nodes results are to be whose node does not say.
     """

@@ -288,7 +288,7 @@ def _exact(weight: float, shared: Mapping[str, Any], kind: Kind) -> float:
 
 
 class _Settings:
-    """Reads the keys that are settings of the engine.
+    """Reads the keys that are settings of the execution.
 
     An application argument of that name has priority over the key, except for the two hints for the translator.
     """

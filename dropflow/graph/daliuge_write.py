@@ -125,7 +125,7 @@ def _shared(template: Template, *, has_priority: bool) -> bytes:
 
 
 def _rules(template: Template) -> dict[str, Any]:
-    """Return the settings of the engine: those that a field of the node sets, and those without their default."""
+    """Return the settings of the execution: those that a field of the node sets, and those without their default."""
     plain = Template(key="", name="", kind=template.kind)
     rules = {
         "input_error_threshold": ("error_threshold", template.error_threshold),

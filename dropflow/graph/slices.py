@@ -1,6 +1,6 @@
 """The slices of a placed graph, and the drops that must stay together on one node.
 
-A slice is a physical graph like any other, so that the engine treats all edges alike: all edges of an own drop are in
+A slice is a physical graph like any other, so that a session treats all edges alike: all edges of an own drop are in
 it, in their order, also those to other nodes. A *ghost* represents a drop of another node. Edges between two ghosts are
 left out.
 """

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from dropflow.apps.check import find_spec
 from dropflow.apps.loaded_modules import is_user_file, module_name
-from dropflow.engine.api import KeyPart
 from dropflow.errors import DropflowError
+from dropflow.execution.api import KeyPart
 from dropflow.reuse.store import ResultStore
 
 _OURS = "dropflow"

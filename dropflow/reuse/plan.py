@@ -1,6 +1,6 @@
 """What a run takes from the store before anything runs: whole branches of the graph. Only their ends are read.
 
-Such drops are known when the session begins, as those of a session that continues (`dropflow.engine.continuation`).
+Such drops are known when the session begins, as those of a session that continues (`dropflow.execution.continuation`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from dropflow.apps.template_cache import AppNode, TemplateCache, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
-from dropflow.engine.api import Handle, ReuseSpec
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.continuation import Continuation
-from dropflow.engine.events import KnownStates
 from dropflow.errors import DropflowError
+from dropflow.execution.api import Handle, ReuseSpec
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.continuation import Continuation
+from dropflow.execution.events import KnownStates
 from dropflow.files import REUSE_LOG
 from dropflow.graph.order import levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph

@@ -38,8 +38,8 @@ import platformdirs
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
 from dropflow.data.storage_errors import below, storage_errors
-from dropflow.engine.api import Handle, KeyPart
 from dropflow.errors import DropflowError, StorageError
+from dropflow.execution.api import Handle, KeyPart
 from dropflow.files import (
     content_digest,
     make_directories,

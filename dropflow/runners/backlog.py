@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dropflow.clock import Clock
-from dropflow.engine.api import LONG_SECONDS, Task
+from dropflow.execution.api import LONG_SECONDS, Task
 from dropflow.graph.templates import Template
 
 # The time of a pool's thread, which does not count the time in which this process was stopped.

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from dropflow.engine.api import ExecutorSpec, Task
-from dropflow.engine.host_memory import host_memory
 from dropflow.errors import MissingDependencyError
+from dropflow.execution.api import ExecutorSpec, Task
+from dropflow.execution.host_memory import host_memory
 from dropflow.failure import Failure
 from dropflow.formatting import format_size, plural
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory

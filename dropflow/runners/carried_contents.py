@@ -31,9 +31,9 @@ import msgspec
 from dropflow.data.file import part_for, remove_part
 from dropflow.data.storage_errors import checksum_of
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Task, members, not_begun
-from dropflow.engine.drop_log import DropLog
 from dropflow.errors import DropflowError, StorageError, TransferError
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, Task, members, not_begun
+from dropflow.execution.drop_log import DropLog
 from dropflow.failure import Failure, summary_of
 from dropflow.files import force_to_disk, private_directory
 from dropflow.ids import drop_file_name

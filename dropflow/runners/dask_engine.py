@@ -26,8 +26,8 @@ from distributed.comm import get_address_host
 from distributed.core import rpc
 from distributed.security import Security
 
-from dropflow.engine.api import ExecutorSpec
 from dropflow.errors import DropflowError, LinkError, WorkerStartError
+from dropflow.execution.api import ExecutorSpec
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (

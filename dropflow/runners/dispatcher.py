@@ -7,7 +7,7 @@ in a stream waits for an idle worker, and has it to itself; while it waits, no w
 an attempt that declares memory or several processors: it waits until as many workers are idle, and only one of them
 works while it runs.
 
-A chain of attempts (`dropflow.engine.api`) is given to one worker. If its attempts are long, it ends early
+A chain of attempts (`dropflow.execution.api`) is given to one worker. If its attempts are long, it ends early
 when others wait that should begin before the rest of it: those of another runner, or of greater priority.
 
 A suspect is an attempt of an application that a worker died with before. It gets a worker that no other attempt has
@@ -27,7 +27,8 @@ from operator import itemgetter
 
 import msgspec
 
-from dropflow.engine.api import (
+from dropflow.errors import WorkerStartError
+from dropflow.execution.api import (
     LONG_SECONDS,
     AttemptResult,
     ExecutorSpec,
@@ -39,9 +40,8 @@ from dropflow.engine.api import (
     not_begun,
     rest_not_begun,
 )
-from dropflow.engine.host_memory import HostMemory, Pressure
-from dropflow.engine.parameters import time_limit
-from dropflow.errors import WorkerStartError
+from dropflow.execution.host_memory import HostMemory, Pressure
+from dropflow.execution.parameters import time_limit
 from dropflow.failure import Failure
 from dropflow.graph.templates import ResourceNeeds, needs_of
 from dropflow.runners.backlog import NO_ROOM, ExpectedSeconds, PoolClock

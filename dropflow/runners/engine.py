@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Task
 
 AttemptKey = tuple[int, int]
 """Drop and attempt."""

@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import (
+from dropflow.errors import BadParameterError, LinkError, ResultLostError, WorkerDiedError, WorkerStartError
+from dropflow.execution.api import (
     LONG_SECONDS,
     AttemptResult,
     ExecutorSpec,
@@ -32,8 +33,7 @@ from dropflow.engine.api import (
     members,
     not_begun,
 )
-from dropflow.engine.session_inputs import Inbox
-from dropflow.errors import BadParameterError, LinkError, ResultLostError, WorkerDiedError, WorkerStartError
+from dropflow.execution.session_inputs import Inbox
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.physical import IntColumn
 from dropflow.runners.backlog import ExpectedSeconds
@@ -414,7 +414,7 @@ _CLOSE_SECONDS = 10.0
 
 
 class ExternalRunner:
-    """`dropflow.engine.api.Runner` of one session.
+    """`dropflow.execution.api.Runner` of one session.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, StreamOpened, Task, members
 from dropflow.errors import ConflictError, MissingDependencyError, StorageError, WorkerDiedError
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Runner, StreamOpened, Task, members
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Piece, decode_batch, encode

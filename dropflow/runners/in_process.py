@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import (
+from dropflow.errors import InternalError, WorldError
+from dropflow.execution.api import (
     LONG_SECONDS,
     AttemptResult,
     Executor,
@@ -21,8 +22,7 @@ from dropflow.engine.api import (
     rest_not_begun,
     with_input,
 )
-from dropflow.engine.host_memory import host_memory
-from dropflow.errors import InternalError, WorldError
+from dropflow.execution.host_memory import host_memory
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of
 from dropflow.runners.capacity import Capacity

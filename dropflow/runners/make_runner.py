@@ -13,7 +13,8 @@ import numpy as np
 from dropflow.apps.needs import with_time_limit
 from dropflow.apps.registry import app_class
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import (
+from dropflow.errors import BadParameterError, MissingDependencyError, UnknownComponentError
+from dropflow.execution.api import (
     AttemptResult,
     Executor,
     ExecutorSpec,
@@ -24,8 +25,7 @@ from dropflow.engine.api import (
     Task,
     members,
 )
-from dropflow.engine.host_memory import host_memory
-from dropflow.errors import BadParameterError, MissingDependencyError, UnknownComponentError
+from dropflow.execution.host_memory import host_memory
 from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, ResourceNeeds, Template, ranks_per_node

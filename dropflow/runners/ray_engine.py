@@ -23,8 +23,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import ExecutorSpec
 from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
+from dropflow.execution.api import ExecutorSpec
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (

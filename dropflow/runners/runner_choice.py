@@ -12,7 +12,7 @@ from dropflow.failure import summary_of
 from dropflow.formatting import few
 
 if TYPE_CHECKING:
-    from dropflow.engine.api import ExecutorSpec, Runner
+    from dropflow.execution.api import ExecutorSpec, Runner
     from dropflow.graph.physical import PhysicalGraph
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, StreamOpened, Task
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, StreamOpened, Task
 
 _LENGTH = struct.Struct("<Q")
 _BLOCK = 1 << 18

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import psutil
 
-from dropflow.engine.api import AttemptResult, Task, members
-from dropflow.engine.host_memory import count_kills, host_memory
-from dropflow.engine.parameters import timed_out
 from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
+from dropflow.execution.api import AttemptResult, Task, members
+from dropflow.execution.host_memory import count_kills, host_memory
+from dropflow.execution.parameters import timed_out
 from dropflow.formatting import format_size
 from dropflow.graph.templates import ResourceNeeds
 from dropflow.runners.backlog import NO_ROOM, Backlog, Room

@@ -15,10 +15,10 @@ import msgspec
 
 from dropflow.apps.encodings import decode, holds_values
 from dropflow.data.read import open_content, read, view
-from dropflow.engine.api import Handle
-from dropflow.engine.session import Session
-from dropflow.engine.statistics import FailureReport
 from dropflow.errors import BadFileError, NotFoundError
+from dropflow.execution.api import Handle
+from dropflow.execution.session import Session
+from dropflow.execution.statistics import FailureReport
 from dropflow.failure import Problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind

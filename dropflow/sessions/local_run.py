@@ -20,11 +20,11 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
 from dropflow.data.workspace import SHARED_MEMORY
-from dropflow.engine.api import ReuseSpec
-from dropflow.engine.continuation import Continuation
-from dropflow.engine.session import Session, Watch
-from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
+from dropflow.execution.api import ReuseSpec
+from dropflow.execution.continuation import Continuation
+from dropflow.execution.session import Session, Watch
+from dropflow.execution.statistics import SessionResult, Statistics
 from dropflow.failure import refuse_errors, refuse_no_drops
 from dropflow.files import GRAPH_FILE, JOURNAL, LOCK, REUSE_LOG, SUMMARY, SessionLock, refuse_other_directory
 from dropflow.formatting import few

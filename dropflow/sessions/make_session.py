@@ -10,13 +10,13 @@ from dropflow.apps.registry import fusible_templates, streaming_links
 from dropflow.clock import Clock
 from dropflow.data.file_owners import RemoveOutdated
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import Exchange, Runner
-from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.engine.continuation import Continuation
-from dropflow.engine.drop_rules import INFRASTRUCTURE_RETRIES
-from dropflow.engine.journal import Journal, JournalHeader
-from dropflow.engine.session import Execution, Resources, Session, Watch
-from dropflow.engine.session_inputs import Inbox, SessionInput
+from dropflow.execution.api import Exchange, Runner
+from dropflow.execution.attempt_times import AttemptTimes
+from dropflow.execution.continuation import Continuation
+from dropflow.execution.drop_rules import INFRASTRUCTURE_RETRIES
+from dropflow.execution.journal import Journal, JournalHeader
+from dropflow.execution.session import Execution, Resources, Session, Watch
+from dropflow.execution.session_inputs import Inbox, SessionInput
 from dropflow.files import JOURNAL
 from dropflow.graph.codec import digest
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
@@ -66,7 +66,7 @@ def make_session(
     continuation : Continuation, optional
         What is known of a session that continues. Its journal is replaced.
     until, retry_memory : float
-        See `dropflow.engine.session.Execution`.
+        See `dropflow.execution.session.Execution`.
     watch : Watch
         What observes it.
 

@@ -23,11 +23,11 @@ from dropflow.apps.formats import copy_content
 from dropflow.apps.surroundings import Surroundings
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.survival import surviving_contents
-from dropflow.engine.api import ContentRecord, Handle
-from dropflow.engine.continuation import Continuation
-from dropflow.engine.events import KnownStates
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import ConflictError, ExportError, UsageError
+from dropflow.execution.api import ContentRecord, Handle
+from dropflow.execution.continuation import Continuation
+from dropflow.execution.events import KnownStates
+from dropflow.execution.statistics import SessionResult
 from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
 from dropflow.formatting import few, format_size, plural
 from dropflow.graph.codec import save

@@ -9,9 +9,9 @@ from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
 from dropflow.api.session_records import SessionDetail
 from dropflow.clock import SystemClock
-from dropflow.engine.journal import ReplayedSession, is_blank, replay
-from dropflow.engine.statistics import applications_run, cause_reports, snapshot
 from dropflow.errors import UsageError
+from dropflow.execution.journal import ReplayedSession, is_blank, replay
+from dropflow.execution.statistics import applications_run, cause_reports, snapshot
 from dropflow.files import JOURNAL, SUMMARY
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid

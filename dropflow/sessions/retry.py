@@ -3,9 +3,9 @@
 Without names, all failed drops are tried again. With changed parameters, these hold for what runs from then on.
 
 The drops that are named settle again, and all that depends on them. Everything else stays as it is: what runs again
-reads its contents. Contents that are gone are made again (`dropflow.engine.continuation.must_run_again`). Inputs from
-outside of the session are read where they are. If one has changed, and a result that was computed from it would stay,
-the retry is refused (`refuse_mixed_results`).
+reads its contents. Contents that are gone are made again (`dropflow.execution.continuation.must_run_again`). Inputs
+from outside of the session are read where they are. If one has changed, and a result that was computed from it would
+stay, the retry is refused (`refuse_mixed_results`).
 """
 
 import operator
@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.data.registry import outside_roots
-from dropflow.engine.continuation import has_attempts
-from dropflow.engine.parameters import Unusable, convert_field
 from dropflow.errors import BadParameterError, ConflictError, UsageError
+from dropflow.execution.continuation import has_attempts
+from dropflow.execution.parameters import Unusable, convert_field
 from dropflow.formatting import plural
 from dropflow.graph.order import reached
 from dropflow.graph.physical import PhysicalGraph
@@ -285,7 +285,7 @@ def refuse_mixed_results(
     repeated : collection of int
         The drops that settle again, from `drops_to_repeat`.
     reset : bool array, shape (drops,)
-        Completed drops that run again, from `dropflow.engine.continuation.must_run_again`.
+        Completed drops that run again, from `dropflow.execution.continuation.must_run_again`.
     inputs : OutsideInputs
         What is known of the inputs.
 

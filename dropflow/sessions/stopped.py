@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.data.survival import changed_inputs, replaced_contents, surviving_contents
-from dropflow.engine.api import ContentRecord
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.continuation import (
+from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
+from dropflow.execution.api import ContentRecord
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.continuation import (
     Continuation,
     FrozenSession,
     Restart,
@@ -27,11 +28,10 @@ from dropflow.engine.continuation import (
     never_written,
     recomputed_drops,
 )
-from dropflow.engine.core import Core
-from dropflow.engine.events import KnownStates
-from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
-from dropflow.engine.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
-from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
+from dropflow.execution.core import Core
+from dropflow.execution.events import KnownStates
+from dropflow.execution.journal import JournalHeader, ReplayedSession, is_blank, read, replay
+from dropflow.execution.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
 from dropflow.files import GRAPH_FILE, JOURNAL, SUMMARY, refuse_other_directory
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load

@@ -14,10 +14,10 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.data.read import read
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task
-from dropflow.engine.session import Execution, Resources, Session, Watch
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import AppError, UsageError
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task
+from dropflow.execution.session import Execution, Resources, Session, Watch
+from dropflow.execution.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph, follower_column
 from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid

@@ -9,7 +9,8 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data.streams import StreamedWriter, StreamReader
-from dropflow.engine.api import (
+from dropflow.errors import DropflowError, InternalError, ResultLostError
+from dropflow.execution.api import (
     AttemptResult,
     Handle,
     Output,
@@ -21,7 +22,6 @@ from dropflow.engine.api import (
     rest_not_begun,
     with_input,
 )
-from dropflow.errors import DropflowError, InternalError, ResultLostError
 from dropflow.failure import Failure
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, kill_after
@@ -58,7 +58,7 @@ class VirtualClock:
 
 
 class SimulatedRunner:
-    """Implements `dropflow.engine.api.Runner` for a session that is stepped in one thread.
+    """Implements `dropflow.execution.api.Runner` for a session that is stepped in one thread.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""The node manager: sessions of the engine on one host, linked to those on others.
+"""The node manager: sessions on one host, linked to those on others.
 
 ===================  ===================================================================================================
 `host`               Carries out what `NodeMachine` decides about the sessions of a node
 `decisions`          What the node manager decides, as a state machine without I/O
-`hosted_session`     A session whose engine is in this process: its parts, its states, and what users see of it
+`hosted_session`     A session that this process executes: its parts, its states, and what users see of it
 `progress`           How far a hosted session has come: its state, times and statistics, and how fast its drops settle
 `resources`          What hosted sessions need of their process: links, threads, places for applications; its load, its
                      incarnation

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dropflow.data.survival import replicas_of, wanted_copies
-from dropflow.engine.api import Handle
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.events import Action, Event, Release
-from dropflow.engine.session import Instrument
+from dropflow.execution.api import Handle
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.events import Action, Event, Release
+from dropflow.execution.session import Instrument
 from dropflow.graph.slices import Slice
 from managers.deployment import Deployment
 from managers.node.decisions.events import CopiesReleased, CopiesWanted, ViewBegun

@@ -18,9 +18,9 @@ from dropflow.data.file import remove_part
 from dropflow.data.read import measure
 from dropflow.data.storage_errors import refuse_reading, storage_errors
 from dropflow.data.workspace import PART_FOLDER, Workspace
-from dropflow.engine.api import Handle
-from dropflow.engine.host_memory import host_memory
 from dropflow.errors import GoneError, StorageError
+from dropflow.execution.api import Handle
+from dropflow.execution.host_memory import host_memory
 from dropflow.files import force_to_disk
 from dropflow.times.octets import read_receipts
 from managers.links import BufferSource, ContentSource, FileSource, TransferResult, WantedContent

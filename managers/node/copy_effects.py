@@ -26,9 +26,9 @@ from dropflow.api.drop_records import ResultInfo
 from dropflow.data.file import remove_part
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import Handle
-from dropflow.engine.session import Session
 from dropflow.errors import DropflowError
+from dropflow.execution.api import Handle
+from dropflow.execution.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid

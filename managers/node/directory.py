@@ -28,10 +28,10 @@ from dropflow.api.requests import CancelRequest
 from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import discard_directory, remove_directory
-from dropflow.engine.api import ContentRecord
-from dropflow.engine.journal import ReplayedSession, is_blank, read, replay
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
+from dropflow.execution.api import ContentRecord
+from dropflow.execution.journal import ReplayedSession, is_blank, read, replay
+from dropflow.execution.statistics import SessionResult
 from dropflow.files import END, GRAPH_FILE, JOURNAL, SUMMARY, force_to_disk
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph

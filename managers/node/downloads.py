@@ -25,13 +25,13 @@ from dropflow.api.error_body import to_body
 from dropflow.data.read import open_file
 from dropflow.data.remote import known_checksum, open_remote
 from dropflow.data.storage_errors import below, fingerprint, storage_errors
-from dropflow.engine.api import Handle
 from dropflow.errors import (
     DropflowError,
     GoneError,
     RangeError,
     StorageError,
 )
+from dropflow.execution.api import Handle
 from dropflow.files import content_digest
 from managers.node.trees import TreeSource
 

@@ -22,14 +22,14 @@ from dropflow.api.session_records import FailureInfo, SessionDetail, SessionInfo
 from dropflow.data.repository import remove_uncommitted
 from dropflow.data.survival import replaced_contents
 from dropflow.data.workspace import REMOVED, Workspace, remove_rest
-from dropflow.engine.api import ContentRecord, Handle
-from dropflow.engine.continuation import recomputed_drops
-from dropflow.engine.core import Core
-from dropflow.engine.events import Abandon, Cancel, KnownStates, Lost
-from dropflow.engine.failure_table import Fault
-from dropflow.engine.journal import ReplayedSession
-from dropflow.engine.statistics import FailureReport, RankedCauses, applications_run, cause_reports, snapshot
 from dropflow.errors import BadFileError, DropflowError, GoneError, StorageError
+from dropflow.execution.api import ContentRecord, Handle
+from dropflow.execution.continuation import recomputed_drops
+from dropflow.execution.core import Core
+from dropflow.execution.events import Abandon, Cancel, KnownStates, Lost
+from dropflow.execution.failure_table import Fault
+from dropflow.execution.journal import ReplayedSession
+from dropflow.execution.statistics import FailureReport, RankedCauses, applications_run, cause_reports, snapshot
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
@@ -87,7 +87,7 @@ class WrittenFailures:
 # Sessions that are over: answers to queries from their directories.
 #
 # They answer as a `HostedSession` does. Queries that a running session answers in its own thread,
-# with its engine, they answer from their files.
+# with the session, they answer from their files.
 
 REPLACED = "was replaced by that of a later drop, which wrote the same file"
 """Why a content of an earlier iteration of a loop is not left."""
@@ -169,7 +169,7 @@ class FinishedSession(_OverSession):
 
     @property
     def core(self) -> Core:
-        """The engine's state at the end.
+        """The session's state at the end.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class FinishedSession(_OverSession):
         """The name that this node had."""
         return self.end.detail.nodes[0]
 
-    # As the engine's session.
+    # As `dropflow.execution.session.Session`.
 
     def call(self, function: Callable[["FinishedSession"], T]) -> T:
         """Return `function(self)`."""

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from dropflow.clock import Clock
-from dropflow.engine.api import Handle
-from dropflow.engine.continuation import FrozenSession
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
+from dropflow.execution.api import Handle
+from dropflow.execution.continuation import FrozenSession
 from dropflow.failure import summary_of
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph

@@ -1,4 +1,4 @@
-"""A session whose engine is in this process: its parts, its states, and what users see of it."""
+"""A session that this process executes: its parts, its states, and what users see of it."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,12 +17,12 @@ from dropflow.apps.ranks import deliver, join_nodes, leave_nodes
 from dropflow.apps.registry import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
-from dropflow.engine.api import ContentRecord, Handle
-from dropflow.engine.continuation import Continuation, continuation_of, recomputed_drops
-from dropflow.engine.events import Lost
-from dropflow.engine.session import Session, Watch
-from dropflow.engine.statistics import Attempts, SessionResult, Statistics, applications_run, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError
+from dropflow.execution.api import ContentRecord, Handle
+from dropflow.execution.continuation import Continuation, continuation_of, recomputed_drops
+from dropflow.execution.events import Lost
+from dropflow.execution.session import Session, Watch
+from dropflow.execution.statistics import Attempts, SessionResult, Statistics, applications_run, snapshot
 from dropflow.failure import Failure, Problem, name_of, refuse_errors, text_of
 from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
@@ -436,7 +436,7 @@ class HostedSession:
         self.end(outcome)
 
     def end(self, outcome: SessionResult | Exception) -> None:
-        """End the session with its result, or with what its engine raised."""
+        """End the session with its result, or with what its execution raised."""
         if isinstance(outcome, SessionResult):
             result, text = outcome, self._cancelled or _why(outcome)
         else:
@@ -444,7 +444,7 @@ class HostedSession:
                 _log.error("session %s cannot go on here: %s", self.name, outcome)
             else:
                 _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
-            result, text = self._engine_failed(outcome)
+            result, text = self._execution_failed(outcome)
         self.ranks.leave()
         self._repository.close()
         try:
@@ -456,15 +456,15 @@ class HostedSession:
         finally:
             self._report(Ended(self.name, self.epoch))
 
-    def _engine_failed(self, error: Exception) -> tuple[SessionResult, str]:
-        """Return what the session ends with when its engine raised `error`, after telling the other nodes."""
+    def _execution_failed(self, error: Exception) -> tuple[SessionResult, str]:
+        """Return what the session ends with when its execution raised `error`, after telling the other nodes."""
         # For the other nodes this one is lost: its drops will never be settled.
         text = f"the session failed on node {self.piece.node}: {text_of(error)}"
         failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
         self._own_failure = failure
         self.exchange.give_up("", Lost(self.piece.node, failure))
         _stop_attempts(self.session)
-        note = f"the engine failed: {text_of(error)}"
+        note = f"the execution failed: {text_of(error)}"
         result = SessionResult(
             session=self.name,
             status=SessionState.FAILED,
@@ -623,7 +623,7 @@ def _write(session: Session, write: Callable[[Any], None], content: object) -> N
 
 
 def _stop_attempts(session: Session) -> None:
-    """Stop what runs for an engine that failed: it would go on without contents, which are removed."""
+    """Stop what runs for an execution that failed: it would go on without contents, which are removed."""
     try:
         session.close()
     except Exception as error:  # noqa: BLE001 - the session must end all the same

@@ -21,8 +21,8 @@ from dropflow.apps.needs import end_containers, refuse_need, registered_componen
 from dropflow.apps.registry import APPLICATIONS
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.workspace import SHARED_MEMORY, sweep_shared_memory
-from dropflow.engine.host_memory import host_memory
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError, StorageError
+from dropflow.execution.host_memory import host_memory
 from dropflow.files import make_directories
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.capacity import host_gpus
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _DEPLOY_SECONDS = 60.0
 _KEPT = 20
-"""Sessions that are over whose engines stay in memory."""
+"""Sessions that are over and stay in memory."""
 
 
 class NodeManager(Manager):

@@ -29,9 +29,9 @@ from dropflow.api.requests import (
 )
 from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.data.file import remove_part
-from dropflow.engine.api import Handle
-from dropflow.engine.session import Session
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError
+from dropflow.execution.api import Handle
+from dropflow.execution.session import Session
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice

@@ -21,8 +21,8 @@ from dropflow.api.contents import Download
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file
 from dropflow.data.remote import url_of
-from dropflow.engine.api import Handle
 from dropflow.errors import BadFileError, GoneError, PreviewError, StorageError, WorldError
+from dropflow.execution.api import Handle
 from dropflow.preview.source import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
 from managers.node.downloads import refuse_changed
 

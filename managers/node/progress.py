@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.engine.statistics import Statistics
+from dropflow.execution.statistics import Statistics
 from dropflow.states import SessionState
 
 _RECENT_SECONDS = 5.0

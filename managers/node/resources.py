@@ -19,8 +19,8 @@ from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import SHARED_MEMORY
-from dropflow.engine.continuation import Continuation
-from dropflow.engine.session import Session, Watch
+from dropflow.execution.continuation import Continuation
+from dropflow.execution.session import Session, Watch
 from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
@@ -38,7 +38,7 @@ from managers.node.neighbours import NodeLinks
 from managers.node.streams import DescriptorWatcher, FileWatcher
 
 OnStop = Callable[[Exception | None], None]
-"""Takes what the engine of a session raised, or None, when the session is over or frozen, in its thread."""
+"""Takes what the execution of a session raised, or None, when the session is over or frozen, in its thread."""
 
 
 class SessionResources(Protocol):

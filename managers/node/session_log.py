@@ -15,10 +15,10 @@ from typing import NamedTuple
 from dropflow.api.contents import Download
 from dropflow.api.logs import OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
 from dropflow.clock import Clock, SystemClock
-from dropflow.engine.drop_log import LogIndex
-from dropflow.engine.events import Assembled, Event, Failed
-from dropflow.engine.session import Instrument
 from dropflow.errors import NotFoundError
+from dropflow.execution.drop_log import LogIndex
+from dropflow.execution.events import Assembled, Event, Failed
+from dropflow.execution.session import Instrument
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _LINES = 20
 """Bits of a position that are the number of a line in its part."""
 _SETTLED = 0.3
-"""Seconds after which nothing is added to a part: more than those of `dropflow.engine.drop_log`."""
+"""Seconds after which nothing is added to a part: more than those of `dropflow.execution.drop_log`."""
 _MOST_PARTS = 30_000
 _MOST_BYTES = 32 << 20
 _MOST_SENT = 4 << 20

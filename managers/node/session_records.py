@@ -17,12 +17,12 @@ from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery,
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, FailureList, FailureQuery, ResultList
 from dropflow.api.session_records import packed_columns
 from dropflow.data.remote import known_checksum
-from dropflow.engine.api import Handle
-from dropflow.engine.core import Core
-from dropflow.engine.events import KnownStates, row_of_foreign
-from dropflow.engine.explain import explain, explain_repeat
-from dropflow.engine.failure_table import Fault
-from dropflow.engine.statistics import FailureReport, RankedCauses
+from dropflow.execution.api import Handle
+from dropflow.execution.core import Core
+from dropflow.execution.events import KnownStates, row_of_foreign
+from dropflow.execution.explain import explain, explain_repeat
+from dropflow.execution.failure_table import Fault
+from dropflow.execution.statistics import FailureReport, RankedCauses
 from dropflow.graph.completeness import missing_share
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.slices import Slice
@@ -40,7 +40,7 @@ Running = Collection[int] | None
 
 
 class FailureReports(Protocol):
-    """Root causes of a session; see `dropflow.engine.failure_table.FailureTable`, which has those of one that runs."""
+    """Root causes of a session; `dropflow.execution.failure_table.FailureTable` has those of one that runs."""
 
     @property
     def lost_count(self) -> int:
@@ -61,11 +61,11 @@ class FailureReports(Protocol):
 
 
 class LiveSession(Protocol):
-    """The parts of `dropflow.engine.session.Session` that views read, in the session's own thread."""
+    """The parts of `dropflow.execution.session.Session` that views read, in the session's own thread."""
 
     @property
     def core(self) -> Core:
-        """State of the engine."""
+        """State of the session."""
         ...
 
     @property

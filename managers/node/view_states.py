@@ -12,13 +12,13 @@ from dropflow.api.session_records import SessionDetail
 from dropflow.apps.needs import unable_rows
 from dropflow.data.repository import LocalRepository
 from dropflow.data.survival import is_intact
-from dropflow.engine.api import Handle
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.continuation import Continuation, FrozenSession, Restart, continuation_of
-from dropflow.engine.drop_table import DropTable
-from dropflow.engine.events import Event
-from dropflow.engine.session import Instrument, Session
 from dropflow.errors import DropflowError
+from dropflow.execution.api import Handle
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.continuation import Continuation, FrozenSession, Restart, continuation_of
+from dropflow.execution.drop_table import DropTable
+from dropflow.execution.events import Event
+from dropflow.execution.session import Instrument, Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, empty_slice
 from dropflow.graph.text_ids import oid

@@ -1,7 +1,8 @@
 """How the nodes of a session agree on who goes on with which drops, after a loss or another change of its members.
 
 A *view* of a session is a number, its members, and the node of every drop. The *voters* of a view decide the next one:
-its members, and witnesses that hold no drops. May import messages, deployments, and the engine's pure functions.
+its members, and witnesses that hold no drops. May import messages, deployments, and pure functions of
+`dropflow.execution`.
 
 =========  ============================================================================================================
 `vote`     How the voters of a session agree on its next view: a pure state machine over a clock that is passed in

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.continuation import must_run_again
 from dropflow.errors import DropflowError, ProtocolError
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.continuation import must_run_again
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.reassign import excess_drops, may_move, reassign_together
 from dropflow.graph.templates import Kind

@@ -1,6 +1,6 @@
 """Runs of one graph on a simulated cluster with faults: when it ends, what is repeated, and what would help.
 
-The engine's own core and the managers' own recovery run the graph on virtual time. An attempt takes the time that was
+The core of sessions and the managers' own recovery run the graph on virtual time. An attempt takes the time that was
 measured or declared, at the speed of its node, and begins when its inputs from other nodes have moved at the speed of
 its link. Contents are empty, memory is not limited, and what is read while it is written counts as read afterwards.
 """
@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.engine.api import Task
+from dropflow.execution.api import Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids

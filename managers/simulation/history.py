@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import Handle, Task
+from dropflow.execution.api import Handle, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid

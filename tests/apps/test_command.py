@@ -16,8 +16,8 @@ from dropflow.apps.command import Command, StdinFeeder
 from dropflow.apps.needs import check, refuse_need
 from dropflow.apps.surroundings import SECRETS_VARIABLE, Surroundings, hidden_in
 from dropflow.data.streams import StreamPublisher, StreamReader
-from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadParameterError, Interrupted, MissingDependencyError, StorageError
+from dropflow.execution.api import Handle
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.testing.attempts import Attempted, Given, try_app
 

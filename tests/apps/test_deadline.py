@@ -15,10 +15,10 @@ import pytest
 from dropflow.apps.api import Context
 from dropflow.apps.needs import with_time_limit
 from dropflow.data.file import FileWriter
-from dropflow.engine.api import AttemptResult, Task
-from dropflow.engine.drop_log import DropLog
-from dropflow.engine.parameters import time_limit
 from dropflow.errors import BadGraphError, BadParameterError, Interrupted
+from dropflow.execution.api import AttemptResult, Task
+from dropflow.execution.drop_log import DropLog
+from dropflow.execution.parameters import time_limit
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template

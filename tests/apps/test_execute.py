@@ -18,8 +18,8 @@ from dropflow.clock import SystemClock
 from dropflow.data.read import read
 from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import discard_directory, remove_directory, remove_rest
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, Task
 from dropflow.errors import AppError, InputLostError, StorageError, UsageError
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name
 from dropflow.states import DropState

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.apps.logs import LogRouter
-from dropflow.engine.drop_log import DropLog
+from dropflow.execution.drop_log import DropLog
 from dropflow.formatting import format_stamp
 
 

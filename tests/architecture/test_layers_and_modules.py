@@ -101,8 +101,8 @@ def test_problem_codes_have_meanings() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """A command that only prints help imports neither numpy nor the engine."""
-    heavy = ("numpy", "msgspec", "jsonschema", "rich", "rustworkx", "pymetis", "dropflow.engine.session")
+    """A command that only prints help imports neither numpy nor sessions."""
+    heavy = ("numpy", "msgspec", "jsonschema", "rich", "rustworkx", "pymetis", "dropflow.execution.session")
     script = (
         "import sys, json\n"
         "from dropflow.cli.main import main\n"

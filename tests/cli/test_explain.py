@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dropflow.cli.explain import chain_lines
-from dropflow.engine.journal import replay
+from dropflow.execution.journal import replay
 from dropflow.graph.codec import load
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid

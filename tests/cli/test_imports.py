@@ -21,7 +21,7 @@ _LARGE = (
     *("asyncio", "bottle", "cloudpickle", "concurrent.futures", "http.client", "humanize", "jsonschema"),
     *("multiprocessing", "numpy", "platformdirs", "prometheus_client", "psutil", "pymetis", "rich", "rustworkx"),
     *("subprocess", "tarfile", "waitress", "zeroconf", "zmq"),
-    *("dropflow.apps", "dropflow.data", "dropflow.engine", "dropflow.graph.physical", "dropflow.graph.templates"),
+    *("dropflow.apps", "dropflow.data", "dropflow.execution", "dropflow.graph.physical", "dropflow.graph.templates"),
     "dropflow.api.client",
     *("managers.node", "managers.composite", "managers.links", "translator.pipeline"),
 )

@@ -21,7 +21,7 @@ from dropflow.cli.output import CommandOutput, output_for
 from dropflow.cli.progress import columns, session_failure_lines, shell_command
 from dropflow.cli.run import RunReply
 from dropflow.cli.session_replies import SessionReply
-from dropflow.engine.statistics import FailureReport
+from dropflow.execution.statistics import FailureReport
 from dropflow.formatting import printable
 from dropflow.graph.drop_counts import DropCounts
 from tests.cli.answers import Command

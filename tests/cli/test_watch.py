@@ -17,7 +17,7 @@ from dropflow.cli import progress
 from dropflow.cli.manager_records import write_record
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import session_progress
-from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
+from dropflow.execution.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.states import DropState, SessionState
 from managers.service import Service
 from tests.cli.answers import Command

@@ -27,8 +27,8 @@ from dropflow.dask.persist import ChunkPlace, PersistedChunk, PersistedSession, 
 from dropflow.dask.portable import portable
 from dropflow.dask.translate import TranslatedGraph, translate, with_drops_on, with_parts
 from dropflow.dask_tasks.value_encoding import read_value
-from dropflow.engine.session import Session
 from dropflow.errors import GoneError, NotFoundError
+from dropflow.execution.session import Session
 from dropflow.graph.codec import dump, parse
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run

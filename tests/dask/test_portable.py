@@ -28,8 +28,8 @@ from dropflow.dask_tasks.logged_exceptions import exception_in_log, log_exceptio
 from dropflow.dask_tasks.task_app import TASKS_FIELD
 from dropflow.dask_tasks.task_pages import TaskEntry, TaskPages, encode_pages
 from dropflow.dask_tasks.value_encoding import encode_value, read_value
-from dropflow.engine.session import Session
 from dropflow.errors import AppError, BadFileError, BadParameterError
+from dropflow.execution.session import Session
 from dropflow.graph.codec import dump, load, parse
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import row_of

@@ -20,8 +20,8 @@ import dropflow.dask
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.dask.values import MemoryBudget, ValueMemory, value_of
 from dropflow.dask_tasks.value_encoding import decode_value, encode_value, read_value
-from dropflow.engine.host_memory import host_memory
 from dropflow.errors import BadParameterError, StorageError
+from dropflow.execution.host_memory import host_memory
 from tests.lazy_module import LazyModule
 
 da = LazyModule("dask.array")

@@ -21,8 +21,8 @@ from dropflow.data.registry import store_for
 from dropflow.data.remote import download, file_system, location_of, remove_remote, split_location, upload, url_of
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
-from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, StorageError
+from dropflow.execution.api import Handle
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.session_options import RunOptions

@@ -20,8 +20,8 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data import streams
 from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamPublisher, StreamReader
-from dropflow.engine.api import Handle
 from dropflow.errors import AppError, Interrupted, StorageError
+from dropflow.execution.api import Handle
 from dropflow.testing.virtual import VirtualClock
 
 SECONDS = 60

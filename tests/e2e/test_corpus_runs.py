@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from dropflow.apps.registry import streaming_links
-from dropflow.engine.session import Session
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadGraphError
+from dropflow.execution.session import Session
+from dropflow.execution.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
 from dropflow.session_options import RunOptions

@@ -22,8 +22,8 @@ from dropflow.api.contents import Download
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import SubmitQuery
 from dropflow.clock import SystemClock
-from dropflow.engine.session import Session
 from dropflow.errors import BadGraphError
+from dropflow.execution.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups

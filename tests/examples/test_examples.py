@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.builder.draft import WantedPlace, circles
-from dropflow.engine.events import Opened
-from dropflow.engine.journal import read
-from dropflow.engine.statistics import SessionResult
+from dropflow.execution.events import Opened
+from dropflow.execution.journal import read
+from dropflow.execution.statistics import SessionResult
 from dropflow.failure import Severity
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run

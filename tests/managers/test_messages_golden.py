@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.api import Handle
 from dropflow.errors import BadFileError, ProtocolError
+from dropflow.execution.api import Handle
 from dropflow.failure import Failure
 from dropflow.graph.codec import dump
 from dropflow.states import DropState

@@ -16,8 +16,8 @@ from dropflow.apps.registry import app_for
 from dropflow.builder.components import components_of
 from dropflow.cli.main import commands
 from dropflow.data.registry import store_for
-from dropflow.engine.parameters import Component
 from dropflow.errors import AppError, MissingDependencyError
+from dropflow.execution.parameters import Component
 from dropflow.failure import Severity
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.testing import Given, try_app

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import dropflow
 from dropflow.api.client import Client
 from dropflow.data.file import FILES
-from dropflow.engine.api import Handle
+from dropflow.execution.api import Handle
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from dropflow import Graph
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import LONG_SECONDS, AttemptResult, PriorityQueue, Runner, StreamOpened, Task
-from dropflow.engine.host_memory import MemoryLimit, Pressure
 from dropflow.errors import BadGraphError
+from dropflow.execution.api import LONG_SECONDS, AttemptResult, PriorityQueue, Runner, StreamOpened, Task
+from dropflow.execution.host_memory import MemoryLimit, Pressure
 from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement

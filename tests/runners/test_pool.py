@@ -12,9 +12,9 @@ import pytest
 
 from dropflow import translate
 from dropflow.clock import SystemClock
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Output, Runner, StreamOpened, Task
-from dropflow.engine.session import Session
-from dropflow.engine.statistics import SessionResult, Statistics
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Output, Runner, StreamOpened, Task
+from dropflow.execution.session import Session
+from dropflow.execution.statistics import SessionResult, Statistics
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.runners.in_process import ThreadRunner
@@ -26,7 +26,7 @@ from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
 from tests.drawn_graphs import app, data
 from tests.drawn_graphs import draw as draw_nodes
-from tests.engine.sessions import build_session
+from tests.execution.sessions import build_session
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Runner, Task
-from dropflow.engine.session import Session
-from dropflow.engine.statistics import SessionResult
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, Runner, Task
+from dropflow.execution.session import Session
+from dropflow.execution.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
@@ -24,7 +24,7 @@ from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
-from tests.engine.sessions import build_session
+from tests.execution.sessions import build_session
 from tests.processes import gone
 
 FACTORY = "dropflow.testing.attempts:build"

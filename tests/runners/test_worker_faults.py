@@ -19,10 +19,10 @@ import pytest
 
 from dropflow import Graph
 from dropflow.clock import SystemClock
-from dropflow.engine.host_memory import counter_files
-from dropflow.engine.journal import read, replay
-from dropflow.engine.session import Session
-from dropflow.engine.statistics import SessionResult, Statistics
+from dropflow.execution.host_memory import counter_files
+from dropflow.execution.journal import read, replay
+from dropflow.execution.session import Session
+from dropflow.execution.statistics import SessionResult, Statistics
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph, without_fusion

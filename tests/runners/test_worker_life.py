@@ -12,8 +12,8 @@ from textwrap import dedent
 import psutil
 import pytest
 
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
-from dropflow.engine.drop_log import DropLog
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Task
+from dropflow.execution.drop_log import DropLog
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.runners.descendants import WORKER_VARIABLE
 from dropflow.runners.pool import StartBackoff, WorkerPool

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dropflow import Graph, app
-from dropflow.engine.host_memory import counter_files
+from dropflow.execution.host_memory import counter_files
 from dropflow.failure import Failure
 from dropflow.runners.capacity import THREAD_VARIABLES, thread_variables
 from dropflow.runners.descendants import descendants_of

@@ -24,9 +24,9 @@ from dropflow.dask import Scheduler
 from dropflow.dask.portable import portable
 from dropflow.dask.translate import translate
 from dropflow.dask_tasks.task_app import TASKS_FIELD
-from dropflow.engine.api import ExecutorSpec, Handle, Input, Output, Task
-from dropflow.engine.core import Core
-from dropflow.engine.events import Begin, Event, Finished, Run
+from dropflow.execution.api import ExecutorSpec, Handle, Input, Output, Task
+from dropflow.execution.core import Core
+from dropflow.execution.events import Begin, Event, Finished, Run
 from dropflow.graph.build import from_columns
 from dropflow.graph.codec import digest, dump, load, parse, save
 from dropflow.graph.daliuge_read import read_pg_stream

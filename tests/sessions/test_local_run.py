@@ -21,10 +21,10 @@ from dropflow.cli.common_options import Duration
 from dropflow.cli.main import load_command
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import Handle
-from dropflow.engine.journal import replay
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadFileError, BadGraphError, BadParameterError, ConflictError, StorageError, UsageError
+from dropflow.execution.api import Handle
+from dropflow.execution.journal import replay
+from dropflow.execution.statistics import SessionResult
 from dropflow.graph import codec
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import digest, dump, load, save

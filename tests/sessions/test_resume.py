@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.apps.execute import LocalExecutor
-from dropflow.engine.api import AttemptResult, Executor, ExecutorSpec, Runner, Task
-from dropflow.engine.events import Begin, Cancel, Stopped
-from dropflow.engine.explain import explain_repeat
-from dropflow.engine.journal import Journal, JournalHeader, read, replay
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, StorageError, WorkerStartError
+from dropflow.execution.api import AttemptResult, Executor, ExecutorSpec, Runner, Task
+from dropflow.execution.events import Begin, Cancel, Stopped
+from dropflow.execution.explain import explain_repeat
+from dropflow.execution.journal import Journal, JournalHeader, read, replay
+from dropflow.execution.statistics import SessionResult
 from dropflow.failure import Failure
 from dropflow.files import SessionLock
 from dropflow.graph.build import GraphBuilder

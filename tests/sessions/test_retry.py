@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.engine.explain import explain_repeat
-from dropflow.engine.journal import replay
-from dropflow.engine.statistics import SessionResult
 from dropflow.errors import AmbiguousError, BadParameterError, ConflictError, DropflowError, NotFoundError, UsageError
+from dropflow.execution.explain import explain_repeat
+from dropflow.execution.journal import replay
+from dropflow.execution.statistics import SessionResult
 from dropflow.files import SessionLock
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import load, save
@@ -315,7 +315,7 @@ def test_a_process_that_ends_before_its_journal_begins_leaves_all_as_it_was(
     """The journal, the contents, and what a later process finds are those from before."""
     sums = _text(ended, "results/ended_sum_0.txt")
     with monkeypatch.context() as patch:
-        patch.setattr("dropflow.engine.journal.Journal.append", _dies)
+        patch.setattr("dropflow.execution.journal.Journal.append", _dies)
         with pytest.raises(KeyboardInterrupt, match="the process ends"):
             retry(ended, (), CHECKED, start=["LEFT"])
 

@@ -1,6 +1,6 @@
 """Runs an assignment on virtual time: when each application starts and ends, and when data have moved.
 
-The rules are those of a session on several nodes (`dropflow.engine.core`), with which tests compare them: an
+The rules are those of a session on several nodes (`dropflow.execution.core`), with which tests compare them: an
 application is ready when all its inputs are on its node; of the ready ones of a node, those with the highest priority
 start first, as soon as the processors and the memory that they need are free; none overtakes another one that waits for
 these. What waits for GPUs is overtaken by what needs none. Without priorities, the first that is ready comes first.

@@ -9,8 +9,8 @@ from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import array_of, give, group_by_port, keeps, usable, value_of, values_of
 from dropflow.apps.parameters import NOT_DETERMINISTIC
-from dropflow.engine.parameters import Component, Parameter, Port, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
+from dropflow.execution.parameters import Component, Parameter, Port, fold, is_empty
 from dropflow.graph.templates import Argument, Kind, Template
 
 COPIES = Parameter(

@@ -6,8 +6,8 @@ from dropflow.apps.api import App, Context
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import give, usable, value_of
 from dropflow.apps.parameters import NOT_DETERMINISTIC
-from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError, UsageError
+from dropflow.execution.parameters import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 
 

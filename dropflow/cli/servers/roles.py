@@ -107,7 +107,7 @@ def node_command(
     """
     from dropflow.cli.servers.manager_service import announce_by_zeroconf, rest_service
     from dropflow.cli.servers.server_process import links_advertise, links_bind, serve
-    from dropflow.engine.host_memory import restrict_memory
+    from dropflow.execution.host_memory import restrict_memory
     from dropflow.runners.capacity import claimed_gpus, restrict_gpus
     from managers.node.manager import NodeManager
 

@@ -1,7 +1,7 @@
 """Events and actions of a node manager's state machine, besides the calls of `managers.machine_calls`.
 
 Sessions are named by their name and epoch: a name that was deleted may be used again. A *hosted* session is the object
-that runs the engine, and the *instance* of a session is that object, or the one that reads its directory. The machine
+that executes it, and the *instance* of a session is that object, or the one that reads its directory. The machine
 passes them on to actions and does not look into them.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from dropflow.api.requests import CancelRequest
-from dropflow.engine.api import Handle
+from dropflow.execution.api import Handle
 from dropflow.failure import Failure
 from dropflow.states import SessionState
 from managers.deployment import Deployment
@@ -318,7 +318,7 @@ class WithdrawSession(OfSession, frozen=True):
 
 
 class RetireSession(OfSession, frozen=True):
-    """Read a session that is over from its directory, so that its engine can leave the memory: `Retired`."""
+    """Read a session that is over from its directory, so that it can leave the memory: `Retired`."""
 
     hosted: "HostedSession"
 

@@ -224,7 +224,7 @@ class PeerLosses:
                 self._peer_stopped(event, now)
 
     def _peer_stopped(self, event: PeerStopped, now: float) -> None:
-        """Another node gave up a session: it was cancelled there, or lost a node or its engine."""
+        """Another node gave up a session: it was cancelled there, or lost a node, or failed."""
         record = self._table.get(event.session, event.epoch)
         if record is None or (record.member is not None and event.peer not in record.peers):
             return  # the session goes on without that node

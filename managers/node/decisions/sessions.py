@@ -32,7 +32,7 @@ class Phase(Enum):
     """Where a session is between the request to prepare it and its removal."""
 
     BUILDING = "building"
-    """A job slices the graph and builds the engine. The name is taken, but the session cannot be seen yet."""
+    """A job slices the graph and builds the session. The name is taken, but the session cannot be seen yet."""
     ABANDONED = "abandoned"
     """As BUILDING, but the session is removed as soon as it is built."""
     CONNECTING = "connecting"
@@ -44,7 +44,7 @@ class Phase(Enum):
     ENDING = "ending"
     """It has its result. Its thread still writes to the session's directory."""
     ENDED = "ended"
-    """Its thread has done its last write. Its engine is in memory."""
+    """Its thread has done its last write. It is in memory."""
     RETIRING = "retiring"
     """As ENDED, and a job reads the session from its directory."""
     FINISHED = "finished"
@@ -257,7 +257,7 @@ class SessionRecord:
     instance : object
         The object that answers queries: a hosted or a finished session; None while it is built.
     is_hosted : bool
-        Whether its engine is in memory, or will be.
+        Whether it is in memory, or will be.
     version : int
         The version that its instance reported last.
     result : SessionState or None

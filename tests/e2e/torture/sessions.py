@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from dropflow.api.client import Client
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.session import Session as EngineSession
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.session import Session as EngineSession
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.session_options import RunOptions

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import FailureList, FailureQuery
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
-from dropflow.engine.events import Begin, Lost
-from dropflow.engine.failure_table import FailureTable
-from dropflow.engine.statistics import snapshot
+from dropflow.execution.events import Begin, Lost
+from dropflow.execution.failure_table import FailureTable
+from dropflow.execution.statistics import snapshot
 from dropflow.failure import Failure
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
@@ -26,7 +26,7 @@ from dropflow.sessions import summaries
 from dropflow.states import DropState, SessionState
 from managers.composite.log_merging import KnownCauses
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
-from tests.engine.test_core_slices import BOOM, Cluster, Node, _chance
+from tests.execution.test_core_slices import BOOM, Cluster, Node, _chance
 from tests.strategies import graphs
 
 _KEYS = ("a", "b", "c")

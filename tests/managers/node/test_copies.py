@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import tree_of
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import Handle
 from dropflow.errors import StorageError
+from dropflow.execution.api import Handle
 from managers.composite.content_queries import without_needless_copies
 from managers.deployment import Place
 from managers.links import TransferResult

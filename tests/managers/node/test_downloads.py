@@ -27,8 +27,8 @@ from dropflow.api.contents import (
 from dropflow.cli.incoming_files import ResultDirectory
 from dropflow.data.remote import location_of
 from dropflow.data.storage_errors import fingerprint
-from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, LinkError, RangeError, StorageError
+from dropflow.execution.api import Handle
 from managers.links import Sink, TransferResult, WantedContent
 from managers.node.contents import SharedFile, stamp_of, still_there
 from managers.node.downloads import batch, content_download

@@ -230,7 +230,7 @@ def test_a_node_that_is_killed_after_the_answer_to_a_cancel_finds_the_session_ca
     node.submit(_graph(code), SubmitQuery(session="s"))
     until(node, "s", lambda detail: detail.settled == 2)
     if not is_journaled:
-        monkeypatch.setattr("dropflow.engine.session.Session.cancel", lambda *_: None)
+        monkeypatch.setattr("dropflow.execution.session.Session.cancel", lambda *_: None)
     assert node.cancel("s", "enough", grace=1000.0).status == "CANCELLING"
     _copy(tmp_path / "first", tmp_path / "second")
     monkeypatch.undo()

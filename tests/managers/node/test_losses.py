@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.engine.session import Session
 from dropflow.errors import GoneError, LinkError, NotFoundError, RestartedError
+from dropflow.execution.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

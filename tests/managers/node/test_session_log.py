@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.api.logs import LogLine, LogPage, LogQuery
-from dropflow.engine import drop_log
-from dropflow.engine.drop_log import DropLog
-from dropflow.engine.events import Assembled, Failed, Finished
+from dropflow.execution import drop_log
+from dropflow.execution.drop_log import DropLog
+from dropflow.execution.events import Assembled, Failed, Finished
 from dropflow.failure import Failure
 from dropflow.testing.drawing import draw, fan
 from dropflow.testing.virtual import VirtualClock

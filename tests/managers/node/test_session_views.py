@@ -21,11 +21,11 @@ from dropflow.api.drop_records import DropQuery
 from dropflow.api.event_stream import read_events
 from dropflow.api.node_records import LoadSample
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, SubmitQuery
-from dropflow.engine.api import Arrival, RemoteEvent
-from dropflow.engine.core import Core
-from dropflow.engine.events import Begin
-from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.errors import LinkError, ProtocolError
+from dropflow.execution.api import Arrival, RemoteEvent
+from dropflow.execution.core import Core
+from dropflow.execution.events import Begin
+from dropflow.execution.statistics import Attempts, snapshot
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions.summaries import attempts_of, logical_nodes, running_by_node
 from dropflow.states import DropState, SessionState
@@ -43,8 +43,8 @@ from managers.node.resources import LoadHistory, ProcessorUse
 from managers.node.session_records import StateLog, StateLogs, page
 from managers.routes.streams import state_events
 from managers.state_hub import StateHub
-from tests.engine.test_core_slices import Cluster as DropPagesCluster
-from tests.engine.test_core_slices import _chance
+from tests.execution.test_core_slices import Cluster as DropPagesCluster
+from tests.execution.test_core_slices import _chance
 from tests.graph.shapes import slice_by_place
 from tests.managers.node.conftest import Cluster, hosted, settle
 from tests.strategies import graphs

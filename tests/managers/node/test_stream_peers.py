@@ -15,9 +15,9 @@ from dropflow.clock import SystemClock
 from dropflow.data import streams
 from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamReader
-from dropflow.engine.api import Handle
-from dropflow.engine.session import Session
 from dropflow.errors import GoneError, StorageError
+from dropflow.execution.api import Handle
+from dropflow.execution.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.engine.events import Action, Assemble, Begin, Event, KnownStates
 from dropflow.errors import ProtocolError
+from dropflow.execution.events import Action, Assemble, Begin, Event, KnownStates
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for, with_placement
 from dropflow.graph.templates import Kind
@@ -24,7 +24,7 @@ from managers.recovery.explain import explain_decision
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide
 from managers.recovery.vote import PlanView
-from tests.engine.test_known_states import World, outcomes
+from tests.execution.test_known_states import World, outcomes
 from tests.strategies import expected_states, graphs
 
 N, W, C, E, S, X = (

@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.engine.api import Handle
-from dropflow.engine.content_table import ContentTable
-from dropflow.engine.core import Core
-from dropflow.engine.session import Session
+from dropflow.execution.api import Handle
+from dropflow.execution.content_table import ContentTable
+from dropflow.execution.core import Core
+from dropflow.execution.session import Session
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
 from managers.composite import merging

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dropflow.engine.api import Task
-from dropflow.engine.session import Session
 from dropflow.errors import InternalError
+from dropflow.execution.api import Task
+from dropflow.execution.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

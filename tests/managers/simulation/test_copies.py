@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dropflow.data.read import read
-from dropflow.engine.session import Session
+from dropflow.execution.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

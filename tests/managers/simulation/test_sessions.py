@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.session import Watch
-from dropflow.engine.statistics import SessionResult
+from dropflow.execution.session import Watch
+from dropflow.execution.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.make_runner import make_runner
 from dropflow.runners.runner_choice import RunnerChoice

@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from dropflow.engine.content_table import kept_drops
-from dropflow.engine.session import Session
+from dropflow.execution.content_table import kept_drops
+from dropflow.execution.session import Session
 from dropflow.ids import session_directory_name
 from dropflow.states import DropState, SessionState, is_over
 from managers.machine_calls import Unanswered
@@ -24,7 +24,7 @@ from tests.managers.simulation.fault_injector import FaultInjector
 
 __all__ = ["Expected", "KnownAbove", "TrialChecks", "kept_contents", "states_of"]
 
-_STOPPED = ("the engine failed", "too few nodes answered to go on")
+_STOPPED = ("the execution failed", "too few nodes answered to go on")
 """In the texts of parts that have given up: one that cannot keep its journal, and those that then lack a majority."""
 
 _COMPLETE = (DropState.COMPLETED, DropState.SKIPPED)

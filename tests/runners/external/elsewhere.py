@@ -15,9 +15,9 @@ import psutil
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import ExecutorSpec, Runner
-from dropflow.engine.session import Session, Watch
 from dropflow.errors import StorageError, WorkerStartError
+from dropflow.execution.api import ExecutorSpec, Runner
+from dropflow.execution.session import Session, Watch
 from dropflow.graph.build import GraphBuilder, from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind

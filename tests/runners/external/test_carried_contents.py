@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.data.storage_errors import checksum_of
-from dropflow.engine.session import Session
 from dropflow.errors import StorageError
+from dropflow.execution.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dropflow.engine.api import ExecutorSpec, Runner
-from dropflow.engine.session import Session
+from dropflow.execution.api import ExecutorSpec, Runner
+from dropflow.execution.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.engine import EngineEvents
 from dropflow.runners.external import ExternalRunner

@@ -19,8 +19,8 @@ import msgspec
 import psutil
 import pytest
 
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
 from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, WorkerStartError
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Task
 from dropflow.runners.engine import Batch, BatchAnswer, EngineEvents, Piece, WorkerView, decode_batch, encode
 from dropflow.runners.external import workers_of_places
 from dropflow.runners.external_host import HostView, look

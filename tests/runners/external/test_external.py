@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
 from dropflow.errors import BadParameterError, ConflictError, LinkError
+from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners import external
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
@@ -334,7 +334,7 @@ def test_workers_with_another_version_are_refused_with_what_to_do() -> None:
 
 def test_results_have_numbers_of_worker_processes_that_differ_between_hosts(played: Played) -> None:
     """Each host numbers its worker processes from 1; the session's table of times needs other numbers."""
-    from dropflow.engine.api import Usage  # noqa: PLC0415 - only here
+    from dropflow.execution.api import Usage  # noqa: PLC0415 - only here
 
     played.runner.submit(same_template(range(2)))
     assert until(lambda: len(played.engine.batches) == 2)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dropflow.data.remote import check_url
-from dropflow.engine.session import Session
 from dropflow.errors import BadParameterError, MissingDependencyError, StorageError, WorkerStartError
+from dropflow.execution.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.engine.api import ExecutorSpec, Runner, Task
 from dropflow.errors import DropflowError, StorageError, WorkerDiedError
+from dropflow.execution.api import ExecutorSpec, Runner, Task
 from dropflow.runners.engine import Batch, BatchAnswer, decode_answer, decode_answers, encode
 from dropflow.runners.external_host import LEASE_SECONDS, Host, look, probe_file
 from dropflow.runners.in_process import ThreadRunner

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
-from dropflow.engine.api import ExecutorSpec, Runner
-from dropflow.engine.session import Session
+from dropflow.execution.api import ExecutorSpec, Runner
+from dropflow.execution.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.external import ExternalRunner
 from dropflow.states import SessionState

@@ -1,0 +1,376 @@
+"""How a session continues: after its process ended, or in the same process with other drops.
+
+Both are the same. What is left of the session is a `FrozenSession`, from its directory or from memory. What was decided
+about its drops is a `Restart`. Together they are the `Continuation` with which a fresh core begins.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.execution.api import AttemptResult, Handle, StreamOpened
+from dropflow.execution.drop_rules import effective_inputs
+from dropflow.execution.drop_table import DropTable
+from dropflow.execution.events import NO_CAUSE, Cancel, CancelDrop, Continue, KnownStates, Lost, Pause, foreign
+from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState
+
+_INITIALIZED, _WRITING, _COMPLETED = int(DropState.INITIALIZED), int(DropState.WRITING), int(DropState.COMPLETED)
+_ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int(DropState.CANCELLED)
+
+BooleanColumn = npt.NDArray[np.bool_]
+StateColumn = npt.NDArray[np.uint8]
+
+HandedOver = AttemptResult | StreamOpened | Cancel | CancelDrop | Lost | Pause | Continue
+"""What comes in for a session and is not about the exchange with other nodes."""
+
+Parts = Mapping[int, Mapping[int, Handle]]
+"""Parts that producers wrote and that are not contents yet: by producer, then by drop."""
+
+
+class FrozenSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of a session that does not advance, for the one that continues it.
+
+    Attributes
+    ----------
+    drops : DropTable
+        Its drops. It does not change any more.
+    states : bytes
+        Their `DropState`. WRITING only where an attempt is with the runner and will count.
+    contents : mapping of int to Handle
+        The contents of its drops, by drop, in the order of their commits.
+    unwritten : frozenset of int
+        Completed data drops to which nothing was ever written, so that they lack no content.
+    released : frozenset of int
+        Drops whose content was released after its last consumer, as far as that is known.
+    parts : mapping
+        Parts of drops here with several producers, and parts that were written here of drops on other nodes.
+    failures : mapping of int to Failure
+        The last failure of each drop that failed here.
+    has_runner : bool
+        Whether its runner goes on, in this process.
+    in_flight : int
+        Attempts with the runner, also those that will not count.
+    aborted : frozenset of int
+        Drops whose attempt has ended without a result: it was interrupted, or was with the runner ahead of its inputs.
+    is_paused : bool
+        Whether it was paused.
+    durations : mapping of int to (int, float)
+        By template: attempts that have succeeded, and how many seconds they took together.
+    items : tuple
+        What attempts have delivered since the session was frozen, and requests of users.
+    """
+
+    drops: DropTable
+    states: bytes
+    contents: Mapping[int, Handle] = {}
+    unwritten: frozenset[int] = frozenset()
+    released: frozenset[int] = frozenset()
+    parts: Parts = {}
+    failures: Mapping[int, Failure] = {}
+    has_runner: bool = False
+    in_flight: int = 0
+    aborted: frozenset[int] = frozenset()
+    is_paused: bool = False
+    durations: Mapping[int, tuple[int, float]] = {}
+    items: tuple[HandedOver, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restart:
+    """What was decided about the drops of a session that continues, by row of its whole graph.
+
+    Attributes
+    ----------
+    reset : bool array, shape (drops,)
+        Completed drops that run again because contents are lost, from `must_run_again`.
+    repeated : bool array, shape (drops,)
+        Drops that settle again although their outcome is known.
+    retried : collection of int
+        Those of them whose earlier attempts do not count as tries.
+    reason : str
+        Why the session continues, for explanations.
+    taken_over : uint8 array, shape (drops,), or None
+        The states of drops that a node takes over from another one; None if all that it takes over begin anew.
+    causes : mapping of int to int
+        The drop that started the error of each of these in ERROR.
+    attempts : mapping of int to int
+        The number of the last or next attempt of these, if it is not the first.
+    """
+
+    reset: BooleanColumn
+    repeated: BooleanColumn
+    retried: Collection[int] = ()
+    reason: str = ""
+    taken_over: StateColumn | None = None
+    causes: Mapping[int, int] = field(default_factory=dict)
+    attempts: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """With what a session continues.
+
+    Attributes
+    ----------
+    known : KnownStates
+        The states of its drops.
+    contents : mapping of int to Handle
+        Contents that are still there, by drop, in the order of their commits.
+    failures : mapping of int to Failure
+        Why the drops in ERROR failed that started an error.
+    frozen : FrozenSession or None
+        The session that this one continues in the same process, with its runner; None after a restart.
+    outdated : tuple of Handle
+        Contents of drops that run again although their contents were there, to be removed.
+    """
+
+    known: KnownStates
+    contents: Mapping[int, Handle]
+    failures: Mapping[int, Failure]
+    frozen: FrozenSession | None = None
+    outdated: tuple[Handle, ...] = ()
+
+
+def continuation_of(
+    before: FrozenSession, piece: Slice, restart: Restart, adopted: Mapping[int, Handle] | None = None
+) -> Continuation:
+    """Return with what a session continues on one node.
+
+    What had settled stays as it is, unless it is reset or repeated.
+
+    Parameters
+    ----------
+    before : FrozenSession
+        What is left of the session on this node.
+    piece : Slice
+        The drops of this node from now on; those that it had before come first. The slice of the whole graph, from
+        `dropflow.graph.slices.whole_slice`, if there are no other nodes.
+    restart : Restart
+        What was decided.
+    adopted : mapping of int to Handle, optional
+        Contents of drops that this node takes over, and had copies of.
+    """
+    graph, rows, drops = piece.graph, piece.drop, before.drops
+    copies = {} if adopted is None else dict(adopted)
+    is_own, was_own = piece.is_own, np.zeros(len(rows), dtype=np.bool_)
+    was_own[: len(before.states)] = True
+    was_own[list(drops.remote)] = False
+    is_reset, is_repeated = restart.reset[rows], restart.repeated[rows]
+    kept = is_own & was_own & ~is_reset & ~is_repeated
+    new = is_own & ~was_own
+    states = np.zeros(len(rows), dtype=np.uint8)
+    states[: len(before.states)] = np.frombuffer(before.states, dtype=np.uint8)
+    states[~kept] = _INITIALIZED
+    if restart.taken_over is not None:
+        states[new] = restart.taken_over[rows[new]]
+    # A drop of another node whose neighbours have left this one as well: nothing will be reported of it.
+    states[~is_own & (np.diff(graph.successors.ptr) == 0) & (np.diff(graph.predecessors.ptr) == 0)] = _COMPLETED
+    attempts, uncounted = _attempts(before, piece, restart, was_own=was_own, kept=kept)
+    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
+    completed = np.flatnonzero(is_own & is_data & (states == _COMPLETED)).tolist()
+    lost = [one for one in completed if not (one in before.contents or one in copies or one in before.unwritten)]
+    reset = np.flatnonzero(is_own & is_reset).tolist()
+    is_outdated = was_own & is_repeated & (np.diff(graph.predecessors.ptr) > 0)
+    return Continuation(
+        known=KnownStates(
+            states=states.tobytes(),
+            causes=_causes(drops, piece, restart, states, new),
+            attempts=attempts,
+            uncounted_attempts=uncounted,
+            skipped={app: chosen for app, chosen in drops.skipped_outputs.items() if kept[app]},
+            reset=tuple(reset),
+            lost=tuple(lost),
+            reason=restart.reason,
+            running=tuple(sorted(drop for drop in drops.running if kept[drop] and states[drop] == _WRITING)),
+            faults={drop: count for drop, count in drops.faults.items() if kept[drop] or not is_repeated[drop]},
+            released=tuple(sorted(before.released & {*reset, *lost})),
+        ),
+        contents={drop: content for drop, content in before.contents.items() if kept[drop]} | copies,
+        failures={drop: failure for drop, failure in before.failures.items() if states[drop] == _ERROR},
+        frozen=_with_needed_parts(before, is_own & is_reset) if before.has_runner else None,
+        outdated=tuple(content for drop, content in before.contents.items() if is_outdated[drop]),
+    )
+
+
+def never_written(
+    graph: PhysicalGraph, states: StateColumn, written: Collection[int] | BooleanColumn, known: KnownStates | None
+) -> BooleanColumn:
+    """Return the completed data drops to which nothing was ever written: nothing is lost with them.
+
+    Parameters
+    ----------
+    states : uint8 array, shape (drops,)
+        `DropState` of every drop.
+    written : collection of int, or bool array of shape (drops,)
+        Drops that have, or had, a content since the session began or continued.
+    known : KnownStates or None
+        With which states it continued; None if it did not.
+    """
+    found: BooleanColumn = (graph.kinds[graph.template] == np.uint8(Kind.DATA)) & (states == _COMPLETED)
+    found[written if isinstance(written, np.ndarray) else list(written)] = False
+    if known is not None:
+        found[list(known.lost)] = False
+    return found
+
+
+def _causes(
+    drops: DropTable, piece: Slice, restart: Restart, states: StateColumn, new: BooleanColumn
+) -> dict[int, int]:
+    failed = (_ERROR, _CANCELLED)
+    causes = {drop: cause for drop, cause in drops.error_causes().items() if states[drop] in failed}
+    for drop in np.flatnonzero(new & np.isin(states, failed)).tolist():
+        row = restart.causes.get(int(piece.drop[drop]), int(piece.drop[drop]))
+        here = piece.local(row)
+        causes[drop] = foreign(row) if here is None else here
+    return causes
+
+
+def _attempts(
+    before: FrozenSession, piece: Slice, restart: Restart, *, was_own: BooleanColumn, kept: BooleanColumn
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the numbers of attempts, and how many of them do not count as tries."""
+    rows, is_own = piece.drop, piece.is_own
+    attempts, uncounted = dict(before.drops.attempts), dict(before.drops.uncounted_attempts)
+    for drop in before.aborted:
+        attempts[drop] = attempts.get(drop, 1) + 1
+        uncounted[drop] = uncounted.get(drop, 0) + 1
+    # A drop whose error was told by another node may run again since.
+    is_retried = np.isin(rows, list(restart.retried)) & ~kept
+    for drop in np.flatnonzero(is_own & ((has_attempts(piece.graph) & restart.reset[rows]) | is_retried)).tolist():
+        uncounted[drop] = before.drops.attempt(drop)
+        attempts[drop] = uncounted[drop] + 1
+    for drop in np.flatnonzero(is_own & ~was_own).tolist() if restart.attempts else ():
+        known = restart.attempts.get(int(rows[drop]))
+        if known is not None:
+            attempts[drop], uncounted[drop] = known, known - 1
+    for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node goes on counting
+        attempts.pop(drop, None)
+        uncounted.pop(drop, None)
+    return attempts, uncounted
+
+
+def _with_needed_parts(frozen: FrozenSession, is_reset: BooleanColumn) -> FrozenSession:
+    """Return a session with the parts of producers that do not run again."""
+    parts = {producer: dict(written) for producer, written in frozen.parts.items() if not is_reset[producer]}
+    return msgspec.structs.replace(frozen, parts=parts)
+
+
+# What must run again after contents are lost: drops are *reset* whose content, or whose part of one, is gone and still
+# needed. Nothing changes the counters of a core that runs. It is pure: what is available is the caller's to find out.
+
+
+def must_run_again(
+    graph: PhysicalGraph,
+    states: bytes | bytearray,
+    available: BooleanColumn,
+    *,
+    kept: bytes,
+    parts: Collection[tuple[int, int]] = (),
+    replaced: Collection[int] = (),
+) -> BooleanColumn:
+    """Return the completed drops that must run again so that the session can go on: the fewest.
+
+    An application that is not settled needs the content of each of its completed inputs. A completed data drop that is
+    needed, or kept as a result, is reset if its content is not available. A data drop that is reset or not settled
+    needs what each of its completed producers writes to it, so those that have no part available are reset, and need
+    their own inputs. Drops in ERROR or SKIPPED stay as they are, and so do contents that are available.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    states : bytes, shape (drops,)
+        `DropState` of every drop. What is neither COMPLETED, ERROR nor SKIPPED counts as not settled.
+    available : bool array, shape (drops,)
+        Data drops whose content is at hand.
+    kept : bytes, shape (drops,)
+        1 for data drops whose content is a result, from `dropflow.execution.content_table.kept_drops`.
+    parts : collection of (int, int)
+        Producers and drops that are not settled, where the producer need not write again: its part is at hand, or it
+        chose to skip the drop.
+    replaced : collection of int
+        Data drops whose content another drop has replaced, as the next iteration of a loop does with its file. They
+        are no results any more. If something needs them after all, they are made again from what is available.
+
+    Returns
+    -------
+    bool array, shape (drops,)
+
+    Notes
+    -----
+    The least fixed point of these rules, found upwards from the drops that are not settled, in time linear in drops and
+    edges. Mars recovers from lost workers by a similar scan in two passes, down from lost chunks to their unfinished
+    successors and up to predecessors whose chunks are lost (the Mars project, "Fault tolerance", https://docs.pymars.org).
+    """
+    column = np.frombuffer(states, dtype=np.uint8)
+    completed = column == _COMPLETED
+    unsettled = ~(completed | (column == _ERROR) | (column == _SKIPPED))
+    is_data: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.DATA)
+    lost = completed & is_data & ~available
+    before = graph.predecessors
+    needed = np.frombuffer(kept, dtype=np.uint8) > 0
+    lost[list(replaced)] = completed[list(replaced)]
+    needed[list(replaced)] = False
+    needed[before.neighbour[np.repeat(unsettled & ~is_data, np.diff(before.ptr))]] = True
+    reset: BooleanColumn = lost & needed
+    # From here on only drops that run again are visited, each with its predecessors, once.
+    waiting: list[int] = np.flatnonzero(reset | (unsettled & is_data)).tolist()
+    ptr, neighbour = before.ptr.data, before.neighbour.data
+    is_reset, may_reset = reset.view(np.uint8).data, (lost | (completed & ~is_data)).view(np.uint8).data
+    there = frozenset(parts)
+    while waiting:
+        drop = waiting.pop()
+        for other in neighbour[ptr[drop] : ptr[drop + 1]]:
+            if may_reset[other] and not is_reset[other] and (not there or (other, drop) not in there):
+                is_reset[other] = 1
+                waiting.append(other)
+    return reset
+
+
+def has_attempts(graph: PhysicalGraph) -> BooleanColumn:
+    """Return which drops have attempts: applications, and data without producers."""
+    found: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
+    found[np.diff(graph.predecessors.ptr) == 0] = True
+    return found
+
+
+def recomputed_drops(graph: PhysicalGraph, known: KnownStates | None) -> int:
+    """Return how many drops with attempts run again, although they had completed, because contents are lost."""
+    return 0 if known is None else int(np.count_nonzero(has_attempts(graph)[list(known.reset)]))
+
+
+def known_reports(
+    graph: PhysicalGraph, known: KnownStates, reset: Collection[int], drop: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the state and the cause of each settled predecessor of a drop that is not settled.
+
+    Of an application that acts on some of its inputs only, those that completed come first, and inputs that are reset
+    have a place too: an application that ran on them does so again, whatever its other inputs ended as.
+
+    Parameters
+    ----------
+    reset : collection of int
+        Drops that had completed, and will again.
+    """
+    before = graph.predecessors
+    inputs = before.of(drop)
+    template = graph.templates[graph.template[drop]]
+    states = [_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
+    settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _WRITING]
+    wanted = effective_inputs(template.effective_inputs, len(inputs)) if template.kind is Kind.APP else len(inputs)
+    if wanted < len(inputs):
+        # The order in which most of them can be tolerated: with `block_skip` some skips are, and without it none.
+        order = (_COMPLETED, _SKIPPED, _ERROR) if template.block_skip else (_COMPLETED, _ERROR, _SKIPPED)
+        settled.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+        completed = sum(state == _COMPLETED for state, _ in settled)
+        coming = sum(other in reset for other in inputs)
+        settled = settled[: max(completed, wanted - coming)]
+    for state, other in settled:
+        yield state, known.causes.get(other, NO_CAUSE)

@@ -1,0 +1,150 @@
+"""The attempts of a session that were given to its runner together with the one that they follow.
+
+The core does not know of chains. It decides that an application runs when its input has completed, as ever. If that
+attempt is with the runner already, it is not submitted again. Its result may come in together with that of the one
+before it; then it waits until the core has processed that one. So everything that the core decides, and everything that
+the journal records, is the same with and without chains.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dropflow.execution.api import AttemptResult, is_not_begun
+from dropflow.execution.core import Core
+from dropflow.execution.events import Run
+from dropflow.graph.physical import IntColumn
+from dropflow.states import DropState
+
+_INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
+_LONGEST = 256
+"""Most attempts that follow one."""
+_MOST_AHEAD = 4096
+"""Most attempts that wait with the runner for one before them: their tasks are in memory."""
+
+
+class _Given(NamedTuple):
+    """An attempt that is with the runner, and the application that it follows."""
+
+    attempt: int
+    before: int
+
+
+class Followers:
+    """Which attempts follow which. Used by the session's thread.
+
+    Parameters
+    ----------
+    core : Core
+        States and attempts.
+    column : int32 array, shape (drops,), or None
+        From `dropflow.graph.physical.follower_column`.
+    window : int
+        How many attempts the runner wants at a time.
+    """
+
+    __slots__ = ("_column", "_core", "_given", "_most", "_results", "returned")
+
+    def __init__(self, core: Core, column: IntColumn | None, window: int) -> None:
+        self._core = core
+        self._column = None if column is None else np.ascontiguousarray(column).data
+        self._most = min(_LONGEST * window, max(_MOST_AHEAD, 2 * window))
+        self._given: dict[int, _Given] = {}
+        self._results: dict[int, AttemptResult] = {}
+        """Results that came before the core has decided that the attempt runs, by drop."""
+        self.returned: list[Run] = []
+        """Attempts that the runner has not begun, and that must be submitted again."""
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    @property
+    def has_chains(self) -> bool:
+        """Whether the session has chains at all."""
+        return self._column is not None
+
+    @property
+    def attempts(self) -> Mapping[int, int]:
+        """The attempts that wait with the runner for the one before them, by drop."""
+        return {drop: given.attempt for drop, given in self._given.items()}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many wait that no chains should be added."""
+        return len(self._given) >= self._most
+
+    def give(self, run: Run) -> list[Run]:
+        """Return the attempts that follow one in its chain, which are given to the runner with it.
+
+        What has had an infrastructure fault runs alone, in a process of its own.
+        """
+        core, found = self._core, list[Run]()
+        if self._column is None or run.drop in core.drops.faults:
+            return found
+        states, before, drop = core.drops.states, run.drop, self._column[run.drop]
+        while drop >= 0 and len(found) < _LONGEST and states[drop] == _INITIALIZED:
+            if drop in self._given or drop in self._results or drop in core.drops.faults:
+                break
+            attempt = core.drops.attempt(drop)
+            self._given[drop] = _Given(attempt, before)
+            found.append(Run(drop, attempt))
+            before, drop = drop, self._column[drop]
+        return found
+
+    def awaits(self, result: AttemptResult) -> bool:
+        """Return whether the core has not decided yet that the attempt of a result runs."""
+        given = self._given.get(result.drop)
+        return given is not None and given.attempt == result.attempt
+
+    def keep(self, result: AttemptResult, accepted: set[int]) -> bool:
+        """Keep the result of such an attempt until the core has decided; return False if it does not count.
+
+        It counts if that of the attempt before it does. An infrastructure fault counts always: the process of both has
+        ended, and this one is the reason.
+
+        Parameters
+        ----------
+        accepted : set of int
+            Applications whose results came in just before and count; this one is added if it does.
+        """
+        drop, failure = result.drop, result.failure
+        given = self._given.pop(drop)
+        if is_not_begun(result) or self._core.drops.states[drop] > _WRITING:
+            return False
+        if given.before in accepted:
+            if failure is None:
+                accepted.add(drop)
+        elif failure is None or not failure.infrastructure or failure.is_innocent:
+            return False
+        self._results[drop] = result
+        return True
+
+    def begin(self, runs: Sequence[Run]) -> tuple[list[Run], list[AttemptResult]]:
+        """Divide attempts that the core has decided to run into those to submit, and those that have ended already.
+
+        The others are with the runner.
+        """
+        if not self._given and not self._results:
+            return list(runs), []
+        new: list[Run] = []
+        ended: list[AttemptResult] = []
+        for run in runs:
+            given, result = self._given.pop(run.drop, None), self._results.pop(run.drop, None)
+            if result is not None and result.attempt == run.attempt:
+                ended.append(result)
+            elif given is None or given.attempt != run.attempt:
+                new.append(run)
+        return new, ended
+
+    def take_unwanted(self) -> list[AttemptResult]:
+        """Remove and return the results of attempts that the core did not run after the one before them."""
+        unwanted = [result for result in self._results.values() if result.failure is None]
+        for result in unwanted:
+            del self._results[result.drop]
+        return unwanted
+
+    def settled(self) -> list[tuple[int, int]]:
+        """Return the attempts that wait with the runner for nothing, because their drop is settled."""
+        states = self._core.drops.states
+        return [(drop, given.attempt) for drop, given in self._given.items() if states[drop] > _WRITING]

@@ -1,0 +1,415 @@
+"""What comes in through the inbox of a session, and the events for the core that follow from it.
+
+Contents are committed here, before the core processes the event: so a consumer never starts on data that are not there.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from dropflow.errors import DropflowError, WorldError
+from dropflow.execution.api import (
+    Arrival,
+    AttemptResult,
+    Handle,
+    OpenStreams,
+    RemoteEvent,
+    StreamOpened,
+    is_not_begun,
+    is_postponed,
+)
+from dropflow.execution.attempt_times import AttemptTimes
+from dropflow.execution.content_table import ContentTable, OutgoingEvents
+from dropflow.execution.core import Core
+from dropflow.execution.events import (
+    Cancel,
+    CancelDrop,
+    Continue,
+    Event,
+    Failed,
+    Finished,
+    Lost,
+    Opened,
+    Pause,
+    Reported,
+    Run,
+    Stopped,
+    Withdrawn,
+)
+from dropflow.execution.failure_table import FailureTable
+from dropflow.execution.followers import Followers
+from dropflow.failure import Failure
+from dropflow.states import DropState
+
+# A queue with many writers and one reader, which takes everything that is there.
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """A queue whose reader takes all items together. The reader is woken, and does not poll."""
+
+    def __init__(self) -> None:
+        # SimpleQueue is written in C: waking the reader through a threading.Event doubles the cost of a message.
+        self._batches: SimpleQueue[tuple[T, ...]] = SimpleQueue()
+
+    def put(self, items: Iterable[T]) -> None:
+        """Add items, from any thread or from a signal handler."""
+        batch = tuple(items)
+        if batch:
+            self._batches.put(batch)
+
+    def drain(self, timeout: float | None = None) -> list[T]:
+        """Return everything that was put since the last call, in order; wait while there is nothing.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Seconds to wait at most; the list is empty if they have passed.
+        """
+        try:
+            taken = [*self._batches.get(timeout=timeout)]
+            while not self._batches.empty():  # there is no other reader
+                taken += self._batches.get_nowait()
+        except Empty:
+            return []
+        return taken
+
+
+# Calls of other threads into the thread that owns a state, carried out by the owner between two of
+# its steps.
+
+_WAIT_SECONDS = 20.0
+
+S = TypeVar("S")
+
+
+class OwnerCall(Generic[S, T]):
+    """One function to be called with the owned state, and its return value or exception."""
+
+    def __init__(self, function: Callable[[S], T]) -> None:
+        self._function = function
+        self._done = threading.Event()
+        self._value: T | None = None
+        self._error: Exception | None = None
+
+    def carry_out(self, state: S) -> None:
+        """Call the function, in the owner's thread. An exception is kept for `wait`."""
+        try:
+            self._value = self._function(state)
+        except Exception as error:  # noqa: BLE001 - raised again by `wait`
+            self._error = error
+        self._done.set()
+
+    def wait(self) -> T:
+        """Return what the function returned, or raise what it raised, in the thread of the caller.
+
+        Raises
+        ------
+        WorldError
+            The owner did not come to the call in twenty seconds.
+        """
+        if not self._done.wait(_WAIT_SECONDS):
+            raise WorldError(
+                f"the session has not answered for {_WAIT_SECONDS:g} s",
+                hint="it may be waiting for a disk or another node; try again",
+            )
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+
+SessionInput = (
+    StreamOpened | AttemptResult | Arrival | Lost | Cancel | CancelDrop | Pause | Continue | OwnerCall[Any, Any]
+)
+"""Results and open streams of attempts, messages of other nodes, and requests of other threads."""
+
+
+class SessionInputs:
+    """Turns inputs into events. Used by the session's thread.
+
+    Parameters
+    ----------
+    core : Core
+        Which attempts are current.
+    contents : ContentTable
+        Where what attempts wrote is committed.
+    streams : OpenStreams
+        Streams of the drops that live here.
+    outgoing : OutgoingEvents
+        Streams of the drops on other nodes.
+    failures : FailureTable
+        Where failures and lost nodes are recorded.
+    followers : Followers
+        Attempts that are with the runner before the core has decided that they run.
+    times : AttemptTimes or None
+        Where the times of attempts are recorded.
+    """
+
+    __slots__ = (
+        "_contents",
+        "_core",
+        "_early_results",
+        "_failures",
+        "_followers",
+        "_outgoing",
+        "_streams",
+        "_template_of",
+        "_times",
+        "durations",
+        "has_continued",
+        "in_flight",
+        "postponed",
+        "reason",
+    )
+
+    def __init__(
+        self,
+        core: Core,
+        contents: ContentTable,
+        streams: OpenStreams,
+        outgoing: OutgoingEvents,
+        failures: FailureTable,
+        *,
+        followers: Followers,
+        times: AttemptTimes | None,
+    ) -> None:
+        self.in_flight = 0
+        """How many attempts are with the runner."""
+        self.durations: dict[int, tuple[int, float]] = {}
+        """By template: attempts that have succeeded, and how many seconds they took together."""
+        self.postponed = 0
+        """How many attempts were not started because of the walltime."""
+        self.has_continued = False
+        """Whether the session was continued after a pause, until its owner has set this to False."""
+        self.reason = ""
+        """Why the session was cancelled."""
+        self._core = core
+        self._template_of = np.ascontiguousarray(core.graph.template).data
+        self._contents = contents
+        self._streams = streams
+        self._outgoing = outgoing
+        self._failures = failures
+        self._followers = followers
+        self._times = times
+        self._early_results: dict[int, AttemptResult] = {}
+        """Results of attempts that ran ahead of their inputs, by drop."""
+
+    def events(self, items: Sequence[SessionInput], owner: object) -> list[Event]:
+        """Return the events for what came in; calls of other threads are carried out with `owner`."""
+        events: list[Event] = []
+        # The core has not processed these events yet, so what they settle is remembered here.
+        settled: set[int] = set()
+        followed: set[int] = set()
+        has_lost = False
+        for position, item in enumerate(items):
+            if isinstance(item, AttemptResult):
+                self.in_flight -= 1
+                if has_lost:
+                    self._contents.discard(item.handles.values())
+                else:
+                    events += self._on_attempt(item, settled, followed)
+            elif isinstance(item, StreamOpened):
+                events += self._on_stream_opened(item)
+            elif isinstance(item, OwnerCall):
+                item.carry_out(owner)
+            elif isinstance(item, Lost):
+                self._failures.lost.append(item)
+                events.append(item)
+                has_lost = True
+            elif isinstance(item, CancelDrop | Pause | Continue):
+                events.append(item)
+                self.has_continued |= isinstance(item, Continue)
+                if isinstance(item, CancelDrop):
+                    self._failures.add_cancelled(item)
+                    settled.update(item.drops)
+            elif isinstance(item, Cancel):
+                return events + self.events_after_cancel(items[position:], owner, settled)
+            else:
+                events += self._on_arrival(item)
+        return events
+
+    def events_after_cancel(
+        self, items: Sequence[SessionInput], owner: object, settled: Collection[int] = ()
+    ) -> list[Event]:
+        """Return the events for what came in since the session was cancelled: attempts have ended, and no more.
+
+        Parameters
+        ----------
+        settled : collection of int
+            Drops that events settle which the core has not processed yet.
+        """
+        events: list[Event] = []
+        stopped: list[int] = []
+        for item in items:
+            if isinstance(item, AttemptResult):
+                self.in_flight -= 1
+                self._contents.discard(item.handles.values())
+                if self._followers.awaits(item):
+                    self._followers.keep(item, set())
+                elif item.drop not in settled and self._core.drops.is_current(item.drop, item.attempt):
+                    stopped.append(item.drop)
+            elif isinstance(item, StreamOpened):
+                self._contents.discard([item.handle])
+            elif isinstance(item, OwnerCall):
+                item.carry_out(owner)
+            elif isinstance(item, Cancel):
+                self.reason = self.reason or item.reason
+                events.append(item)
+        return [*events, Stopped(tuple(stopped))] if stopped else events
+
+    def events_after_others(self, results: Sequence[AttemptResult]) -> list[Event]:
+        """Return the events of results that have waited for the core to process those of the attempts before them."""
+        events: list[Event] = []
+        for result in results:
+            if self._core.drops.is_current(result.drop, result.attempt):
+                events += self._on_result(result)
+            else:
+                self._contents.discard(result.handles.values())
+        return events
+
+    def discard_unwanted(self) -> None:
+        """Discard the results of attempts that were given to the runner, and that the core did not run."""
+        for result in self._followers.take_unwanted():
+            self._contents.discard(result.handles.values())
+
+    def accept(self, drop: int) -> list[Event]:
+        """Return the events of a result that came before the inputs were complete, which they are now."""
+        result = self._early_results.pop(drop, None)
+        return [] if result is None else self._on_result(result)
+
+    def discard_early(self, drop: int) -> bool:
+        """Discard such a result; return whether there was one."""
+        result = self._early_results.pop(drop, None)
+        if result is not None:
+            self._contents.discard(result.handles.values())
+        return result is not None
+
+    def _on_attempt(self, result: AttemptResult, settled: set[int], followed: set[int]) -> list[Event]:
+        """Return the events of a result, if it counts.
+
+        Parameters
+        ----------
+        settled : set of int
+            Drops that events settle which the core has not processed yet; this one is added.
+        followed : set of int
+            Applications of chains whose results count; this one is added.
+        """
+        drop, followers = result.drop, self._followers
+        if followers and followers.awaits(result):
+            if not followers.keep(result, followed):
+                self._contents.discard(result.handles.values())
+            return []
+        if drop in settled or not self._core.drops.is_current(drop, result.attempt):
+            self._contents.discard(result.handles.values())
+            return []
+        if result.failure is not None and is_not_begun(result):
+            followers.returned.append(Run(drop, result.attempt))
+            return []
+        settled.add(drop)
+        events = self._on_result(result)
+        if followers and events and isinstance(events[0], Finished):
+            followed.add(drop)
+        return events
+
+    def _on_result(self, result: AttemptResult) -> list[Event]:
+        """Commit what an attempt wrote, or note why it failed; what ran ahead of its inputs waits."""
+        if is_postponed(result):
+            self.postponed += 1
+            return []
+        drop, failure = result.drop, result.failure
+        if self._core.streaming.is_ahead(drop):
+            self._early_results[drop] = result
+            return []
+        if self._core.drops.has_known_states:
+            result = self._without_settled(result)
+        if failure is None:
+            if self._core.drops.cancelled:
+                result = self._without_cancelled(result)
+            try:
+                self._contents.commit(result)
+            except DropflowError as error:
+                failure = Failure.of(error)
+            else:
+                template = self._template_of[drop]
+                count, seconds = self.durations.get(template, (0, 0.0))
+                self.durations[template] = count + 1, seconds + result.seconds
+                if self._times is not None:
+                    self._times.ended(result, failed=False)
+                return [Finished(drop, result.attempt, result.skipped)]
+        return [self._fail(result, failure)]
+
+    def _fail(self, result: AttemptResult, failure: Failure) -> Failed:
+        """Note why an attempt has failed."""
+        drop = result.drop
+        if self._times is not None:
+            self._times.ended(result, failed=True)
+        if failure.infrastructure:
+            self._contents.discard_attempt(drop, result.attempt)
+            failure = self._failures.add_fault(drop, result.attempt, failure)
+        self._failures.add(drop, failure)
+        return Failed(drop, result.attempt, failure)
+
+    def _without_settled(self, result: AttemptResult) -> AttemptResult:
+        """Discard what an attempt that ran again wrote to drops that are settled; return the rest."""
+        states = self._core.drops.states
+        settled = {target: part for target, part in result.handles.items() if states[target] > DropState.WRITING}
+        if not settled:
+            return result
+        self._contents.discard(settled.values())
+        for target in settled:
+            self._streams.remove_all(target)
+        left = {target: part for target, part in result.handles.items() if target not in settled}
+        return msgspec.structs.replace(result, handles=left)
+
+    def _without_cancelled(self, result: AttemptResult) -> AttemptResult:
+        """Return the result without the contents of outputs that were cancelled, which are discarded."""
+        cancelled = self._core.drops.cancelled
+        self._contents.discard([handle for drop, handle in result.handles.items() if drop in cancelled])
+        kept = {drop: handle for drop, handle in result.handles.items() if drop not in cancelled}
+        return msgspec.structs.replace(result, handles=kept)
+
+    def _on_stream_opened(self, opened: StreamOpened) -> list[Event]:
+        """Add a stream that an attempt here has begun to write: for consumers, or for the node of its drop."""
+        if not self._core.drops.is_current(opened.drop, opened.attempt):
+            self._contents.discard([opened.handle])
+            return []
+        if opened.target in self._core.drops.remote:
+            self._outgoing.add_foreign_stream(opened.target, opened.attempt, opened.handle)
+        else:
+            self._streams.add(opened.target, opened.attempt, opened.handle)
+        return [Opened(opened.target, opened.drop, opened.attempt)]
+
+    def _on_arrival(self, arrival: Arrival) -> list[Event]:
+        try:
+            return [self._on_remote_event(event, found) for event, found in arrival.open()]
+        except DropflowError as error:
+            lost = Lost(arrival.sender, Failure.of(error))
+            self._failures.lost.append(lost)
+            return [lost]
+
+    def _on_remote_event(self, event: RemoteEvent, found: dict[int, Handle] | Failure) -> Event:
+        """Add the contents that came with an event of another node, before the core sees the event."""
+        if isinstance(event, Withdrawn):
+            return event
+        if not isinstance(event, Reported):
+            if isinstance(found, dict):
+                self._streams.add(event.drop, event.attempt, found[event.drop])
+            return event
+        self._outgoing.discard_parts(event.drop)
+        if not isinstance(found, Failure):
+            try:
+                if event.drop in found:
+                    self._contents.add_remote(event.drop, found[event.drop])
+                else:
+                    self._contents.place(event.drop, event.attempt, found)
+            except DropflowError as error:
+                found = Failure.of(error)
+            else:
+                return event
+        self._failures.add_remote(event.drop, found)
+        return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)

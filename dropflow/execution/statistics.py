@@ -1,0 +1,471 @@
+"""Snapshots of a session: how many drops are in each state, and where attempts are."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.clock import Clock
+from dropflow.execution.core import Core
+from dropflow.failure import Failure
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop, count_drops
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
+from dropflow.ids import drop_file_name
+from dropflow.states import DropState, SessionState
+
+_NAMES = tuple(state.name for state in DropState)
+
+
+class NodeStatistics(msgspec.Struct, frozen=True):
+    """The drops of one logical node: how many there are in each state (index: `DropState`).
+
+    `failed` of those in ERROR are their own root cause, and `lost` of those in CANCELLED were given up because a node
+    was lost.
+    """
+
+    key: str
+    name: str
+    category: str
+    is_app: bool
+    artificial: bool
+    counts: tuple[int, ...]
+    failed: int = 0
+    lost: int = 0
+
+    @property
+    def total(self) -> int:
+        """Number of drops."""
+        return sum(self.counts)
+
+    @property
+    def settled(self) -> int:
+        """Number of drops in a terminal state."""
+        return self.total - self.counts[DropState.INITIALIZED] - self.counts[DropState.WRITING]
+
+    def drop_counts(self, *, running: int = 0, queued: int = 0) -> DropCounts:
+        """Return its drops by what has become of them; `running` and `queued` of those in WRITING are attempts."""
+        return count_drops(by_name(self.counts), failed=self.failed, lost=self.lost, running=running, queued=queued)
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """Attempts that have not ended, by where they are.
+
+    Attributes
+    ----------
+    running : int
+        With a worker process or thread.
+    queued : int
+        With the runner, and waiting for a worker.
+    ready : int
+        With the session, and waiting until the runner has room.
+    """
+
+    running: int = 0
+    queued: int = 0
+    ready: int = 0
+
+
+_NO_ATTEMPTS = Attempts()
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """A snapshot of a session.
+
+    Attributes
+    ----------
+    status : SessionState
+    seconds : float
+        Since the session began.
+    drops, settled : int
+        All local drops, and those in a terminal state.
+    attempts : Attempts
+    nodes : tuple of NodeStatistics
+        By logical node, in the order of the graph's templates.
+    quiet : float
+        For how many seconds no drop has settled, if that is known and unusually long; otherwise 0.
+    """
+
+    status: SessionState
+    seconds: float
+    drops: int
+    settled: int
+    attempts: Attempts
+    nodes: tuple[NodeStatistics, ...]
+    quiet: float = 0.0
+
+    @property
+    def drop_counts(self) -> DropCounts:
+        """Its drops by what has become of them, as if no attempt ran."""
+        return self.count()
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Number of drops by the name of their state, without zeros."""
+        return by_name([sum(column) for column in zip(*(node.counts for node in self.nodes), strict=True)])
+
+    def count(self, *, running: int = 0, queued: int = 0) -> DropCounts:
+        """Return its drops by what has become of them; `running` and `queued` of those in WRITING are attempts."""
+        failed, lost = sum(node.failed for node in self.nodes), sum(node.lost for node in self.nodes)
+        return count_drops(self.states, failed=failed, lost=lost, running=running, queued=queued)
+
+    @property
+    def rate(self) -> float:
+        """Drops settled per second, since the beginning."""
+        return self.settled / self.seconds if self.seconds > 0 else 0.0
+
+
+def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> Statistics:
+    """Return the statistics of a core. Takes time per logical node, not per drop."""
+    drops = core.graph.drops - len(core.drops.remote)
+    lost = _lost_by_template(core)
+    return Statistics(
+        status=core.status,
+        seconds=seconds,
+        drops=drops,
+        settled=drops - core.drops.unsettled,
+        attempts=attempts,
+        nodes=tuple(
+            NodeStatistics(
+                key=template.key,
+                name=template.name,
+                category=template.category,
+                is_app=bool(template.kind),
+                artificial=template.artificial,
+                counts=tuple(row),
+                failed=failed,
+                lost=gone,
+            )
+            for template, row, failed, gone in zip(
+                core.graph.templates, core.drops.counts, core.drops.failed, lost, strict=True
+            )
+        ),
+    )
+
+
+def applications_run(statistics: Statistics) -> int:
+    """Return how many applications have run to their end, or failed by themselves."""
+    return sum(one.counts[DropState.COMPLETED] + one.failed for one in statistics.nodes if one.is_app)
+
+
+def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Return the number of drops by the name of their state. COMPLETED, ERROR and SKIPPED are there even if 0."""
+    sums = [sum(column) for column in zip(*counts, strict=True)] or [0] * len(DropState)
+    always = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
+    return {state.name: sums[state] for state in DropState if sums[state] or state in always}
+
+
+def by_name(counts: Sequence[int]) -> dict[str, int]:
+    """Return the number of drops by the name of their state, without zeros."""
+    return {name: count for name, count in zip(_NAMES, counts, strict=True) if count}
+
+
+class ErrorCauses(NamedTuple):
+    """Root causes as columns: the drop that failed, and the local drops that are in ERROR because of it.
+
+    Attributes
+    ----------
+    causes : array of int64
+        Rows of drops; of causes on other nodes as `dropflow.execution.events.foreign` has them.
+    counts, took_along : array of int64
+        How many drops are in ERROR because of each, and how many of those are others.
+    """
+
+    causes: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    took_along: npt.NDArray[np.int64]
+
+
+_NO_CAUSES = ErrorCauses(*(np.zeros(0, np.int64) for _ in ErrorCauses._fields))
+
+
+def errors_by_cause(core: Core) -> ErrorCauses:
+    """Return the number of local drops in ERROR by their root cause, and how many of them it took along.
+
+    The numbers add up to the local drops in ERROR. The drops that are in ERROR because of a cause on
+    another node are counted here, so the sums over all nodes of a session add up too. A drop that was cancelled alone
+    is a cause too; it is not in ERROR itself.
+    """
+    table = core.drops
+    if not table.causes and not table.cancelled:  # as in most sessions: nodes report this several times a second
+        return _NO_CAUSES
+    drops = np.fromiter(table.causes, np.int64, len(table.causes))
+    causes = np.fromiter(table.causes.values(), np.int64, len(table.causes))
+    cancelled = np.fromiter(table.cancelled, np.int64, len(table.cancelled))
+    states = np.frombuffer(bytes(table.states), np.uint8)
+    is_error = (states[drops] == DropState.ERROR) & ~np.isin(drops, cancelled)
+    drops, causes = np.append(drops[is_error], cancelled), np.append(causes[is_error], cancelled)
+    remote = table.remote
+    is_local = np.fromiter((drop not in remote for drop in drops.tolist()), bool, len(drops))
+    drops, causes = drops[is_local], causes[is_local]
+    found, places = np.unique(causes, return_inverse=True)
+    in_error = states[drops] == DropState.ERROR
+    counts = np.bincount(places[in_error], minlength=len(found))
+    along = np.bincount(places[in_error & (drops != causes)], minlength=len(found))
+    return ErrorCauses(found, counts, along)
+
+
+def given_up(core: Core) -> int:
+    """Return the number of local drops that were cancelled because a node was lost."""
+    return sum(_lost_by_template(core))
+
+
+def _lost_by_template(core: Core) -> list[int]:
+    if core.status is not SessionState.FAILED:
+        return [0] * len(core.drops.counts)
+    lost = [row[DropState.CANCELLED] for row in core.drops.counts]
+    for drop in core.drops.cancelled:
+        if core.drops.states[drop] == DropState.CANCELLED:
+            lost[core.graph.template[drop]] -= 1
+    return lost
+
+
+# Reports of a session for people: the root causes of its failures, and its result.
+
+
+class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One root cause: the drop that failed first, and how many are in ERROR because of it, including itself.
+
+    `took_along` of them are other drops. A drop that was cancelled alone is a cause too, and not in ERROR itself.
+
+    For a cause on another node there are only the `row` in the whole graph and the `count` on this node; `text` is
+    empty. A lost node is a cause without a `drop`: `count` is the number of drops on this node that were cancelled
+    because of it, and `drops` are the first known drops of the lost node that were not settled.
+    """
+
+    drop: str
+    name: str
+    code: str
+    kind: str
+    text: str
+    hint: str = ""
+    detail: str = ""
+    inputs: tuple[str, ...] = ()
+    count: int = 1
+    took_along: int = 0
+    attempts: int = 1
+    log: str = ""
+    row: int = -1
+    drops: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return the cause, the traceback and the end of the log, for notebooks."""
+        from dropflow.graph.notebook import failure_html, log_end  # noqa: PLC0415 - only notebooks need it
+
+        return failure_html(
+            self.name,
+            self.drop,
+            code=self.code,
+            text=self.text,
+            hint=self.hint,
+            detail=self.detail,
+            inputs=self.inputs,
+            count=self.count,
+            log=log_end(self.log) if self.log else "",
+        )
+
+
+class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session ended.
+
+    Attributes
+    ----------
+    states : dict
+        Number of drops by the name of their state.
+    counts : DropCounts
+        How many failed, were taken along, lost, and so on.
+    failures : tuple of FailureReport
+        By root cause, those that put the most drops in ERROR first.
+    notes : tuple of str
+        Problems that are no failures of drops: a journal that could not be written, an instrument that was removed.
+    infrastructure_faults : int
+        How many attempts were ended by their processes, and repeated or given up.
+    computed, reused : int
+        Applications that have run, and those whose results were taken from earlier runs, see `dropflow.reuse`.
+    saved : float
+        How many seconds the latter took when they ran.
+    incomplete : tuple of IncompleteDrop
+        Results that lack some of their data, because failures were tolerated; in a run on this machine.
+    """
+
+    session: str
+    status: SessionState
+    drops: int
+    states: dict[str, int]
+    counts: DropCounts = NO_DROPS
+    seconds: float
+    failures: tuple[FailureReport, ...]
+    directory: str
+    notes: tuple[str, ...] = ()
+    infrastructure_faults: int = 0
+    computed: int = 0
+    reused: int = 0
+    saved: float = 0.0
+    incomplete: tuple[IncompleteDrop, ...] = ()
+
+
+class RankedCauses(NamedTuple):
+    """Root causes as columns, those with the most drops in ERROR first.
+
+    Attributes
+    ----------
+    rows : array of int64
+        Rows in the whole graph. Causes with equal numbers are sorted by them, so that nodes that list only the first of
+        many causes list the same ones.
+    counts, took_along : array of int64
+        As of `FailureReport`.
+    causes : array of int64
+        Rows of the drops here; negative for drops of other nodes.
+    """
+
+    rows: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    took_along: npt.NDArray[np.int64]
+    causes: npt.NDArray[np.int64]
+
+
+def ranked_causes(core: Core, rows: Sequence[int] | None = None) -> RankedCauses:
+    """Return all root causes of drops in ERROR.
+
+    Parameters
+    ----------
+    rows : sequence of int, optional
+        Row in the whole graph of every drop, where the core has a slice of it.
+    """
+    causes, counts, along = errors_by_cause(core)
+    if rows is None:
+        whole = causes
+    else:
+        known = np.asarray(rows)
+        # Of a drop elsewhere, its number here is made from its row (`dropflow.execution.events.foreign`).
+        whole = np.where(causes < 0, -causes - 2, known[np.maximum(causes, 0)]) if len(known) else -causes - 2
+    order = np.lexsort((whole, -counts))
+    return RankedCauses(whole[order], counts[order], along[order], causes[order])
+
+
+def cause_reports(
+    graph: PhysicalGraph,
+    core: Core,
+    directory: str,
+    failures: Mapping[int, Failure],
+    *,
+    rows: Sequence[int] | None = None,
+    ranked: RankedCauses | None = None,
+) -> list[FailureReport]:
+    """Return the reports of root causes of drops in ERROR, those with the most such drops first.
+
+    Parameters
+    ----------
+    directory : str
+        Of the session.
+    failures : mapping of int to Failure
+        The last failure of each drop, as far as it is known here.
+    rows : sequence of int, optional
+        Row in the whole graph of every drop, where `graph` is a slice of it.
+    ranked : RankedCauses, optional
+        The causes that are reported; by default all.
+    """
+    chosen = ranked_causes(core, rows) if ranked is None else ranked
+    columns = (column.tolist() for column in chosen)
+    return [
+        _cause_report(graph, core, directory, cause, failures.get(cause), counts=(count, along), row=row)
+        for row, count, along, cause in zip(*columns, strict=True)
+    ]
+
+
+def _cause_report(
+    graph: PhysicalGraph,
+    core: Core,
+    directory: str,
+    cause: int,
+    failure: Failure | None,
+    *,
+    counts: tuple[int, int],
+    row: int,
+) -> FailureReport:
+    count, along = counts
+    if cause < 0:
+        return FailureReport(drop="", name="", code="", kind="", text="", count=count, took_along=along, row=row)
+    name, node = oid(graph, cause), graph.templates[graph.template[cause]]
+    if failure is None:
+        return FailureReport(
+            drop=name, name=node.name, code="", kind="", text="", count=count, took_along=along, row=row
+        )
+    log = Path(directory, "logs", f"{drop_file_name(name)}.log")
+    return FailureReport(
+        drop=name,
+        name=node.name,
+        code=failure.code,
+        kind=failure.kind,
+        text=failure.text,
+        hint=failure.hint,
+        detail=failure.detail,
+        inputs=failure.inputs,
+        count=count,
+        took_along=along,
+        attempts=core.drops.attempt(cause),
+        log=str(log) if log.exists() else "",
+        row=row,
+    )
+
+
+# Statistics of a running session, at most five times a second, and less often for graphs with many
+# logical nodes.
+
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 1.0
+_SECONDS_PER_NODE = 0.0006
+"""Managers and clients read each publication, which costs them about 60 us a logical node: a tenth of the time."""
+
+
+class StatisticsPublisher:
+    """Calls back with fresh statistics after a change, and again after the last one. Used by the session's thread.
+
+    Parameters
+    ----------
+    clock : Clock
+        For the interval.
+    publish : callable
+        Takes the statistics.
+    nodes : int
+        Number of the logical nodes of the graph.
+    """
+
+    def __init__(self, clock: Clock, publish: Callable[[Statistics], None], nodes: int) -> None:
+        self._clock = clock
+        self._interval = min(max(_SHORTEST_SECONDS, nodes * _SECONDS_PER_NODE), _LONGEST_SECONDS)
+        self._publish = publish
+        self._published = -math.inf
+        self._has_changed = False
+
+    @property
+    def deadline(self) -> float:
+        """Time of the next delayed call, in monotonic seconds; inf if no change waits to be published."""
+        return self._published + self._interval if self._has_changed else math.inf
+
+    def note_change(self) -> None:
+        """Have the statistics published again soon."""
+        self._has_changed = True
+
+    def update(self, core: Core, began: float, attempts: Callable[[], Attempts], *, is_last: bool = False) -> None:
+        """Publish, unless that was done less than an interval ago; the last ones in any case.
+
+        Parameters
+        ----------
+        core : Core
+            Of the session.
+        began : float
+            When the session began, in monotonic seconds.
+        attempts : callable
+            Returns where attempts are.
+        is_last : bool
+            Whether the session is over.
+        """
+        now = self._clock.monotonic()
+        self._has_changed = not is_last and now < self._published + self._interval
+        if not self._has_changed:
+            self._published = now
+            self._publish(snapshot(core, now - began, attempts()))

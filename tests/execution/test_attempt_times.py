@@ -1,0 +1,319 @@
+"""The times and the priority of attempts, what they used, and the memory of the host."""
+
+import os
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.apps.execute import UsageMeter
+from dropflow.clock import SystemClock
+from dropflow.execution import host_memory as module
+from dropflow.execution.api import AttemptResult, Usage
+from dropflow.execution.attempt_times import AttemptTimes
+from dropflow.execution.events import Run
+from dropflow.execution.host_memory import HostMemory, MemoryLimit, Pressure
+from dropflow.execution.ready import attempt_priority
+from dropflow.graph.physical import Adjacency, PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.session_options import RunOptions
+from dropflow.sessions import local_run
+from dropflow.testing.drawing import draw, fan, row
+from dropflow.testing.virtual import VirtualClock
+from dropflow.times.octets import RECORD, TIMES_FILE, read_times
+from dropflow.times.timeline import profile, slowest
+from tests.graph.shapes import graphs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
+def test_each_attempt_has_one_record(runner: str, tmp_path: Path) -> None:
+    """Each application has a record whose times are in order, within those of the run, and add up."""
+    graph, clock = fan(30), SystemClock()
+    before = clock.now()
+    local_run.run(graph, tmp_path, RunOptions(runner=runner, workers=2))
+    after = clock.now()
+    records = read_times(tmp_path / TIMES_FILE)
+
+    apps = np.flatnonzero(graph.kinds[graph.template] == 1)
+    assert sorted(set(records["drop"].tolist()) & set(apps.tolist())) == apps.tolist()
+    assert len(records) == len(set(records["drop"].tolist()))
+    assert (records["attempt"] == 1).all()
+    for name in ("waited", "queued", "ran", "committed"):
+        assert (records[name] > -0.05).all(), name
+    ends = records["ready"] + records["waited"] + records["queued"] + records["ran"] + records["committed"]
+    assert (records["ready"] >= before - 0.05).all()
+    assert (ends <= after + 0.05).all()
+    assert set(records["worker"].tolist()) <= ({1, 2} if runner == "processes" else {0})
+
+
+def test_bytes_are_those_of_inputs_and_outputs(tmp_path: Path) -> None:
+    """The bytes that attempts wrote are those that their consumers have read."""
+    graph = draw(
+        "A -> b -> C -> d", A={"component": "dlg.apps.simple.HelloWorldApp"}, C={"component": "dlg.apps.simple.CopyApp"}
+    )
+    local_run.run(graph, tmp_path, RunOptions(runner="inline"))
+    found = {int(one["drop"]): one for one in read_times(tmp_path / TIMES_FILE)}
+    first, second = found[row(graph, "A")], found[row(graph, "C")]
+
+    assert first["written"] == second["read"] == second["written"] > 0
+
+
+def test_a_failed_attempt_has_a_negative_number(tmp_path: Path) -> None:
+    """Each try is recorded; those that failed have negative numbers."""
+    graph = draw("A -> b", A={"component": "tests.execution.test_attempt_times.Missing", "tries": 2})
+    records = _recorded(tmp_path, [AttemptResult(row(graph, "A"), 1), AttemptResult(row(graph, "A"), 2)], failed=True)
+
+    assert records["attempt"].tolist() == [-1, -2]
+
+
+def _recorded(
+    directory: Path, results: list[AttemptResult], *, failed: bool = False
+) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
+    times = AttemptTimes(directory / TIMES_FILE, 8, VirtualClock())
+    for result in results:
+        times.ready([Run(result.drop, result.attempt)])
+        times.given([Run(result.drop, result.attempt)])
+        times.ended(result, failed=failed)
+    times.close()
+    return read_times(directory / TIMES_FILE)
+
+
+def test_a_torn_record_is_cut_before_others_follow(tmp_path: Path) -> None:
+    """What a killed process has left of its last record does not damage the records of the next one."""
+    _recorded(tmp_path, [AttemptResult(1, 1)])
+    with (tmp_path / TIMES_FILE).open("ab") as file:
+        file.write(b"x" * (RECORD.itemsize - 1))
+    records = _recorded(tmp_path, [AttemptResult(2, 1)])
+
+    assert records["drop"].tolist() == [1, 2]
+
+
+def test_a_full_disk_stops_the_recording_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A session goes on without records if they cannot be written, and has a note."""
+
+    def refuse(_descriptor: int, _data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    graph = fan(5)
+    real = AttemptTimes._flush
+
+    def flush(times: AttemptTimes) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", refuse)
+            real(times)
+
+    monkeypatch.setattr(AttemptTimes, "_flush", flush)
+    result = local_run.run(graph, tmp_path, RunOptions(runner="inline"))
+
+    assert result.status.name == "FINISHED"
+    assert any("times of attempts are not recorded" in note for note in result.notes)
+
+
+def test_a_profile_adds_up() -> None:
+    """Counts, sums and extremes of a node are those of its records."""
+    graph = draw("A -> b, C -> d")
+    records = np.zeros(4, RECORD)
+    records["drop"] = [row(graph, "A"), row(graph, "A"), row(graph, "A"), row(graph, "C")]
+    records["attempt"] = [-1, -2, 3, 1]
+    records["ran"] = [1, 2, 6, 4]
+    records["read"], records["memory"] = [10, 10, 10, 5], [100, 300, 200, 50]
+    first, second = profile(graph, records)
+
+    assert (first.name, first.attempts, first.failed, first.seconds) == ("A", 3, 2, 9.0)
+    assert (first.median, first.longest, first.read, first.memory) == (2.0, 6.0, 30, 300)
+    assert (second.name, second.attempts) == ("C", 1)
+    assert [(one.attempt, one.ran) for one in slowest(graph, records, 2)] == [(3, 6.0), (1, 4.0)]
+
+
+def test_an_attempt_in_a_process_of_its_own_is_measured() -> None:
+    """Processor time of a long attempt is about what it computed, and memory is that of the process."""
+    meter, clock = UsageMeter(owns_process=True), SystemClock()
+    began = clock.monotonic()
+    while clock.monotonic() - began < 0.02:
+        sum(range(1000))
+    processor, memory = meter.end(0.02)
+
+    assert 0 < processor < 5
+    assert memory > 1 << 20
+
+
+def test_a_short_attempt_counts_as_if_it_had_computed() -> None:
+    """The system is not asked after attempts of less than a millisecond."""
+    assert UsageMeter(owns_process=True).end(0.0004)[0] == 0.0004
+
+
+def test_an_attempt_that_was_made_ready_in_an_earlier_view_begins_its_record_with_its_begin(tmp_path: Path) -> None:
+    """A session that goes on in another view does not know when attempts were ready that ran on."""
+    times = AttemptTimes(tmp_path / TIMES_FILE, 1, VirtualClock())
+    times.ended(AttemptResult(0, 1, seconds=2.0, usage=Usage(100.0)), failed=False)
+    times.close()
+    (record,) = read_times(tmp_path / TIMES_FILE)
+
+    assert [record[name] for name in ("ready", "waited", "queued", "ran")] == [98.0, 0.0, 0.0, 2.0]
+
+
+def test_usage_is_recorded_with_the_drop_of_the_whole_graph(tmp_path: Path) -> None:
+    """A session that has some drops of a graph records their rows in the whole graph."""
+    times = AttemptTimes(tmp_path / TIMES_FILE, 2, VirtualClock(), np.array([40, 30], dtype=np.int32))
+    times.ended(AttemptResult(1, 1, seconds=2.0, usage=Usage(10.0, 1.5, 77, 5, 6, 3)), failed=False)
+    times.close()
+    (record,) = read_times(tmp_path / TIMES_FILE)
+
+    assert [record[name] for name in ("drop", "ran", "processor", "memory", "read", "written", "worker")] == [
+        30,
+        2.0,
+        1.5,
+        77.0,
+        5.0,
+        6.0,
+        3,
+    ]
+
+
+# The priority of attempts.
+
+
+@given(graphs(), st.integers(0, 100))
+def test_data_without_producers_are_as_urgent_as_their_consumers(graph: PhysicalGraph, seed: int) -> None:
+    """Their attempts have the greatest priority of their consumers; all others have that of their drop."""
+    priority = np.random.default_rng(seed).integers(-5, 5, graph.drops, dtype=np.int32)
+    found = attempt_priority(replace(graph, priority=priority))
+
+    assert found is not None
+    for drop in range(graph.drops):
+        is_data = graph.templates[graph.template[drop]].kind is Kind.DATA
+        consumers, producers = _neighbours(graph.successors, drop), _neighbours(graph.predecessors, drop)
+        wanted = max(priority[consumers]) if is_data and len(consumers) and not len(producers) else priority[drop]
+        assert found[drop] == wanted
+
+
+@given(graphs())
+def test_without_priorities_nothing_is_stored(graph: PhysicalGraph) -> None:
+    """Attempts of a graph without priorities have none."""
+    assert attempt_priority(replace(graph, priority=None)) is None
+
+
+def _neighbours(adjacency: Adjacency, drop: int) -> list[int]:
+    return adjacency.neighbour[adjacency.ptr[drop] : adjacency.ptr[drop + 1]].tolist()
+
+
+# How much memory may be used, and when it is nearly used up.
+
+
+_MB = 1_000_000
+
+
+def _host(tmp_path: Path, groups: str, *, total: int = 8000, available: int = 8000) -> Path:
+    """Write what the system shows of its memory in MB, and of the groups of this process."""
+    proc = tmp_path / "proc"
+    (proc / "self").mkdir(parents=True, exist_ok=True)
+    lines = (f"MemTotal: {total * _MB // 1024} kB", f"MemAvailable: {available * _MB // 1024} kB")
+    (proc / "meminfo").write_text("\n".join(lines) + "\n")
+    (proc / "self" / "cgroup").write_text(groups)
+    return proc
+
+
+def _group(folder: Path, limit: str, *, name: str = "memory.max", prefix: str = "", **used: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"{limit}\n")
+    (folder / "memory.stat").write_text("".join(f"{prefix}{key} {value * _MB}\n" for key, value in used.items()))
+
+
+def _pressure(proc: Path, cgroups: Path) -> Pressure:
+    return HostMemory(proc, cgroups).pressure()
+
+
+def test_the_limit_is_the_smallest_of_all_groups_around_this_process(tmp_path: Path) -> None:
+    """Of version 2, a group far outside can have the smallest limit; the answer names it."""
+    proc, cgroups = _host(tmp_path, "0::/a/b/c\n"), tmp_path / "cgroup"
+    _group(cgroups / "a/b/c", "max")
+    _group(cgroups / "a/b", "3000000000")
+    _group(cgroups / "a", "2000000000")
+    limit = HostMemory(proc, cgroups).limit
+
+    assert limit == (2000 * _MB, "the control group a")
+
+
+def test_groups_of_version_1_count(tmp_path: Path) -> None:
+    """Also beside version 2, and if the group of a container is called otherwise outside of it."""
+    cgroups = tmp_path / "cgroup"
+    _group(cgroups / "memory", "9223372036854771712", name="memory.limit_in_bytes")
+    _group(cgroups / "memory/job", "1000000000", name="memory.limit_in_bytes")
+    inside = HostMemory(_host(tmp_path, "4:cpu,memory:/job\n0::/\n"), cgroups).limit
+    _group(cgroups / "memory", "500000000", name="memory.limit_in_bytes")
+    container = HostMemory(_host(tmp_path, "4:memory:/docker/1234\n"), cgroups).limit
+
+    assert (inside, container.bytes) == ((1000 * _MB, "the control group memory/job"), 500 * _MB)
+
+
+def test_without_groups_the_machine_is_the_limit(tmp_path: Path) -> None:
+    """A group that allows more than the machine has is none."""
+    cgroups = tmp_path / "cgroup"
+    _group(cgroups / "a", "9000000000000")
+    found = HostMemory(_host(tmp_path, "0::/a\n", available=3000), cgroups)
+
+    assert found.limit.reason == "the machine"
+    assert found.free() == pytest.approx(3000 * _MB, abs=1024)
+
+
+def test_a_limit_of_processes_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt that declares more than ``ulimit -v`` allows would fail."""
+    soft = {resource.RLIMIT_AS: 700 * _MB, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft[kind], resource.RLIM_INFINITY))
+
+    assert HostMemory(_host(tmp_path, ""), tmp_path / "none").limit == (700 * _MB, "ulimit -v")
+
+
+@pytest.mark.parametrize(("line", "prefix", "folder"), [("0::/a", "", "a"), ("4:memory:/a", "total_", "memory/a")])
+def test_first_contents_go_to_the_disk_and_then_attempts_wait(
+    line: str, prefix: str, folder: str, tmp_path: Path
+) -> None:
+    """What processes use and what is in shared memory count in a group; cached files do not."""
+    proc, cgroups = _host(tmp_path, f"{line}\n"), tmp_path / "cgroup"
+    name = "memory.limit_in_bytes" if prefix else "memory.max"
+
+    def with_used(processes: int, shared: int, files: int = 900) -> Pressure:
+        used = {"inactive_anon": processes, "active_anon": shared, "inactive_file": files, "active_file": files}
+        _group(cgroups / folder, "1000000000", name=name, prefix=prefix, **used)
+        return _pressure(proc, cgroups)
+
+    assert with_used(300, 200) is Pressure.LOW
+    assert with_used(300, 400) is Pressure.CONTENTS
+    assert with_used(500, 400) is Pressure.ATTEMPTS
+
+
+def test_a_machine_that_others_use_fills_up_later(tmp_path: Path) -> None:
+    """Attempts do not wait for other programs while there is a tenth of the machine's memory."""
+    found = [_pressure(_host(tmp_path, "", available=left), tmp_path / "none") for left in (3000, 1200, 500)]
+
+    assert found == [Pressure.LOW, Pressure.CONTENTS, Pressure.ATTEMPTS]
+
+
+def test_memory_that_a_user_gives_counts_for_the_process_and_those_it_starts(tmp_path: Path) -> None:
+    """What they use is compared with it; the limit names the option, and is none of other processes."""
+    proc, cgroups = _host(tmp_path, "0::/\n"), tmp_path / "cgroup"
+    low = HostMemory(proc, cgroups, given=f"{7000 * _MB} {os.getpid()}")
+    full = HostMemory(proc, cgroups, given=f"1000000 {os.getpid()}")
+    other = HostMemory(proc, cgroups, given="1000000 999999999")  # no such process
+
+    assert low.limit == MemoryLimit(7000 * _MB, "--memory")
+    assert 0 < low.free() < 7000 * _MB
+    assert full.free() == 0
+    assert [found.pressure() for found in (low, full, other)] == [Pressure.LOW, Pressure.ATTEMPTS, Pressure.LOW]
+
+
+def test_files_in_shared_memory_count_as_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a limit that a user gives, those of the sessions of the process."""
+    monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path)
+    mine, other = (tmp_path / f"dropflow-1-{pid}-0-session" for pid in (999999998, 999999999))
+    for folder, size in ((mine, 4 * _MB), (other, 32 * _MB)):
+        folder.mkdir()
+        (folder / "content").write_bytes(b"x" * size)
+    found = HostMemory(_host(tmp_path, "0::/\n"), tmp_path / "cgroup", given=f"{100 * _MB} 999999998")
+
+    assert found.free() == pytest.approx(96 * _MB, rel=0.01)
