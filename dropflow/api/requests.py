@@ -123,7 +123,7 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ignore_damage : bool
         Take a journal that is damaged before its end up to the damage; what came later runs again.
     until : float
-        Walltime, in seconds since the epoch; see `dropflow.api.session_records.SubmitQuery`.
+        Walltime, in seconds since the epoch; see `SubmitQuery`.
     """
 
     without_missing: bool = False

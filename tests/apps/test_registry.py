@@ -174,7 +174,7 @@ FILES = {path.name: path for path in corpus_files()}
 def parts(name: str) -> tuple[tuple[Template, ...], tuple[Link, ...]]:
     """The nodes and links of a graph of the corpus; none if it cannot be used."""
     checked = examine(FILES[name])
-    found = checked.plan or checked.graph
+    found = checked.outline or checked.graph
     return (tuple(found.templates), tuple(found.links)) if found is not None else ((), ())
 
 

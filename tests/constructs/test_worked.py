@@ -439,13 +439,13 @@ def test_start_end_and_comments_leave_no_drops() -> None:
     links = [link("a", "", "m", ""), link("m", "", "b", "")]
     notes = [node("s", "Start"), node("e", "End"), node("c", "Comment"), node("d", "Description")]
     around = [link("s", "", "a", ""), link("b", "", "e", ""), link("m", "", "c", "")]
-    plain = examine(json.dumps(document(nodes, links)).encode()).plan
+    plain = examine(json.dumps(document(nodes, links)).encode()).outline
     found = examine(json.dumps(document([*notes, *nodes], [*around, *links])).encode())
 
     assert plain is not None
-    assert found.plan is not None
-    assert [one.key for one in found.plan.templates] == [one.key for one in plain.templates]
-    assert len(found.plan.links) == len(plain.links) == 2
+    assert found.outline is not None
+    assert [one.key for one in found.outline.templates] == [one.key for one in plain.templates]
+    assert len(found.outline.links) == len(plain.links) == 2
     noted = {problem.code: problem.severity.value for problem in found.problems if problem.code in ("LG031", "LG003")}
     assert "error" not in noted.values()
     assert "LG031" in noted

@@ -40,7 +40,7 @@ from managers.planning import plan_deployment
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from tests.e2e.cluster import pipeline, scattered
 from tests.faulty_proxy import ConnectionFaults, FaultyProxy
-from tests.managers.node.test_streams import alone
+from tests.managers.node.test_stream_peers import alone
 from tests.nightly import nightly
 from translator.pipeline import translate
 
