@@ -27,7 +27,8 @@ encodings read the joined text or bytes. If the graph collects at the port, the 
 
 Real graphs mix encodings, so reading accepts some contents of another encoding: the content of a text drop at a
 ``pickle`` port is the text; a pickle in memory (which this session wrote) gives its value at ports of other encodings;
-a ``pickle`` port reads an npy array. A file is unpickled only if the encoding of the port is ``pickle`` or ``dill``.
+a ``pickle`` port reads an npy array. A file is unpickled only if the encoding of the port is ``pickle`` or ``dill``; a
+``utf-8`` port gives the bytes of a pickle in a file, with a warning.
 
 ``pickle`` and ``dill`` write the same: a plain pickle if that is enough, else one by cloudpickle, which includes
 functions and classes that another process cannot import. The package dill is needed only to read what dill itself
@@ -414,6 +415,21 @@ def _text(source: EncodedSource) -> str:
         raise CannotHoldError("it is not UTF-8") from problem
 
 
+def _text_or_pickle(source: EncodedSource) -> str | bytes:
+    """Decode ``utf-8``; a pickle in a file gives its bytes, which functions written for DALiuGE unpickle themselves."""
+    try:
+        return _text(source)
+    except CannotHoldError:
+        content = source.read()
+        if source.is_text or not _looks_pickled(content[:2]):
+            raise
+    source.warn(
+        f"input '{source.name}' at port '{source.port}' is a pickle and no text: the application gets its bytes; with "
+        "the encoding 'pickle', the port would give the value"
+    )
+    return content
+
+
 def _unbase64(source: EncodedSource) -> bytes:
     lines = source.read().split()
     try:
@@ -475,7 +491,7 @@ SEVERAL: Mapping[str, Callable[[EncodedSource], list[Any]]] = {
 """Decoders of encodings whose contents may hold several values, by name."""
 
 SINGLE: Mapping[str, Callable[[EncodedSource], Any]] = {
-    "utf-8": _text,
+    "utf-8": _text_or_pickle,
     "raw": lambda source: source.read(),
     "binary": lambda source: source.read(),
     "base64": _unbase64,
@@ -707,8 +723,9 @@ def array_of(context: Context, data: InputData) -> "NDArray[Any]":
     except ValueError as problem:
         raise AppError(f"input '{data.name or data.oid}' is not one array: {problem}") from problem
     if array.dtype.kind not in "biufc":
+        held = f"{type(value).__name__} of {array.dtype}, not numbers" if data.size else "no numbers: it is empty"
         raise AppError(
-            f"input '{data.name or data.oid}' holds {type(value).__name__} of {array.dtype}, not numbers",
+            f"input '{data.name or data.oid}' holds {held}",
             hint="the producer must write an array of numbers with the encoding npy or pickle",
         )
     return array

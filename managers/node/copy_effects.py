@@ -308,7 +308,7 @@ def copied_results(
         template, copy = graph.templates[graph.template[row]], copies[row].handle
         is_result = after[row] == after[row + 1] or template.persist or bool(copy.final)
         owner = graph.places[graph.part[row]]
-        if template.kind is not Kind.DATA or not is_result or owner == node:
+        if template.kind is not Kind.DATA or not is_result or owner == node or not (copy.size or copy.final):
             continue
         path = Path(copy.final) if copy.final else directory / "results" / drop_file_name(oid(graph, row))
         found.append(

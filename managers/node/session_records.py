@@ -284,7 +284,10 @@ def _text(value: object) -> str:
 
 
 def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, limit: int = 0) -> ResultList:
-    """Return the results, or the first `limit` of them: the contents of leaves, and all files that stay."""
+    """Return the results, or the first `limit` of them: the contents of leaves, and all files that stay.
+
+    A content in memory that is empty is not among them, as it makes no file in the directory of a session either.
+    """
     graph = piece.graph
     is_persistent = np.array([template.persist for template in graph.templates], dtype=np.bool_)
     # Memoryviews, and a path only where it is needed: sessions have a hundred thousand contents.
@@ -301,6 +304,8 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
         is_file, is_stored = handle.kind in ("file", "directory"), handle.kind == "url"
         if not (stays[row] or is_file) or (is_root[row] and not Path(handle.location).is_relative_to(directory)):
             continue  # consumed by other drops, or an input of the graph
+        if not (handle.size or is_file or is_stored):
+            continue
         if limit and len(found) == limit and not is_stored:
             more, more_size = more + 1, more_size + handle.size
             continue

@@ -93,7 +93,8 @@ def test_averages_of_numbers_tables_and_lost_inputs(tmp_path: Path) -> None:
         ([], "no input is connected"),
         ([[]], "all arrays are empty"),
         ([[1], [[1]]], "shapes (1,), (1, 1)"),
-        (["x"], "not numbers"),
+        (["x"], "holds str of <U1, not numbers"),
+        ([b""], "holds no numbers: it is empty"),
     ],
 )
 def test_inputs_that_cannot_be_averaged_are_an_error(tmp_path: Path, contents: list[Any], text: str) -> None:

@@ -282,11 +282,19 @@ class _Trap:
         return (pytest.fail, ("a file was unpickled",))
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "eval", "json", "npy"])
+@pytest.mark.parametrize("encoding", ["eval", "json", "npy"])
 def test_files_are_unpickled_only_at_pickle_ports(encoding: str) -> None:
     """A pickle in a file runs no code unless the port asks for a pickle."""
     with pytest.raises(AppError, match="is not in encoding"):
         decode(encoding, Content(pickle.dumps(_Trap()), memory=False))
+
+
+def test_a_pickle_in_a_file_is_bytes_at_a_port_for_text() -> None:
+    """Functions for DALiuGE unpickle the bytes themselves: nothing is unpickled here, and the log has a warning."""
+    source = Content(pickle.dumps(_Trap()), memory=False)
+
+    assert decode("utf-8", source) == source.body
+    assert "'the data' at port 'in' is a pickle and no text" in source.warnings[0]
 
 
 _SEVERAL = ["pickle", "dill", "npy", "json", "eval"]

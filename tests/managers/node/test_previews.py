@@ -285,3 +285,16 @@ def test_results_in_stores_are_apart() -> None:
 
     assert [one.name for one in found.results] == ["y"]
     assert [(one.name, one.path) for one in found.in_stores] == [("x", "results/x_y.fits")]
+
+
+def test_an_empty_leaf_in_memory_is_no_result(tmp_path: Path) -> None:
+    """A run on one machine makes no file of it either; an empty file is a result."""
+    graph = with_placement(draw("A -> x, A -> y, A -> z"), np.zeros(4, dtype=np.int32), ("n1",))
+    piece, rows = slice_for(graph, "n1"), {graph.templates[at].name: drop for drop, at in enumerate(graph.template)}
+    contents = {
+        rows["x"]: Handle(),
+        rows["y"]: Handle(kind="file", location=str(tmp_path / "files" / "y")),
+        rows["z"]: Handle(body=b"abc", size=3),
+    }
+
+    assert [one.path for one in results(piece, contents, tmp_path).results] == ["files/y", "results/drawing_z_0"]
