@@ -32,6 +32,8 @@ ANSWER_SECONDS = 60.0
 _ENGINES = ("podman", "docker", "apptainer", "singularity")
 _RECORD = "containers.json"
 _FOLDER = "images"
+_UNRESOLVED = "did not resolve to an alias"
+"""What podman says about a name without a registry if the site has configured none to look in."""
 _ANSWER_LINES = 3
 """How many of the last lines of an engine are in the error of an image that it cannot pull."""
 
@@ -246,11 +248,24 @@ def end_containers(directory: Path) -> None:
 
 
 def fetch_command(engine: ContainerEngine, image: str) -> str:
-    """Return a shell command that pulls an image unless it is here. Such commands of one host wait for each other."""
+    """Return a shell command that pulls an image unless it is here. Such commands of one host wait for each other.
+
+    A name without a registry, such as ``group/program:1``, means docker.io for docker and apptainer. Podman refuses it
+    if the site has not configured where to look: then it is pulled from there, too.
+    """
     lock = Path(tempfile.gettempdir()) / f"dropflow-images-{os.getuid()}.lock"
     known, pulled = (shlex.join([*engine.command, *verb, image]) for verb in (("image", "inspect"), ("pull",)))
+    if engine.name == "podman" and not _has_registry(image):
+        whole = shlex.join([*engine.command, "pull", f"docker.io/{image}"])
+        pulled = f"{{ said=$({pulled} 2>&1); status=$?; case $said in *'{_UNRESOLVED}'*) {whole};; "
+        pulled += "*) printf '%s\\n' \"$said\"; exit $status;; esac; }"
     text = f"{known} > /dev/null 2>&1 || {pulled}"
     return f"exec flock {shlex.quote(str(lock))} /bin/sh -c {shlex.quote(text)}"
+
+
+def _has_registry(image: str) -> bool:
+    first, slash, _ = image.partition("/")
+    return bool(slash) and (first == "localhost" or "." in first or ":" in first)
 
 
 def _pull(engine: ContainerEngine, image: str, directory: Path, report: Callable[[str], object]) -> str:

@@ -260,6 +260,27 @@ def test_images_are_pulled_once_before_a_session_begins_and_stay_the_same(podman
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["run", "attempt"])
+def test_an_image_without_a_registry_is_that_of_docker_io(
+    podman: str, registry: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Graphs that were run with docker name images so, and podman alone refuses these names."""
+    del podman
+    home = registry.folder.parent
+    mirror = f'[[registry]]\nprefix = "docker.io"\nlocation = "127.0.0.1:{registry.server_port}"\ninsecure = true\n'
+    (home / "mirror.conf").write_text(mirror, encoding="utf-8")
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(home / "mirror.conf"))
+    image, command = f"group/short-{kind}:1", "echo ran > {out}"
+    drawn = draw(home / "short.graph", [app("A", CONTAINER, command=command, image=image), data("out")], "A > out")
+
+    if kind == "run":
+        assert local_run.run(translate(drawn).graph, home / "run").status is SessionState.FINISHED
+    else:
+        assert _run(home, command, image=image).contents == [b"ran\n"]
+    assert f"/v2/group/short-{kind}/manifests/1" in registry.asked
+
+
+@pytest.mark.slow
 def test_results_are_reused_by_the_image_and_not_by_its_name(podman: str, tmp_path: Path) -> None:
     """Another tag of the same image runs nothing, and a tag that was moved runs. A forecast for nodes knows both."""
     options = RunOptions(reuse=True, store=str(tmp_path / "store"))
