@@ -20,7 +20,7 @@ from typing import Any
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run, make_session
-from dropflow.testing.drawing import fan
+from tests.regular_graphs import fan
 
 DROPS, PAIRS, WORKERS = 60_000, 15, 2
 

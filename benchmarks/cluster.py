@@ -35,8 +35,8 @@ from cluster_nodes import nodes
 from dropflow.api.client import Client
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.testing.drawing import triples
 from managers.keys import ClusterKey, create
+from tests.regular_graphs import triples
 
 # Through the commands, as users run them ------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ import numpy as np
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
-from dropflow.testing.drawing import triples
+from tests.regular_graphs import triples
 
 PACKAGES = ("daliuge-engine", "daliuge-common", "daliuge-translator")
 _ENDED = {4: "FINISHED", 5: "CANCELLED", 6: "FAILED"}

@@ -16,7 +16,7 @@ import numpy as np
 from dropflow.execution.core import Core
 from dropflow.execution.events import Begin, Event, Finished, Run
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import chain, fan
+from tests.regular_graphs import chain, fan
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 

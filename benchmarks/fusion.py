@@ -22,8 +22,8 @@ from queue import SimpleQueue
 from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.testing.drawing import chain, chains
 from dropflow.times.octets import TIMES_FILE, read_times
+from tests.regular_graphs import chain, chains
 
 SIZES = (1_000, 10_000, 100_000)
 LENGTH = 10

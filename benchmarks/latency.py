@@ -43,11 +43,11 @@ from dropflow.execution.events import Action, Event, Finished
 from dropflow.execution.events import Run as RunAttempt
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import PooledRunner
-from dropflow.testing.drawing import relay
 from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.messages import Events, Message
 from managers.node.exchange import NodeExchange
+from tests.regular_graphs import relay
 
 Marks = dict[str, list[int]]
 """Moments in nanoseconds, by what happened."""

@@ -18,7 +18,7 @@ from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import deep_keys, node_keys
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.testing.drawing import fan
+from tests.regular_graphs import fan
 
 SIZES = (10_000, 100_000, 1_000_000)
 RUNS = 20_000

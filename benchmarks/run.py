@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.testing.drawing import fan
+from tests.regular_graphs import fan
 
 SIZES = (1_000, 10_000, 100_000)
 WORKERS = 2

@@ -25,8 +25,8 @@ from pathlib import Path
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.testing.drawing import fan
 from dropflow.times.octets import TIMES_FILE, read_times
+from tests.regular_graphs import fan
 
 SIZES = (1_000, 10_000)
 WORKERS = 2

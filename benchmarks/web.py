@@ -49,7 +49,6 @@ from dropflow.api.routes import Limits, StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.api.session_records import SessionDetail
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import triples
 from dropflow.times.octets import pack_times
 from managers.node.session_records import StateLog
 from managers.routes.handlers import api_v1_routes
@@ -57,6 +56,7 @@ from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import open_browser
 from tests.fake_manager import FakeManager
+from tests.regular_graphs import triples
 from tests.times.made_times import executed, sections_of
 
 _CHANGES = 5000

@@ -87,12 +87,12 @@ from dropflow.preview.source import FIRST_LOOK, BytesSource, Preview, PreviewQue
 from dropflow.sessions.retry import drops_to_repeat
 from dropflow.states import UNKNOWN, DropState, is_over
 from dropflow.stopping import GRACE_SECONDS
-from dropflow.testing.drawing import fan
-from dropflow.testing.virtual import VirtualClock
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
 from tests.fake_session import FakeSession, rows_of
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 _Answer = TypeVar("_Answer")
 _Kind = TypeVar("_Kind", bound=type)

@@ -7,8 +7,6 @@ is first used. May import everything of `dropflow` but the command line; nothing
 `attempts`      One attempt of one application on the real executor, without a graph: for tests of applications
 `conformance`   What every runner promises, as tests for the author of one: see `RunnerConformance` and `outcome_of`
 `drawing`       Physical graphs from drawings as text: ``draw("a -> B -> c, c -> D")``
-`virtual`       A clock that a test advances, and a runner whose attempts take virtual time: no thread, no process, no
-                waiting
 ==============  =======================================================================================================
 """
 

@@ -12,6 +12,7 @@ Everything is drawn from one seed: the same seed gives the same run, byte by byt
                        waiting
 `simulated_node`       A node manager on virtual time: the machine, sessions, exchange and recovery of the product, on
                        simulated links
+`simulated_runner`     A runner whose attempts take virtual time: no thread, no process, no waiting
 `cluster`              A whole cluster on virtual time: a master, islands and nodes, and a client that submits graphs
                        to them
 `history`              Histories of sessions: what was committed and read, when and in which view

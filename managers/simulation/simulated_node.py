@@ -26,7 +26,6 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.sessions.make_session import make_session
-from dropflow.testing.virtual import SimulatedRunner
 from dropflow.version import __version__
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
@@ -39,6 +38,7 @@ from managers.node.resources import OnStop
 from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
+from managers.simulation.simulated_runner import SimulatedRunner
 from managers.simulation.virtual_time import OnReturn, SimulatedOwner, SimulatedProcess, SteppedClock, Timer, WorkTime
 
 # Runs a `Session` in a simulated process: each step is an event of the simulation.

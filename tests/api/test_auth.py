@@ -25,8 +25,8 @@ from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.api.signing import WINDOW, Signed, Signer, UserKey, Verifier, derive_user_key, digest, read_revoked
 from dropflow.errors import BadFileError, BadParameterError, ClockSkewError, HttpError, StorageError, UsageError
-from dropflow.testing.virtual import VirtualClock
 from tests.http_server import ask, serve
+from tests.virtual_clock import VirtualClock
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40

@@ -44,12 +44,12 @@ from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import dump
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import fan
-from dropflow.testing.virtual import VirtualClock
 from managers.deployment import Deployment, Place
 from managers.routes.handlers import api_v1_routes
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.http_server import serve
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 SECRET = b"s" * 40
 TOKEN = "a-token"  # noqa: S105 - a token of the tests

@@ -23,8 +23,8 @@ from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.api.serving import RestServer
 from dropflow.api.waitress_server import ConnectionLimits, ConnectionState, WaitressServer, is_overdue, surplus
 from dropflow.errors import HttpError
-from dropflow.testing.virtual import VirtualClock
 from tests.http_server import ask, serve
+from tests.virtual_clock import VirtualClock
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 BEARER = f"Authorization: Bearer {TOKEN}"

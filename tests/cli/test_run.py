@@ -23,9 +23,9 @@ from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks, resume
 from dropflow.states import SessionState
-from dropflow.testing.virtual import VirtualClock
 from tests.cli.answers import Command
 from tests.drawn_graphs import data, draw, function
+from tests.virtual_clock import VirtualClock
 
 FAILING = """def f():
     raise ValueError("the telescope is parked")

@@ -16,10 +16,10 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.session_options import RunOptions
 from dropflow.sessions.local_run import prepare_directory, run
-from dropflow.testing.drawing import fan
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, node
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.regular_graphs import fan
 
 
 @pytest.mark.slow

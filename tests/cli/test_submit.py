@@ -23,12 +23,12 @@ from dropflow.graph.notes import logical_of, planning_of
 from dropflow.graph.physical import PhysicalGraph, is_fused
 from dropflow.graph.templates import Kind
 from dropflow.session_options import SubmitOptions
-from dropflow.testing.drawing import fan
 from managers.planning import assign
 from managers.service import Service
 from tests.cli.answers import Command
 from tests.e2e.cluster import until
 from tests.fake_manager import FakeManager
+from tests.regular_graphs import fan
 from translator.options import PartitionOptions
 from translator.pipeline import translate
 from translator.plan.machines import live_machines

@@ -17,7 +17,6 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
-from dropflow.testing.drawing import fan
 from dropflow.times.attempts import attempts_of
 from dropflow.times.octets import RECORD, TimesSection
 from dropflow.times.statistics import NodeTraffic
@@ -27,6 +26,7 @@ from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
 from tests.fake_manager import FakeManager
+from tests.regular_graphs import fan
 from tests.times.made_times import sections_of
 from translator.plan.machines import equal_machines
 from translator.plan.measured import MeasuredNode, measured_seconds, read_profile, with_measured_nodes, write_profile

@@ -27,11 +27,11 @@ from dropflow.dask.remote import shown
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import AppError, BadParameterError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.notebook import HtmlView
-from dropflow.testing.drawing import fan
-from dropflow.testing.virtual import VirtualClock
 from managers.routes.handlers import api_v1_routes
 from tests.fake_manager import FakeManager
 from tests.http_server import serve
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 pytest.importorskip("dask", reason="needs the extra 'dask'")
 AWAY = LinkError("nothing listens there")

@@ -22,7 +22,7 @@ from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamPublisher, StreamReader
 from dropflow.errors import AppError, Interrupted, StorageError
 from dropflow.execution.api import Handle
-from dropflow.testing.virtual import VirtualClock
+from tests.virtual_clock import VirtualClock
 
 SECONDS = 60
 

@@ -22,11 +22,12 @@ from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.testing.drawing import draw, fan, row
-from dropflow.testing.virtual import VirtualClock
+from dropflow.testing.drawing import draw, row
 from dropflow.times.octets import RECORD, TIMES_FILE, read_times
 from dropflow.times.timeline import profile, slowest
 from tests.graph.shapes import graphs
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 
 @pytest.mark.slow

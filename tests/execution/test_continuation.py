@@ -35,9 +35,10 @@ from dropflow.graph.text_ids import oid
 from dropflow.sessions.retry import RepeatedDrops, drops_to_repeat
 from dropflow.sessions.stopped import StoppedSession
 from dropflow.states import DropState
-from dropflow.testing.drawing import chain, draw, row
+from dropflow.testing.drawing import draw, row
 from tests.execution.test_known_states import World, known_states, outcomes
 from tests.execution.test_session_steps import Driver
+from tests.regular_graphs import chain
 from tests.strategies import expected_states, graphs
 
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED

@@ -33,7 +33,8 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
-from dropflow.testing.drawing import chain, draw, row
+from dropflow.testing.drawing import draw, row
+from tests.regular_graphs import chain
 from tests.strategies import expected_states, graphs
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dropflow.execution import drop_log
 from dropflow.execution.drop_log import INDEX_FILE, DropLog, LogIndex, index_record
 from dropflow.ids import drop_file_name
-from dropflow.testing.virtual import VirtualClock
+from tests.virtual_clock import VirtualClock
 
 
 def _parts(folder: Path) -> list[tuple[str, str]]:

@@ -23,9 +23,9 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.virtual import VirtualClock
 from tests.execution.sessions import FakeRunner, build_session
 from tests.strategies import graphs
+from tests.virtual_clock import VirtualClock
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="correct it")
 

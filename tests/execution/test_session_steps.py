@@ -18,9 +18,11 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import kill_after, stopped_after
 from dropflow.testing.conformance import FakeRepository
-from dropflow.testing.drawing import draw, fan, row
-from dropflow.testing.virtual import SimulatedRunner, VirtualClock
+from dropflow.testing.drawing import draw, row
+from managers.simulation.simulated_runner import SimulatedRunner
 from tests.execution.sessions import FakeRunner, build_session
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 

@@ -21,8 +21,8 @@ from dropflow.graph.notes import LogicalNote, logical_of, note_logical, with_mor
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.graph.templates import Argument
-from dropflow.testing.drawing import fan
 from tests.graph.shapes import graphs, scatter
+from tests.regular_graphs import fan
 
 
 def _bytes(graph: PhysicalGraph) -> bytes:

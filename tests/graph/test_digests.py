@@ -13,7 +13,7 @@ from dropflow.graph.build import from_columns
 from dropflow.graph.digests import digest_text, drop_digests, signature_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
-from dropflow.testing.drawing import chain, chains, fan
+from tests.regular_graphs import chain, chains, fan
 
 
 def _changed(graph: PhysicalGraph, row: int, **values: Any) -> PhysicalGraph:

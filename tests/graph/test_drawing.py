@@ -39,7 +39,7 @@ from dropflow.graph.order import (
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
 from dropflow.states import DropState
-from dropflow.testing.drawing import chain, fan, triples
+from tests.regular_graphs import chain, fan, triples
 from translator.pipeline import translate
 
 

@@ -26,7 +26,8 @@ from dropflow.graph.exports import (
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids
-from dropflow.testing.drawing import draw, fan
+from dropflow.testing.drawing import draw
+from tests.regular_graphs import fan
 
 HOSTILE = st.text(
     st.one_of(

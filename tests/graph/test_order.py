@@ -15,9 +15,9 @@ from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Link
 from dropflow.graph.text_ids import index_of
 from dropflow.states import DropState
-from dropflow.testing.drawing import chain as long_chain
-from dropflow.testing.drawing import chains, fan
 from tests.graph.shapes import chain, edges_of, graphs, scatter
+from tests.regular_graphs import chain as long_chain
+from tests.regular_graphs import chains, fan
 from tests.translator.drawing import Drawing
 from translator.unroll import outline_of, unroll
 

@@ -18,8 +18,9 @@ from dropflow.graph.differences import Difference, graph_differences
 from dropflow.graph.physical import Adjacency, PhysicalGraph, faults, follower_column, is_fused, without_fusion
 from dropflow.graph.templates import Argument, Axis, Kind, Link, ResourceNeeds, Template, needs_of
 from dropflow.graph.text_ids import drops_named, find_drop, oid
-from dropflow.testing.drawing import draw, fan, row
+from dropflow.testing.drawing import draw, row
 from tests.graph.shapes import chain, edges_of, graphs, scatter, slice_by_place
+from tests.regular_graphs import fan
 
 DATA = Template(key="d", name="d", kind=Kind.DATA)
 APP = Template(key="a", name="a", kind=Kind.APP)

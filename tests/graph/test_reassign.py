@@ -14,9 +14,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.reassign import FAIR_SHARE, app_weights, excess_drops, may_move, reassign, reassign_together
 from dropflow.graph.slices import placement_groups
 from dropflow.graph.templates import Kind
-from dropflow.testing.drawing import chain, draw, fan, row, triples
+from dropflow.testing.drawing import draw, row
 from tests.graph.shapes import edges_of, exclusive_and_mpi, graphs, scatter
 from tests.graph.test_slices import drops_of
+from tests.regular_graphs import chain, fan, triples
 
 LOST = 9
 

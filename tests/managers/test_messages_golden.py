@@ -21,7 +21,6 @@ from dropflow.execution.api import Handle
 from dropflow.failure import Failure
 from dropflow.graph.codec import dump
 from dropflow.states import DropState
-from dropflow.testing.drawing import fan
 from managers import messages
 from managers.deployment import Deployment, Place, pack, unpack
 from managers.messages import (
@@ -33,6 +32,7 @@ from managers.messages import (
     decode_packet,
     encode,
 )
+from tests.regular_graphs import fan
 
 _GOLDEN: dict[str, str] = json.loads((Path(__file__).parent / "golden" / "messages.json").read_text(encoding="utf-8"))
 _FAILURE = Failure(code="DF201", kind="OSError", text="disk full", hint="make room", retryable=True, detail="...")

@@ -13,10 +13,10 @@ from dropflow.failure import Problem
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.testing.drawing import fan
 from managers.composite.members import Imbalance
 from managers.composite.merging import Freshness, SessionPart
 from managers.planning import assign, where_they_run
+from tests.regular_graphs import fan
 
 _ALIVE = [
     NodeInfo(name="n2", url="http://10.0.0.2:8000", host="h2"),

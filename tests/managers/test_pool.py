@@ -13,11 +13,11 @@ from dropflow.api.session_records import SessionInfo
 from dropflow.cli.jobs import pool_process
 from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, run_pool
 from dropflow.cli.output import CommandOutput
-from dropflow.testing.virtual import VirtualClock
 from managers.jobs.batch import Facility, JobState
 from managers.jobs.job_directory import JobDirectory, JobRequest
 from managers.jobs.pool import Allocation, PoolAction, PoolSettings, PoolState, Seen, decide, refused, submitted
 from managers.keys import create
+from tests.virtual_clock import VirtualClock
 
 SETTINGS = PoolSettings(least=0, most=3, idle=300.0, seconds=3600.0, margin=60.0, every=30.0)
 RUNNING, PENDING, ENDED = (

@@ -14,7 +14,6 @@ from dropflow.api.node_records import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.api.routes import Response, Route
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError
-from dropflow.testing.virtual import VirtualClock
 from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.messages import PROTOCOL
@@ -22,6 +21,7 @@ from managers.probing import Prober, resolve_host
 from managers.service import Service
 from tests.fake_manager import FakeManager
 from tests.http_server import serve
+from tests.virtual_clock import VirtualClock
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,6 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import fan
 from dropflow.web.tickets import request_ticket
 from managers.composite.manager import Composite
 from managers.deployment import Deployment
@@ -45,6 +44,7 @@ from managers.keys import ClusterKey, UserFiles, create, create_user, fingerprin
 from managers.node.manager import NodeManager
 from managers.service import Service, make_access_rules, manager_routes, url_of
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.regular_graphs import fan
 
 TOKEN = "a-token-of-this-test"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40

@@ -36,13 +36,13 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.graph.text_ids import oids
 from dropflow.states import DropState
-from dropflow.testing.drawing import chain as shape_core_chain
-from dropflow.testing.drawing import fan, triples
 from managers.node.manager import NodeManager
 from managers.planning import plan_deployment
 from tests.graph.shapes import chain, scatter, slice_by_place
 from tests.lazy_module import LazyModule
 from tests.nightly import nightly
+from tests.regular_graphs import chain as shape_core_chain
+from tests.regular_graphs import fan, triples
 from tests.translator.documents import document, field, link, node, port
 from tests.translator.drawing import Drawing
 from translator.formats import read_logical

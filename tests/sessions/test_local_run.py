@@ -34,9 +34,9 @@ from dropflow.session_options import RunKeywords, RunOptions, SubmitOptions, met
 from dropflow.sessions import local_run
 from dropflow.sessions.functions import run
 from dropflow.states import SessionState
-from dropflow.testing.virtual import VirtualClock
 from tests.drawn_graphs import data, draw, function
 from tests.graph.shapes import scatter
+from tests.virtual_clock import VirtualClock
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 

@@ -22,7 +22,8 @@ from dropflow.sessions import local_run
 from dropflow.sessions.local_run import resume, retry
 from dropflow.sessions.retry import OutsideInputs, drops_to_repeat, refuse_mixed_results
 from dropflow.states import DropState, SessionState
-from dropflow.testing.drawing import draw, fan, row
+from dropflow.testing.drawing import draw, row
+from tests.regular_graphs import fan
 
 CHECKED = RunOptions(runner="inline", check=True)
 BASH = "dlg.apps.bash_shell_app.BashShellApp"

@@ -11,10 +11,10 @@ from dropflow.api.session_records import MomentQuery
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
-from dropflow.testing.drawing import chains, fan
 from dropflow.times.attempts import AttemptColumns, attempts_of, ended_by
 from dropflow.times.moments import Moments, causes_at, moments_of, size_at
 from dropflow.web.times import session_moment
+from tests.regular_graphs import chains, fan
 from tests.strategies import graphs
 from tests.times.made_times import executed, sections_of
 

@@ -16,7 +16,6 @@ from dropflow.errors import BadFileError
 from dropflow.graph.codec import digest, dump, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.testing.drawing import chains, fan
 from dropflow.times.attempts import attempts_of
 from dropflow.times.executed import executed_picture, executed_trace, opentelemetry_trace
 from dropflow.times.octets import RUNNING, NodeReceipts, PeerReceipts, TimesSection, pack_times, read_sections
@@ -26,6 +25,7 @@ from dropflow.times.timeline_files import LANE, write_svg
 from dropflow.times.traffic import planned_traffic, traffic_of, uncounted_nodes
 from dropflow.web.views import traffic_grid
 from tests.graph.shapes import slice_by_place
+from tests.regular_graphs import chains, fan
 from tests.times.made_times import executed, records_of, sections_of
 from translator.plan.judge import simulate, with_schedule
 from translator.plan.machines import equal_machines

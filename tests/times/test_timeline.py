@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dropflow.errors import ProtocolError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import draw, fan, row
+from dropflow.testing.drawing import draw, row
 from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows
 from dropflow.times.octets import pack_times, read_sections
 from dropflow.times.timeline import (
@@ -25,6 +25,7 @@ from dropflow.times.timeline import (
     profiles_of,
     statistics_of,
 )
+from tests.regular_graphs import fan
 from tests.strategies import graphs
 from tests.times.made_times import executed, records_of, sections_of
 

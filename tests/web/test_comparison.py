@@ -15,12 +15,12 @@ from dropflow.graph.notes import SOFTWARE as META
 from dropflow.graph.notes import note_planning, note_software
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.testing.drawing import chain, fan
 from dropflow.web.comparison import Comparison, comparison_of
 from dropflow.web.origin import origin_of
 from dropflow.web.report import SessionReport, session_report
 from dropflow.web.signature import signature
 from tests.fake_manager import FakeManager
+from tests.regular_graphs import chain, fan
 from tests.times.made_times import records_of, sections_of
 
 

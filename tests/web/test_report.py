@@ -16,7 +16,6 @@ from dropflow.api.session_records import FailureInfo
 from dropflow.formatting import format_count
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
-from dropflow.testing.drawing import fan
 from dropflow.times.attempts import attempts_of
 from dropflow.times.moments import moments_of
 from dropflow.times.octets import NodeReceipts, PeerReceipts
@@ -24,6 +23,7 @@ from dropflow.web.cause_groups import causes
 from dropflow.web.report import report_page, session_report
 from dropflow.web.times import drops_at
 from tests.fake_manager import FakeManager
+from tests.regular_graphs import fan
 from tests.strategies import graphs
 from tests.times.made_times import executed, sections_of
 

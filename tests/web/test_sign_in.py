@@ -18,12 +18,12 @@ from dropflow.api.auth import AccessRules, cookie_name, cookie_value, page_key, 
 from dropflow.api.routes import FORM, Request, Route
 from dropflow.api.serving import RestServer
 from dropflow.errors import HttpError, LinkError
-from dropflow.testing.virtual import VirtualClock
 from dropflow.web.frame import STATIC
 from dropflow.web.known_servers import KnownServers, ServerAddress, front_door, same_server, split_target
 from dropflow.web.sign_in import login_routes
 from dropflow.web.tickets import LONGEST, Permission, Tickets, request_ticket, ticket_reply
 from tests.http_server import ReceivedResponse, ask, serve
+from tests.virtual_clock import VirtualClock
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 

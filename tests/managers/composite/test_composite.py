@@ -15,13 +15,13 @@ from dropflow.errors import (
     RestartedError,
     UsageError,
 )
-from dropflow.testing.drawing import fan
 from managers.composite.children import ChildView, MachineTime
 from managers.composite.session_cache import SessionCache
 from managers.composite.sessions import LongPoll, SessionWatch
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from tests.managers.composite.world import SUBMIT, World, lose, parts, until
+from tests.regular_graphs import fan
 
 
 def test_an_island_describes_itself_and_its_nodes(world: World) -> None:

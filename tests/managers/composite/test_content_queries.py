@@ -30,9 +30,9 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.states import DropState
-from dropflow.testing.drawing import chain, fan
 from dropflow.times.octets import RECORD, NodeReceipts, PeerReceipts, TimesSection, read_sections
 from tests.managers.composite.world import SUBMIT, World, parts
+from tests.regular_graphs import chain, fan
 
 
 def test_unknown_sessions_and_drops_are_not_found(world: World) -> None:

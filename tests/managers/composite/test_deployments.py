@@ -23,13 +23,13 @@ from dropflow.errors import (
 from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import digest, parse
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import fan
-from dropflow.testing.virtual import VirtualClock
 from managers.composite.deployments import merge_errors
 from managers.deployment import Deployment
 from managers.planning import plan_deployment
 from tests.managers.composite.world import World, lose, until
+from tests.regular_graphs import fan
 from tests.strategies import graphs
+from tests.virtual_clock import VirtualClock
 
 _SUBMIT = SubmitQuery(session="s")
 _NODES = tuple(NodeInfo(name=f"n{number}", links=f"tcp://h:{number}", incarnation=number) for number in range(1, 4))

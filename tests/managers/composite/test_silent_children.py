@@ -15,12 +15,12 @@ from dropflow.errors import (
     LinkError,
     WorldError,
 )
-from dropflow.testing.drawing import fan
 from managers.composite.manager import Composite, discover_children
 from managers.discovery import Announcement, Discovery
 from managers.keys import ClusterKey
 from tests.fake_manager import FakeManager
 from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, until
+from tests.regular_graphs import fan
 
 
 def test_a_restarted_island_finds_its_sessions(world: World) -> None:

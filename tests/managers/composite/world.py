@@ -13,9 +13,9 @@ from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import SubmitQuery
 from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import fan
 from managers.composite.manager import Composite
 from tests.fake_manager import FakeManager
+from tests.regular_graphs import fan
 
 SUBMIT = SubmitQuery(session="s")
 

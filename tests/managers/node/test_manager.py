@@ -43,7 +43,6 @@ from dropflow.graph.codec import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph.text_ids import oids
-from dropflow.testing.drawing import relay
 from dropflow.times.octets import read_sections
 from managers.composite.merging import merge_failures
 from managers.deployment import Place
@@ -52,6 +51,7 @@ from managers.node.finished_sessions import FinishedSession
 from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
 from tests.managers.node.conftest import SECONDS, Cluster, hosted, settle, soon, until
+from tests.regular_graphs import relay
 
 Make = Callable[..., Cluster]
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 from dropflow.errors import StorageError
-from dropflow.testing.virtual import VirtualClock
 from managers.deployment import Place
 from managers.node import resources
 from managers.node.decisions.peer_monitor import PeerMonitor
 from managers.node.resources import next_incarnation
 from tests.filling import fill
+from tests.virtual_clock import VirtualClock
 
 
 class _Monitor:

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from dropflow.api.requests import CancelRequest
 from dropflow.errors import BadFileError
 from dropflow.states import SessionState
-from dropflow.testing.virtual import VirtualClock
 from managers.deployment import Deployment, Place
 from managers.links import ReceivedMessage
 from managers.machine_calls import Call
@@ -57,6 +56,7 @@ from managers.node.host import SessionHost
 from managers.node.hosted_session import HostedSession
 from managers.recovery.records import MemberReport, View, ViewDecision
 from managers.recovery.vote import SendToPeer
+from tests.virtual_clock import VirtualClock
 
 PLACES = tuple(Place(name, f"tcp://{name}:1", 1) for name in ("a", "b", "c"))
 REPORT = MemberReport(rows=b"", states=b"", available=b"")

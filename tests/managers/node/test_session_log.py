@@ -14,12 +14,13 @@ from dropflow.execution import drop_log
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.events import Assembled, Failed, Finished
 from dropflow.failure import Failure
-from dropflow.testing.drawing import draw, fan
-from dropflow.testing.virtual import VirtualClock
+from dropflow.testing.drawing import draw
 from managers.composite.log_merging import merge_log_pages
 from managers.node import session_log
 from managers.node.session_log import FailureLog, SessionLogs
 from tests.fake_manager import FakeManager
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 Read = Callable[[LogQuery], LogPage]
 

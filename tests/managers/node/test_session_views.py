@@ -29,8 +29,7 @@ from dropflow.execution.statistics import Attempts, snapshot
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions.summaries import attempts_of, logical_nodes, running_by_node
 from dropflow.states import DropState, SessionState
-from dropflow.testing.drawing import draw, relay, row, triples
-from dropflow.testing.virtual import VirtualClock
+from dropflow.testing.drawing import draw, row
 from dropflow.times.octets import NodeReceipts, PeerReceipts
 from managers.links import TransferResult, WantedContent
 from managers.messages import Events
@@ -47,7 +46,9 @@ from tests.execution.test_core_slices import Cluster as DropPagesCluster
 from tests.execution.test_core_slices import _chance
 from tests.graph.shapes import slice_by_place
 from tests.managers.node.conftest import Cluster, hosted, settle
+from tests.regular_graphs import relay, triples
 from tests.strategies import graphs
+from tests.virtual_clock import VirtualClock
 
 
 @given(graphs(), st.data())

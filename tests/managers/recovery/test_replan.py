@@ -18,13 +18,14 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for, with_placement
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
-from dropflow.testing.drawing import draw, row, triples
+from dropflow.testing.drawing import draw, row
 from managers.deployment import Place
 from managers.recovery.explain import explain_decision
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide
 from managers.recovery.vote import PlanView
 from tests.execution.test_known_states import World, outcomes
+from tests.regular_graphs import triples
 from tests.strategies import expected_states, graphs
 
 N, W, C, E, S, X = (

@@ -20,11 +20,11 @@ from dropflow.api.routes import Limits
 from dropflow.api.serving import RestServer
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
-from dropflow.testing.drawing import fan
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.daliuge_sessions import session_name
 from tests.fake_manager import FakeManager
 from tests.http_server import ReceivedResponse, ask, serve
+from tests.regular_graphs import fan
 
 GRAPH = [
     {

@@ -30,8 +30,6 @@ from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDe
 from dropflow.api.waitress_server import ConnectionLimits
 from dropflow.errors import HttpError, LinkError
 from dropflow.states import DropState
-from dropflow.testing.drawing import fan
-from dropflow.testing.virtual import VirtualClock
 from dropflow.web.sign_in import login_routes
 from managers.deployment import Deployment, pack
 from managers.probing import Prober
@@ -43,6 +41,8 @@ from managers.service import manager_routes
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.http_server import ReceivedResponse, ask, serve
 from tests.lazy_module import LazyModule
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 schemathesis = LazyModule("schemathesis")
 openapi_checks = LazyModule("schemathesis.specs.openapi.checks")

@@ -23,13 +23,13 @@ from dropflow.api.routes import StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.errors import GoneError, LinkError, NotFoundError
 from dropflow.states import DropState
-from dropflow.testing.virtual import VirtualClock
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
 from managers.routes.streams import state_events
 from managers.state_hub import StateHub
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.http_server import ask, serve
+from tests.virtual_clock import VirtualClock
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from dropflow.runners.make_runner import make_runner
 from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.sessions.make_session import make_session
 from dropflow.states import SessionState
-from dropflow.testing.drawing import relay
 from managers.links import ContentSource, LinkSettings, ReceivedMessage
 from managers.machine_calls import Answered, Unanswered
 from managers.messages import AdoptView, Events, ProposeView
@@ -41,6 +40,7 @@ from tests.graph.shapes import slice_by_place
 from tests.managers.simulation.faults import DisturbanceRates, Disturbances
 from tests.managers.simulation.test_cluster import _fan
 from tests.nightly import nightly
+from tests.regular_graphs import relay
 
 
 class Node:

@@ -17,7 +17,6 @@ from dropflow.errors import LinkError
 from dropflow.formatting import format_brief, format_count, format_duration, format_rate
 from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.states import DropState, SessionState
-from dropflow.testing.drawing import fan
 from dropflow.web.cause_groups import causes
 from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.logs import read_start, tail_of
@@ -27,6 +26,7 @@ from tests.browser import needs_chromium
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.managers.web.reading import Page, ask, read
 from tests.managers.web.test_pages import HOSTILE, hostile_graph
+from tests.regular_graphs import fan
 from tests.times.made_times import executed, sections_of
 
 STATES = [state.name for state in DropState]

@@ -11,10 +11,10 @@ import pytest
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.logs import LogLine
 from dropflow.api.requests import ResultList
-from dropflow.testing.drawing import fan
 from tests.browser import accessibility_findings, needs_chromium
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.preview.made_files import fits, npy, png
+from tests.regular_graphs import fan
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 

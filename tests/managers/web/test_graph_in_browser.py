@@ -9,10 +9,10 @@ import pytest
 
 from dropflow.api.session_records import MomentQuery, SessionMoment
 from dropflow.graph.build import GraphBuilder
-from dropflow.testing.drawing import chain, fan
 from dropflow.times.octets import NodeReceipts, PeerReceipts
 from tests.browser import accessibility_findings, needs_chromium
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.regular_graphs import chain, fan
 from tests.times.made_times import executed, sections_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]

@@ -10,9 +10,9 @@ import pytest
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.node_records import NodeInfo
 from dropflow.graph.build import GraphBuilder
-from dropflow.testing.drawing import fan
 from tests.browser import accessibility_findings, needs_chromium
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.regular_graphs import fan
 from tests.times.made_times import executed, sections_of
 
 expect = pytest.importorskip("playwright.sync_api").expect

@@ -21,7 +21,6 @@ from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.preview.source import Line, Preview
-from dropflow.testing.drawing import fan
 from dropflow.web.known_servers import KnownServers, ServerAddress, hop_url
 from managers.web.page_templates import drop_label, drop_url
 from managers.web.pages import launch_routes
@@ -41,6 +40,7 @@ from managers.web.views import (
 )
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.managers.web.reading import ask, read
+from tests.regular_graphs import fan
 from tests.times.made_times import sections_of
 
 PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0", "/sessions/running/log")

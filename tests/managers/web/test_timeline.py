@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import fan
 from dropflow.times.octets import RUNNING, TimesSection
 from dropflow.times.statistics import TimesStatistics
 from tests.browser import needs_chromium
 from tests.fake_manager import FakeManager
 from tests.managers.web.reading import ask
+from tests.regular_graphs import fan
 from tests.times.made_times import executed, sections_of
 
 _GAPS = """async () => {

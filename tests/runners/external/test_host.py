@@ -14,8 +14,8 @@ from dropflow.runners.in_process import ThreadRunner
 from dropflow.runners.pool import PooledRunner, WorkerPool
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
-from dropflow.testing.virtual import VirtualClock
 from tests.e2e.cluster import until
+from tests.virtual_clock import VirtualClock
 
 GRAPH = draw("A, H", H={"component": "hang"})
 HANGS = next(row for row, template in enumerate(GRAPH.templates) if template.component == "hang")

@@ -17,9 +17,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
-from dropflow.testing.drawing import draw, fan, row
+from dropflow.testing.drawing import draw, row
 from dropflow.times.measured_run import MeasuredRun, read_run
 from dropflow.times.octets import RECORD
+from tests.regular_graphs import fan
 from translator.options import PartitionOptions
 from translator.plan.machines import Machines, equal_machines, live_machines, parse_machines, read_machines
 from translator.plan.measured import measured_nodes, with_measured_nodes

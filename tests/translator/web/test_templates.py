@@ -17,7 +17,7 @@ from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import load
 from dropflow.graph.notes import LOGICAL, note_logical, note_planning
 from dropflow.session_options import SubmitOptions
-from dropflow.testing.drawing import fan
+from tests.regular_graphs import fan
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, EXAMPLES, Reply, Served
 from translator.web.findings import findings_by_severity

@@ -1,4 +1,4 @@
-"""A clock that a test advances, and a runner whose attempts take virtual time: no thread, no process, no waiting."""
+"""A runner whose attempts take virtual time: no thread, no process, no waiting."""
 
 import math
 from collections import deque
@@ -34,27 +34,6 @@ _AGAIN = 0.01
 
 OpenStream = Callable[[Task, Output, Callable[[Handle], None]], StreamedWriter | None]
 """Returns a writer for an output that is read while it is written."""
-
-
-class VirtualClock:
-    """Implements `dropflow.clock.Clock`; both times move together, by `advance`."""
-
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self._now = now
-        self._monotonic = 0.0
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._now
-
-    def monotonic(self) -> float:
-        """Seconds since the clock was made."""
-        return self._monotonic
-
-    def advance(self, seconds: float) -> None:
-        """Add seconds to both times."""
-        self._now += seconds
-        self._monotonic += seconds
 
 
 class SimulatedRunner:
