@@ -27,6 +27,7 @@ from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
 from dropflow.states import SessionState
+from tests.nightly import nightly
 from tests.processes import gone
 from tests.strategies import graphs, pipelines
 from tests.streaming_apps import fields
@@ -216,7 +217,7 @@ def test_a_consumer_may_stop_reading(tmp_path: Path, runner: str) -> None:
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, *nightly(2, 4)])
 def test_a_chain_may_be_longer_than_there_are_workers(tmp_path: Path, runner: str, workers: int) -> None:
     """A chain that has more applications than workers ends: as many run at a time as there are workers."""
     graph = chain("seq 1 3000", *["sed s/$/x/"] * 5)
@@ -397,10 +398,10 @@ def test_ctrl_c_in_mid_stream(tmp_path: Path, meet: Path) -> None:
 
 
 def test_large_streams_take_no_memory(tmp_path: Path) -> None:
-    """For a stream of 300 MB, no process needs more than a few MB of memory."""
+    """For a stream of 120 MB, no process needs more than a few MB of memory."""
     builder = GraphBuilder("flood")
     for number in range(3):
-        builder.app(f"A{number}", **fields("Flood", megabytes=0 if number else 300))
+        builder.app(f"A{number}", **fields("Flood", megabytes=0 if number else 120))
         builder.data(f"x{number}", component=FILE).data(f"m{number}")
         builder.connect(f"A{number}", f"x{number}").connect(f"A{number}", f"m{number}")
         if number:
@@ -408,7 +409,7 @@ def test_large_streams_take_no_memory(tmp_path: Path) -> None:
     found = run(builder.build(), tmp_path / "session", "processes", 3)
 
     assert found.status is SessionState.FINISHED, found.failures
-    assert {path.stat().st_size for path in tmp_path.glob("session/files/*")} == {300 << 20}
+    assert {path.stat().st_size for path in tmp_path.glob("session/files/*")} == {120 << 20}
     assert all(int(result(tmp_path / "session", f"m{number}")) < 150_000 for number in range(3))
 
 

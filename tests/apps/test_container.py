@@ -317,7 +317,7 @@ def test_results_are_reused_by_the_image_and_not_by_its_name(podman: str, tmp_pa
     assert " -> sha256:" in why
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_tag_that_means_two_images_on_two_nodes_is_told(
     podman: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,9 +43,9 @@ def graph(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.slow
-def test_the_json_answer_is_one_object(process: Command, examples: Path, tmp_path: Path) -> None:
+def test_the_json_answer_is_one_object(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """The object has the end of the run and the directory of the results; `summary.json` there is the same."""
-    done = process("run", examples / "hello.graph", "--output", "json", "--keep", "here")
+    done = dropflow("run", examples / "hello.graph", "--output", "json", "--keep", "here", "--runner", "inline")
     answer = done.json
 
     assert done.status == 0
@@ -172,10 +172,9 @@ def test_output_of_functions_goes_to_their_log(process: Command, graph: Callable
     assert any("noise" in log.read_text() for log in logs.iterdir())
 
 
-@pytest.mark.slow
-def test_quiet_prints_nothing_after_success(process: Command, examples: Path) -> None:
+def test_quiet_prints_nothing_after_success(dropflow: Command, examples: Path) -> None:
     """The exit status is the answer."""
-    done = process("run", examples / "hello.graph", "--output", "quiet")
+    done = dropflow("run", examples / "hello.graph", "--output", "quiet", "--runner", "inline")
 
     assert (done.status, done.out, done.err) == (0, b"", "")
 
@@ -277,11 +276,11 @@ def test_an_unknown_setting_is_refused(dropflow: Command, examples: Path) -> Non
 
 
 @pytest.mark.slow
-def test_commands_can_be_piped(process: Command, examples: Path) -> None:
+def test_commands_can_be_piped(dropflow: Command, examples: Path) -> None:
     """One command writes to standard output, the next one reads from it. The number of parts changes no result."""
     for form, parts in (("json", 1), ("dfg", 3)):
-        unrolled = process("unroll", examples / "nested-scatter-gather.graph", "-o", "-", "--format", form)
-        done = process("run", "-", "-n", parts, "--output", "json", stdin=unrolled.out)
+        unrolled = dropflow("unroll", examples / "nested-scatter-gather.graph", "-o", "-", "--format", form)
+        done = dropflow("run", "-", "-n", parts, "--output", "json", "--runner", "inline", stdin=unrolled.out)
 
         assert done.json["states"]["COMPLETED"] == 67
 
@@ -306,8 +305,22 @@ def test_a_graph_that_names_other_hosts_runs_here_with_a_note(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("runner", "number", "status"),
+    [
+        ("processes", signal.SIGINT, 130),
+        ("inline", signal.SIGTERM, 143),
+        *(
+            pytest.param(runner, number, status, marks=pytest.mark.exhaustive)
+            for runner, number, status in (
+                ("inline", signal.SIGINT, 130),
+                ("threads", signal.SIGINT, 130),
+                ("threads", signal.SIGTERM, 143),
+                ("processes", signal.SIGTERM, 143),
+            )
+        ),
+    ],
+)
 def test_a_signal_cancels_the_run(
     graph: Callable[[str], Path], tmp_path: Path, runner: str, number: signal.Signals, status: int
 ) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -250,16 +250,30 @@ def test_chunks_stay_in_the_directories_of_worker_processes(processes: Scheduler
         x.sum().compute()
 
 
+@contextmanager
+def _two_nodes(directory: Path) -> Iterator[tuple[Client, str, Running]]:
+    """Start an island of two nodes; yield a client of the island, its token and the second node."""
+    with Cluster(directory) as cluster:
+        one, two = cluster.nodes("one", "two")
+        island = cluster.island(one, two)
+        yield cluster.client(island), island.ready["token"], two
+
+
+@pytest.mark.exhaustive
+def test_nodes_keep_a_limit_of_memory_and_take_graphs_by_commands(tmp_path: Path) -> None:
+    """Contents beyond the limit are on the disk; the commands of the how-to give what they describe."""
+    with _two_nodes(tmp_path) as (client, token, _):
+        _check_memory_limit(client.url, token)
+        _check_commands(tmp_path, client.url, token)
+        assert client.sessions() == ()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each computation is a session of the manager; its values and exceptions come back, and it is deleted."""
-    with Cluster(tmp_path) as cluster:
-        one, two = cluster.nodes("one", "two")
-        island = cluster.island(one, two)
-        url, token = island.ready["url"], island.ready["token"]
-        client = cluster.client(island)
-
+    with _two_nodes(tmp_path) as (client, token, two):
+        url = client.url
         with dropflow.dask.scheduler(to=url, token=token) as scheduler:
             _check_values(scheduler)
             _check_exception()
@@ -282,9 +296,6 @@ def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(HttpError, match=r"the token is wrong"):
             da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
 
-        _check_memory_limit(url, token)
-        _check_commands(tmp_path, url, token)
-        assert client.sessions() == ()
         assert until(lambda: all(node.state == "alive" for node in client.nodes()))
         with dropflow.dask.scheduler(to=url, token=token, replicas=2) as scheduler:
             kept = _check_persisted()

@@ -24,6 +24,7 @@ from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
+from tests.nightly import nightly
 from translator.pipeline import examine, translate
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -123,7 +124,7 @@ CHECKS: dict[str, Callable[[SessionResult, Path], None]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
+@pytest.mark.parametrize("runner", ["threads", *nightly("inline", "processes")])
 @pytest.mark.parametrize("name", sorted(CHECKS))
 def test_the_example_has_the_described_results(name: str, runner: str, tmp_path: Path) -> None:
     """Each example runs to its end with the described values, with every kind of runner."""

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import dropflow
 from dropflow.api.client import Client
+from dropflow.cli.main import commands
 from dropflow.data.file import FILES
 from dropflow.execution.api import Handle
 from dropflow.graph.build import from_columns
@@ -30,7 +32,7 @@ from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from tests.drawn_graphs import data, draw, function
 from tests.e2e.cluster import PATIENT
-from tests.processes import Running, run
+from tests.processes import Running
 
 CODE = """
 def f(shift=0, modulus=7, label="", **inputs):
@@ -278,7 +280,11 @@ def _nodes(draw: st.DrawFn) -> list[Node]:
     nodes=[Node([], True), Node([], True, shift=2), Node(["f0", "f1"], False), Node(["f1"], False), Node([], False)],
     edits=[("damaged", 5, 0), ("removed", 2, 0)],
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     nodes=_nodes(),
     edits=st.lists(st.tuples(st.sampled_from(_EDITS), st.integers(0, 5), _SMALL), min_size=1, max_size=4),
@@ -485,8 +491,10 @@ def test_a_session_on_two_nodes_takes_what_an_earlier_one_computed(island: Runni
         graph = _graph(tmp_path / "g.graph", factor)
         more = more or ("--name", name, "--wait", "--reuse", "--random", "1", "-n", "2")
         given = ("submit", graph, *more, "--output", "json")
-        done = run(tmp_path, *given, DROPFLOW_URL=url, DROPFLOW_TOKEN=token, **store)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = CliRunner().invoke(
+            commands, [*map(str, given)], env={"DROPFLOW_URL": url, "DROPFLOW_TOKEN": token, **store}
+        )
+        assert done.exit_code == 0, done.output
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 

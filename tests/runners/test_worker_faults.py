@@ -293,7 +293,8 @@ def _inside(group: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(inside, capture_output=True, check=False, text=True)
 
 
-@pytest.mark.parametrize("runner", ["processes", *nightly("threads")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("runner", ["processes", "threads"])
 def test_contents_beyond_the_memory_of_a_control_group_go_to_the_disk(small_group: Path, runner: str) -> None:
     """Arrays of 600 MB that are needed twice, in a group of 600 MB: right, and the kernel kills no process."""
     pytest.importorskip("dask.array")

@@ -276,7 +276,7 @@ def _shape_execute_seconds(executor: LocalExecutor, tasks: list[Task]) -> float:
 
 
 @pytest.mark.slow
-@sizes(500, 5_000, 50_000)
+@sizes(300, 2_000, 50_000)
 def test_attempts_cost_the_same_at_every_size(sizes: tuple[int, ...], tmp_path: Path) -> None:
     """The cost of an empty attempt is equal for some hundreds and for many attempts, within a factor of four."""
     executor = LocalExecutor(ExecutorSpec(session="s", directory=str(tmp_path), templates=_TEMPLATES, links=_LINKS))
@@ -510,7 +510,7 @@ def _run(nodes: list[NodeManager], drops: int, session: str) -> float:
 
 
 @pytest.mark.slow
-@sizes(500, 5_000, 100_000)
+@sizes(500, 3_000, 100_000)
 def test_a_drop_costs_the_same_in_a_small_and_a_large_session(nodes: list[NodeManager], sizes: tuple[int, ...]) -> None:
     """On two nodes, with half of the edges between them, a drop costs about the same at each size."""
     _run(nodes, 300, "warm")

@@ -396,7 +396,7 @@ def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["threads", *nightly("inline")])
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=settings.default.max_examples // 6, deadline=None, derandomize=True)
 @given(at=st.integers(0, 100), persisted=st.booleans(), lost=st.sets(st.integers(1, 6), max_size=3))
 def test_contents_that_later_iterations_replaced_are_made_again(
     tmp_path_factory: pytest.TempPathFactory, runner: str, at: int, lost: set[int], *, persisted: bool

@@ -27,6 +27,7 @@ from managers.recovery.vote import (
     ViewAction,
     Voter,
 )
+from tests.nightly import nightly
 
 _PLACE = Place("island (witness)", "tcp://island:1", 7)
 _MEMBERS = (Place("a", "tcp://a:1", 1), Place("b", "tcp://b:1", 1), Place("c", "tcp://c:1", 1))
@@ -267,7 +268,7 @@ def _trials(seeds: range) -> int:
     return sum(_trial(seed) for seed in seeds)
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
+@pytest.mark.parametrize("part", [0, *nightly(*range(1, 8))])
 def test_at_most_one_successor_of_each_view(part: int) -> None:
     """No two decisions are adopted for one view, also if nodes or the witness are lost, started again or forget."""
     assert _trials(range(part * 250, part * 250 + 250)) > 100

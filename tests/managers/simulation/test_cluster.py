@@ -260,9 +260,9 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
         code += "print(_run(int(sys.argv[1]), pathlib.Path(sys.argv[2])))"
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[3])}
         command = [sys.executable, "-c", code, str(seed), str(directory)]
-        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
     first = run(3, "1")
 
     assert run(3, "22") == first
-    assert run(4, "1") != first
+    assert _run(4, tmp_path) != first

@@ -531,7 +531,7 @@ def test_a_run_that_does_not_reach_its_end_is_an_error() -> None:
         Simulation(3).run(lambda: False)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_same_seed_gives_the_same_run() -> None:
     """Two processes with different hash seeds write the same trace, byte by byte."""
     traces = [

@@ -304,11 +304,12 @@ def without(directory: Path, command: list[str]) -> list[str]:
     return ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {directory} && exec "$0" "$@"', *command]
 
 
-@pytest.fixture
-def blind_cluster(tmp_path: Path) -> Iterator[str]:
-    """The address of a Dask scheduler with two workers; one of them does not see ``tmp_path/sessions``."""
-    (tmp_path / "sessions").mkdir()
-    file = tmp_path / "scheduler.json"
+@pytest.fixture(scope="module")
+def blind_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a Dask scheduler with two workers, and a directory; one of them does not see its ``sessions``."""
+    place = tmp_path_factory.mktemp("blind")
+    (place / "sessions").mkdir()
+    file = place / "scheduler.json"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), *sys.path])}
     started = []
 
@@ -322,11 +323,11 @@ def blind_cluster(tmp_path: Path) -> Iterator[str]:
         assert until(lambda: is_whole(file))
         worker = [*python, "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-dashboard", "--no-nanny"]
         worker += ["--nthreads", "1", "--memory-limit", "0", "--local-directory"]
-        start([*worker, str(tmp_path / "w0")])
-        start(without(tmp_path / "sessions", [*worker, str(tmp_path / "w1")]))
+        start([*worker, str(place / "w0")])
+        start(without(place / "sessions", [*worker, str(place / "w1")]))
         with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
             client.wait_for_workers(2, timeout=120)
-            yield f"dask={client.scheduler.address}"
+            yield f"dask={client.scheduler.address}", place
     finally:
         for process in started:
             for each in (*psutil.Process(process.pid).children(recursive=True), process):
@@ -336,19 +337,21 @@ def blind_cluster(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.netns
 @needs_namespaces
-def test_contents_go_through_dask_to_a_worker_without_the_directory(blind_cluster: str, tmp_path: Path) -> None:
+def test_contents_go_through_dask_to_a_worker_without_the_directory(
+    blind_cluster: tuple[str, Path], tmp_path: Path
+) -> None:
     """The results are those of a run in one process, and no file is left on the workers."""
-    graph = translate(EXAMPLES / "imaging.graph").graph
-    found = run_graph(graph, tmp_path / "sessions" / "dask", blind_cluster)
+    graph, (runner, place) = translate(EXAMPLES / "imaging.graph").graph, blind_cluster
+    found = run_graph(graph, place / "sessions" / "dask", runner)
 
     assert found.status is SessionState.FINISHED
     assert found == run_graph(graph, tmp_path / "inline", "inline")
-    assert until(lambda: not [*(tmp_path / "w0").rglob("contents"), *(tmp_path / "w1").rglob("contents")])
+    assert until(lambda: not [*(place / "w0").rglob("contents"), *(place / "w1").rglob("contents")])
 
 
 @pytest.mark.netns
 @needs_namespaces
-def test_large_contents_go_through_a_store(blind_cluster: str, tmp_path: Path) -> None:
+def test_large_contents_go_through_a_store(blind_cluster: tuple[str, Path], tmp_path: Path) -> None:
     """Both workers read what the command has stored there, and it is empty at the end."""
     (tmp_path / "in.dat").write_bytes(os.urandom(3_000_000))
     drawing = Drawing()
@@ -357,9 +360,9 @@ def test_large_contents_go_through_a_store(blind_cluster: str, tmp_path: Path) -
         drawing.bash(f"Copy{number}", f"cat %i[0] %i[0] > %o[0]; find {tmp_path}/store -type f >&2 || true")
         drawing.file(f"copy{number}", f"copy{number}.dat")
         drawing.connect("in", f"Copy{number}", f"copy{number}")
-    graph = drawing.build()
-    run = tmp_path / "sessions" / "dask"
-    found = run_graph(graph, run, f"{blind_cluster},contents=file://{tmp_path}/store")
+    graph, (runner, place) = drawing.build(), blind_cluster
+    run = place / "sessions" / "stored"
+    found = run_graph(graph, run, f"{runner},contents=file://{tmp_path}/store")
     logs = [path.read_text() for path in (run / "logs").glob("*Copy*.log")]
 
     assert found.status is SessionState.FINISHED, found.failures

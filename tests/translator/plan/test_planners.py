@@ -15,6 +15,7 @@ from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.graph.shapes import chain, scatter
+from tests.nightly import nightly
 from tests.translator.plan.drawn_plans import work_graphs
 from translator.options import PartitionOptions
 from translator.pipeline import translate
@@ -367,7 +368,7 @@ def test_every_algorithm_puts_an_application_where_it_fits(algorithm: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 def test_auto_does_not_depend_on_when_input_files_come(seed: int) -> None:
     """Also where inputs that no application makes are on all nodes at once, it takes no longer than HEFT."""
     builder, draw = GraphBuilder(), random.Random(seed)  # noqa: S311 - repeatable, not secret
