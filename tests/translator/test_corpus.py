@@ -31,12 +31,13 @@ from tests.translator.daliuge_defects import explain, unique_edges
 from tests.translator.documents import codes, errors
 from translator.differences import differences
 from translator.fill_document import fill_document
-from translator.formats import Family, detect, read_logical
+from translator.formats import Family, read_logical
 from translator.formats.dump import dump as corpus_mutations_dump
-from translator.formats.json_document import LOGICAL
+from translator.formats.json_document import LOGICAL, classify
+from translator.formats.json_document import parse as parse_json
 from translator.formats.load import _validator
 from translator.graph_sizes import graph_sizes
-from translator.options import PartitionOptions, UnrollOptions
+from translator.options import PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import fill
 from translator.pipeline import Checked, examine
 from translator.plan.quality import quality_of
@@ -105,7 +106,7 @@ def _unrolled() -> list[Path]:
 @needs_corpus
 def test_every_file_has_the_family_in_the_table() -> None:
     """Each file belongs to the family that the table beside the corpus says, and both oldest ones occur."""
-    found = {path.name: detect(path.read_bytes()) for path in corpus_files()}
+    found = {path.name: classify(parse_json(path.read_bytes(), ReadOptions()).value) for path in corpus_files()}
     rows = daliuge_results()
 
     assert {name for name, family in found.items() if family not in FAMILIES[rows[name]["format"]]} == set()

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from dropflow.errors import BadFileError
 from tests.nightly import nightly
 from tests.translator.documents import codes, document, errors, link, node, read, small
-from translator.formats import Family, detect
+from translator.formats import Family
 from translator.formats.json_document import classify, parse
 from translator.formats.wfformat import read_wfformat
 from translator.options import ReadOptions
@@ -53,23 +54,24 @@ def _keyed(**more: Any) -> dict[str, Any]:
 )
 def test_families_are_distinguished(content: Any, family: Family) -> None:
     """Each kind of document is recognised by what is in it."""
-    assert detect(json.dumps(content).encode()) is family
+    assert classify(content) is family
 
 
 def test_a_dfg_container_is_recognised_by_its_first_bytes() -> None:
-    """The first bytes of a .dfg file are enough."""
-    assert detect(b"\x89DFG\r\n\x1a\n" + b"\0" * 100) is Family.DFG
+    """The first bytes of a .dfg file are enough: one that is damaged is no bad JSON."""
+    with pytest.raises(BadFileError, match="damaged"):
+        examine(b"\x89DFG\r\n\x1a\n" + b"\0" * 100)
 
 
 def test_a_list_of_drops_is_recognised_without_parsing_it() -> None:
     """A physical graph may be of any size: its first bytes are enough, even where the rest is cut off."""
-    assert detect(b'\n [{"oid": "1_a_0", "name": "cut o') is Family.PHYSICAL
+    assert examine(b'\n [{"oid": "1_a_0", "name": "cut o').family == Family.PHYSICAL
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[1", b"nonsense"], ids=repr)
 def test_what_cannot_be_read_has_no_family(data: bytes) -> None:
     """Broken files have no family, and asking does not raise."""
-    assert detect(data) is Family.NONE
+    assert classify(parse(data, ReadOptions()).value) is Family.NONE
 
 
 @pytest.mark.parametrize(

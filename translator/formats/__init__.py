@@ -16,7 +16,7 @@ Only this package uses the camelCase of files.
 ===============  ======================================================================================================
 """
 
-from translator.formats.json_document import Family, detect, read_file
+from translator.formats.json_document import Family, read_file
 from translator.formats.load import Reading, read_logical
 
-__all__ = ["Family", "Reading", "detect", "read_file", "read_logical"]
+__all__ = ["Family", "Reading", "read_file", "read_logical"]

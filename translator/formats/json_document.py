@@ -16,7 +16,6 @@ import msgspec
 from dropflow.errors import BadFileError
 from dropflow.failure import Problem
 from dropflow.formatting import did_you_mean
-from dropflow.graph.codec import is_dfg
 from dropflow.graph.nesting import too_deep
 from dropflow.graph.notes import FARTHEST
 from translator.logical import Configuration, Field, LogicalLink, Role
@@ -350,10 +349,6 @@ def _items(document: Mapping[str, Any], name: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-_HEAD = 4096
-_LIST_OF_DROPS = re.compile(rb'\s*\[\s*(?:\{|\]|"(?:[^"\\]|\\.)*"\s*,\s*\[)', re.DOTALL)
-
-
 class Family(StrEnum):
     """A family of files. Families of logical graphs differ in the identity of nodes and the place of ports."""
 
@@ -379,31 +374,6 @@ LOGICAL = frozenset(
 
 _NO_GRAPH = {"palette": Family.PALETTE, "graphconfig": Family.CONFIGURATION}
 _OJS = {Identity.ID: Family.OJS_ID, Identity.OID: Family.OJS_OID, Identity.KEY: Family.OJS_KEY}
-
-
-def detect(data: bytes, options: ReadOptions | None = None) -> Family:
-    """Return the family of a file.
-
-    Lists of drops and `.dfg` containers are recognised by their first bytes, because they can be very large; all other
-    files are parsed.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-    options : ReadOptions, optional
-        Limits on size and depth.
-
-    Returns
-    -------
-    Family
-        ``none`` for anything that cannot be used; `read_logical` gives the reason.
-    """
-    if is_dfg(data):
-        return Family.DFG
-    if _LIST_OF_DROPS.match(data[:_HEAD].removeprefix(b"\xef\xbb\xbf")):
-        return Family.PHYSICAL
-    return classify(parse(data, options or ReadOptions()).value)
 
 
 def classify(value: Any) -> Family:
