@@ -175,7 +175,6 @@ class _RecordedRepository:
         self._repository = repository
         self._note = note
         self._note_passed = note_passed
-        self._is_assembling = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._repository, name)

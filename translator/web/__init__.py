@@ -17,7 +17,6 @@ random ids, and the oldest are deleted. Only configured managers are called, and
 `pages`           The translator's pages, complete without JavaScript: the form, the result of a translation, and its
                   deployment
 `page_templates`  The templates of the translator's pages, ``translator/web/templates``, and the names that they use
-`findings`        Findings for a page: those of one kind together
 `launch_form`     The form that runs a translation
 `log_routes`      The log of the translator itself
 `export`          The process that writes a graph as DALiuGE's JSON, or for other programs, to standard output, in

@@ -20,9 +20,9 @@ from dropflow.session_options import SubmitOptions
 from tests.regular_graphs import fan
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, EXAMPLES, Reply, Served
-from translator.web.findings import findings_by_severity
 from translator.web.forms import Form
 from translator.web.launch_form import option_fields, posted_submission
+from translator.web.page_templates import findings_by_severity
 
 
 def _source(**more: Any) -> bytes:
