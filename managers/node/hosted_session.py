@@ -409,8 +409,9 @@ class HostedSession:
 
     def _on_stop(self, error: Exception | None) -> None:
         session = self.session
-        # A session on one node that is not to change is over with its part.
-        is_alone = len(self.view.members) == 1 and self.view.number == self.deployment.view and not session.is_frozen
+        # A session on one node that is not to change is over with its part. A node that is to join is no member yet.
+        is_first = self.view.number == self.deployment.view and not self.deployment.is_joining
+        is_alone = len(self.view.members) == 1 and is_first and not session.is_frozen
         if error is not None:
             self.end(error)
         elif session.is_over and (not self._survives_losses or session.has_given_up or is_alone):

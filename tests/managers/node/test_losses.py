@@ -18,7 +18,7 @@ from dropflow.execution.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from managers.deployment import Deployment
+from managers.deployment import Deployment, Place
 from managers.links import LinkSettings
 from managers.messages import Events, StopSession
 from managers.node import host
@@ -333,3 +333,21 @@ def test_messages_for_sessions_that_are_not_here_are_ignored(make_cluster: Make)
 
     assert before == "RUNNING"
     assert _ended(cluster["a"]) == "CANCELLED"
+
+
+@pytest.mark.slow
+def test_a_node_that_is_to_join_the_only_member_does_not_end_the_session(make_cluster: Make) -> None:
+    """It has no drops before it is a member, but the session is not finished: the member goes on with it."""
+    cluster = make_cluster(2)
+    deployment = cluster.cut(GraphBuilder("alone").app("A", component="dlg.apps.simple.NullBarrierApp").build())
+    (info,) = cluster["b"].nodes()
+    places = (*deployment.places, Place(info.name, info.links, info.incarnation))
+    joining = msgspec.structs.replace(deployment, places=places, nodes=("b",), is_joining=True)
+    cluster["b"].prepare(joining, seconds=60.0)
+
+    hosted(cluster["b"]).start()  # without the wait for a view, which may begin later than the execution ends
+    for thread in session_threads(cluster["b"]):
+        thread.join()
+    handled(cluster["b"])
+
+    assert not hosted(cluster["b"]).state.is_terminal
