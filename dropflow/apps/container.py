@@ -116,10 +116,10 @@ class ContainerApp(BashShellApp):
         MissingDependencyError
             There is no container engine.
         """
-        place = ContainerPlace(context)
-        text = self.filled(context, place).strip()
+        filling = ContainerFiller(context)
+        text = self.filled(context, filling).strip()
         if isinstance(self._env, dict):
-            given = {name: " ".join(place.words(value)) for name, value in self._env.items()}
+            given = {name: " ".join(filling.words(value)) for name, value in self._env.items()}
         else:
             given = {name: os.environ[name] for name in self._env if name in os.environ}
         context.log(f"in {self.container.image}: $ {text}")
@@ -129,7 +129,7 @@ class ContainerApp(BashShellApp):
             program = Program("/bin/sh", ("-c", text))
         values = self.around.values()
         hidden = self.around.secrets(values)
-        status, lack = self.container.run(context, place, program, {**given, **values}, hidden=hidden)
+        status, lack = self.container.run(context, filling, program, {**given, **values}, hidden=hidden)
         if status:
             raise (OutOfMemoryError if lack else AppError)(
                 f"the command in a container of {self.container.image} ended with {lack or status_text(status)}: "
@@ -138,7 +138,7 @@ class ContainerApp(BashShellApp):
                 if lack
                 else failed_program_hint(context.directory),
             )
-        place.collect()
+        filling.collect()
 
 
 class Program(NamedTuple):
@@ -185,7 +185,7 @@ class Container:
     def run(
         self,
         context: Context,
-        place: "ContainerPlace",
+        filling: "ContainerFiller",
         program: Program,
         variables: Mapping[str, str],
         *,
@@ -217,13 +217,13 @@ class Container:
         record = read_record(context.directory.parent)
         engine = container_engine(Path(*record.engine[:1]).name)
         image = record.images.get(self.image, self.image)
-        environment = {"HOME": str(place.scratch), "USER": getpass.getuser(), **variables}
+        environment = {"HOME": str(filling.scratch), "USER": getpass.getuser(), **variables}
         words = [
             *(f"--env={key}" if key in hidden else f"--env={key}={value}" for key, value in environment.items()),
-            *(f"--mount={mount.text}" for mount in (*place.mounts, *self._mounted())),
+            *(f"--mount={mount.text}" for mount in (*filling.mounts, *self._mounted())),
         ]
         if engine.is_apptainer:
-            words += [f"--pwd={self._directory or place.scratch}", *self._gpus(engine)]
+            words += [f"--pwd={self._directory or filling.scratch}", *self._gpus(engine)]
             secrets = {f"APPTAINERENV_{key}": value for key, value in hidden.items()}
             words = [word for word in words if word.removeprefix("--env=") not in hidden]
             command = _exec(_apptainer(engine, image, words, program))
@@ -232,7 +232,7 @@ class Container:
             _fetch(context, engine, image)
         name = f"dropflow-{uuid.uuid4().hex[:16]}"
         words += [
-            f"--workdir={self._directory or place.scratch}",
+            f"--workdir={self._directory or filling.scratch}",
             *(f"--env={key}" for key in _VARIABLES),
             *(f"--label={label}" for label in labels(context.directory.parent)),
             f"--label=dropflow.session={context.session}",
@@ -318,7 +318,7 @@ class _Mount(NamedTuple):
         return row.getvalue()
 
 
-class ContainerPlace(PlaceholderFiller):
+class ContainerFiller(PlaceholderFiller):
     """What the command of one attempt names, as the container sees it."""
 
     def __init__(self, context: Context) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.apps.api import Context, OutputData
-from dropflow.apps.container import Container, ContainerPlace, Program
+from dropflow.apps.container import Container, ContainerFiller, Program
 from dropflow.apps.surroundings import Surroundings
 from dropflow.errors import AppError
 from dropflow.graph.templates import Template
@@ -101,11 +101,11 @@ def call_elsewhere(context: Context, template: Template, surroundings: Surroundi
     script.write_text(_CALL, encoding="utf-8")
     if surroundings.run_in:
         container = Container(template, {"image": surroundings.run_in})
-        place = ContainerPlace(context)
+        filling = ContainerFiller(context)
         for data in context.inputs:
             if data.ok and not data.in_memory:
-                place.path_of(data)
-        moved = {str(output.path): str(place.path_of(output)) for output in call.written.values()}
+                filling.path_of(data)
+        moved = {str(output.path): str(filling.path_of(output)) for output in call.written.values()}
         args = tuple(moved.get(value, value) if isinstance(value, str) else value for value in call.args)
         kwargs = {
             key: moved.get(value, value) if isinstance(value, str) else value for key, value in call.kwargs.items()
@@ -113,9 +113,9 @@ def call_elsewhere(context: Context, template: Template, surroundings: Surroundi
         _write_call(folder, replace(call, args=args, kwargs=kwargs))
         context.log(f"{call.title} in {surroundings.run_in}")
         program = Program("python3", (str(script), str(folder)))
-        status, lack = container.run(context, place, program, values, hidden=surroundings.secrets(values))
+        status, lack = container.run(context, filling, program, values, hidden=surroundings.secrets(values))
         where = f"the image {surroundings.run_in}"
-        place.collect()
+        filling.collect()
     else:
         _write_call(folder, call)
         python = sys.executable if surroundings.is_own else "python3"

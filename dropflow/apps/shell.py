@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.parameters import describe_missing, encoding_of, is_event
-from dropflow.apps.shell_quote import Replacement, places, program_of, substitute
+from dropflow.apps.shell_quote import Replacement, placeholders, program_of, substitute
 from dropflow.apps.surroundings import MODULES, VARIABLES, VIRTUAL, Surroundings
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
@@ -210,7 +210,7 @@ class PlaceholderFiller:
 def mentions_arguments(command: str, template: Template) -> bool:
     """Whether `command` has a placeholder, so that arguments are not appended to it."""
     names = {argument.name for argument in template.arguments}
-    return any(place.match["side"] or place.match["name"] in names for place in places(command, _PLACEHOLDER))
+    return any(one.match["side"] or one.match["name"] in names for one in placeholders(command, _PLACEHOLDER))
 
 
 def _is_piece(argument: Argument, others: Iterable[Argument]) -> bool:

@@ -72,7 +72,7 @@ class Replacement:
 
 
 @dataclass(frozen=True)
-class QuotedPlace:
+class QuotedPlaceholder:
     """Place of a placeholder: its match, the kind of quoting around it, and the number of backtick layers."""
 
     match: re.Match[str]
@@ -100,18 +100,18 @@ def substitute(command: str, pattern: re.Pattern[str], value: Callable[[re.Match
         A value cannot stand where its placeholder does.
     """
     pieces, position = [], 0
-    for place in places(command, pattern):
-        fill = None if place.kind == "comment" else value(place.match)
+    for placeholder in placeholders(command, pattern):
+        fill = None if placeholder.kind == "comment" else value(placeholder.match)
         if fill is None:
             continue
-        pieces.append(command[position : place.match.start()])
-        pieces.append(" ".join(quote(word, place, variables=fill.variables) for word in fill.words))
-        position = place.match.end()
+        pieces.append(command[position : placeholder.match.start()])
+        pieces.append(" ".join(quote(word, placeholder, variables=fill.variables) for word in fill.words))
+        position = placeholder.match.end()
     return "".join(pieces) + command[position:]
 
 
-def quote(word: str, place: QuotedPlace, *, variables: bool = False) -> str:
-    """Return `word`, quoted for `place`.
+def quote(word: str, placeholder: QuotedPlaceholder, *, variables: bool = False) -> str:
+    """Return `word`, quoted for `placeholder`.
 
     Raises
     ------
@@ -119,18 +119,19 @@ def quote(word: str, place: QuotedPlace, *, variables: bool = False) -> str:
         It cannot be quoted: it has a null byte or the end of the here-document, or is not a number or name in
         arithmetic.
     """
+    name = placeholder.match[0]
     if "\0" in word:
-        raise AppError(f"the value of {place.match[0]} has a null byte, which a command cannot have")
-    if place.end_line and place.end_line in word.splitlines():
-        raise AppError(f"the value of {place.match[0]} holds the line {place.end_line!r} that ends the here-document")
-    if place.kind == "expansion" and set(word) & {"'", "}"}:
+        raise AppError(f"the value of {name} has a null byte, which a command cannot have")
+    if placeholder.end_line and placeholder.end_line in word.splitlines():
+        raise AppError(f"the value of {name} holds the line {placeholder.end_line!r} that ends the here-document")
+    if placeholder.kind == "expansion" and set(word) & {"'", "}"}:
         raise AppError(
-            f'the value of {place.match[0]} is {word[:40]!r}; bash does not accept a quote or brace inside "${{...}}"',
+            f'the value of {name} is {word[:40]!r}; bash does not accept a quote or brace inside "${{...}}"',
             hint="assign the value to a shell variable first",
         )
-    if place.kind == "arithmetic" and not _PLAIN.fullmatch(word):
+    if placeholder.kind == "arithmetic" and not _PLAIN.fullmatch(word):
         raise AppError(
-            f"the value of {place.match[0]} is {word[:40]!r}, which cannot be used in an arithmetic expression",
+            f"the value of {name} is {word[:40]!r}, which cannot be used in an arithmetic expression",
             hint="only a number or a name can",
         )
     parts = _VARIABLE.split(word) if variables else [word]
@@ -138,10 +139,10 @@ def quote(word: str, place: QuotedPlace, *, variables: bool = False) -> str:
     for start in range(0, len(parts), 3):
         literal = parts[start]
         if literal or len(parts) == 1:
-            quoted += _literal(literal, place.kind)
+            quoted += _literal(literal, placeholder.kind)
         if start + 2 < len(parts):
-            quoted += _variable(parts[start + 1] or parts[start + 2], place.kind)
-    for _ in range(place.layers):
+            quoted += _variable(parts[start + 1] or parts[start + 2], placeholder.kind)
+    for _ in range(placeholder.layers):
         quoted = re.sub(r"([\\`$])", r"\\\1", quoted)
     return quoted
 
@@ -175,7 +176,7 @@ def _variable(name: str, kind: str) -> str:
             return f"${{{name}}}"
 
 
-def places(command: str, pattern: re.Pattern[str]) -> Iterator[QuotedPlace]:
+def placeholders(command: str, pattern: re.Pattern[str]) -> Iterator[QuotedPlaceholder]:
     """Yield every match of `pattern` in `command`, from left to right, with the quoting around it."""
     return _Scanner(command, pattern).scan()
 
@@ -191,19 +192,19 @@ class _Scanner:
         self.pending: list[tuple[str, bool, bool]] = []  # here-documents that begin on the next line
         self.document: tuple[int, str] | None = None  # where the current here-document ends, and its last line
 
-    def scan(self) -> Iterator[QuotedPlace]:
+    def scan(self) -> Iterator[QuotedPlaceholder]:
         while self.position < len(self.text):
             if self.document and self.position >= self.document[0]:
                 self.close_document()
                 continue
             match = self.pattern.match(self.text, self.position)
             if match and match.end() > match.start() and self.text[self.position - 1 : self.position] != "$":
-                yield self.place(match)
+                yield self.placeholder(match)
                 self.position = match.end()
             else:
                 self.step()
 
-    def place(self, match: re.Match[str]) -> QuotedPlace:
+    def placeholder(self, match: re.Match[str]) -> QuotedPlaceholder:
         kinds = [kind for kind in self.open if kind != "brace"]
         kind = kinds[-1]
         if kind in ("paren", "backtick"):
@@ -212,7 +213,7 @@ class _Scanner:
             kind = "arithmetic"
         elif kind == "double" and self.open[-1] == "brace":
             kind = "expansion"
-        return QuotedPlace(match, kind, self.open.count("backtick"), self.document[1] if self.document else "")
+        return QuotedPlaceholder(match, kind, self.open.count("backtick"), self.document[1] if self.document else "")
 
     def step(self) -> None:
         """Move over one character or operator that is not a placeholder."""
