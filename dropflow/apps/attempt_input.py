@@ -24,7 +24,7 @@ from dropflow.data.streams import StreamReader
 from dropflow.errors import AppError, InputChangedError
 from dropflow.execution.api import Handle, Input
 from dropflow.files import shares_blocks
-from dropflow.formatting import few
+from dropflow.formatting import few, plural
 from dropflow.ids import safe_name
 from dropflow.states import DropState
 
@@ -206,7 +206,7 @@ class AttemptInput:
         outputs = [output for output in attempt.outputs if output.port == self.port]
         if outputs and len(outputs) != len(inputs):
             raise AppError(
-                f"the port '{self.port}' has {len(inputs)} inputs and {len(outputs)} outputs",
+                f"the port '{self.port}' has {plural(len(inputs), 'input')} and {plural(len(outputs), 'output')}",
                 hint="an application that changes its inputs needs one output for each, or none",
             )
         target = (

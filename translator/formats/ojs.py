@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from dropflow.failure import Problem
+from dropflow.formatting import plural
 from translator.formats.json_document import (
     APPLICATION_IDS,
     ApplicationRecord,
@@ -209,7 +210,7 @@ def _steps(identity: Identity, nodes: list[Mapping[str, object]]) -> Iterator[st
     ):
         count = sum(any(node.get(attribute) for attribute in attributes) for node in nodes)
         if count:
-            yield f"{meaning} ({count} nodes)"
+            yield f"{meaning} ({plural(count, 'node')})"
 
 
 # Reading of EAGLE's V4 files: nodes, fields and edges are objects by id, and embedded applications

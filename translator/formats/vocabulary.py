@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from dropflow.failure import Problem, Severity
-from dropflow.formatting import did_you_mean
+from dropflow.formatting import did_you_mean, plural
 from translator.formats.json_document import NodeRecord, Records
 from translator.logical import Field, NodeKind
 from translator.problem_codes import problem
@@ -296,7 +296,7 @@ def _report(records: Records, found: Mapping[str, Nature], problems: list[Proble
         elif category != record.category:
             renamed.setdefault((record.category, category), []).append(record)
     for (old, new), nodes in renamed.items():
-        text = f"category {old!r} of {len(nodes)} nodes is called {new!r} now; the first is {nodes[0].name!r}"
+        text = f"category {old!r} of {plural(len(nodes), 'node')} is called {new!r} now; the first is {nodes[0].name!r}"
         problems.append(problem("LG031", text, where=f"{nodes[0].pointer}/category"))
 
 
