@@ -8,8 +8,11 @@ import csv
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.nightly import nightly
 
 _PROJECT = Path(__file__).resolve().parent.parent
 _FOLDER = Path(os.environ.get("DROPFLOW_CORPUS") or _PROJECT.parent / "shared" / "graphs" / "corpus")
@@ -18,6 +21,12 @@ _FOLDER = Path(os.environ.get("DROPFLOW_CORPUS") or _PROJECT.parent / "shared" /
 def corpus_files() -> list[Path]:
     """Return all graph files of the corpus by name, or none if it is absent."""
     return sorted(path for path in _FOLDER.glob("*") if path.is_file())
+
+
+def often(paths: list[Path]) -> list[Any]:
+    """Return files as cases of a test: every fifth for `make test`, and the others for `make exhaustive`."""
+    rest = {path: nightly(path)[0] for number, path in enumerate(paths) if number % 5}
+    return [rest.get(path, path) for path in paths]
 
 
 @cache

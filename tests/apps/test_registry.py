@@ -17,6 +17,7 @@ from dropflow.failure import Severity
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 from tests.corpus import corpus_files, needs_corpus
+from tests.nightly import nightly
 from translator.pipeline import examine
 
 
@@ -189,9 +190,10 @@ def runs_clean() -> list[str]:
 
 @needs_corpus
 @pytest.mark.slow
-def test_every_class_in_the_corpus_is_known_or_refused_with_a_hint() -> None:
+@pytest.mark.parametrize("step", [5, *nightly(1)])
+def test_every_class_in_the_corpus_is_known_or_refused_with_a_hint(step: int) -> None:
     """Every class in a real graph is known, or its problem names the node and has a hint."""
-    for name in FILES:
+    for name in [*FILES][::step]:
         nodes, links = parts(name)
         known = {node.app_name or node.name for node in nodes} | {node.name for node in nodes}
         for problem in check(nodes, links):

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.signing import UserKey
 from dropflow.cli.connection import connect_to
+from dropflow.cli.main import commands
 from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.servers.local_cluster import UpOptions
 from dropflow.cli.servers.local_cluster import run as server_options_run
@@ -42,6 +44,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A node manager for all tests that do not change it."""
     with Running(tmp_path_factory.mktemp("node"), "node", "--port", 0, "--links-port", 0, "--name", "n1") as running:
         yield running
+
+
+def asked(home: Path, *arguments: object, **more: str) -> Result:
+    """Run a ``dropflow`` command in this process, with the variables that `run` gives it."""
+    unset = dict.fromkeys(name for name in os.environ if name.startswith("DROPFLOW_"))
+    return CliRunner().invoke(commands, [*map(str, arguments)], env={**unset, **environment(home), **more})
 
 
 def records(home: Path) -> list[Path]:
@@ -88,9 +96,9 @@ def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
 @pytest.mark.slow
 def test_commands_on_the_same_host_find_the_manager(node: Running) -> None:
     """They need no address and no token."""
-    done = run(node.home, "nodes", "--output", "json")
+    done = asked(node.home, "nodes", "--output", "json")
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert '"n1"' in done.stdout
 
 
@@ -98,11 +106,11 @@ def test_commands_on_the_same_host_find_the_manager(node: Running) -> None:
 def test_commands_on_other_hosts_need_only_the_cluster_key(node: Running, tmp_path: Path) -> None:
     """They sign their requests with it."""
     key = node.home / "config" / "dropflow" / "cluster.key"
-    done = run(tmp_path, "nodes", "--to", node.ready["url"], "--key", key)
-    without = run(tmp_path, "nodes", "--to", node.ready["url"])
+    done = asked(tmp_path, "nodes", "--to", node.ready["url"], "--key", key)
+    without = asked(tmp_path, "nodes", "--to", node.ready["url"])
 
-    assert done.returncode == 0, done.stderr
-    assert without.returncode == 2
+    assert done.exit_code == 0, done.stderr
+    assert without.exit_code == 2
     assert "token" in without.stderr
 
 
@@ -111,8 +119,8 @@ def test_a_user_has_a_key_that_can_be_revoked(node: Running, tmp_path: Path) -> 
     """A manager accepts it, logs the name with each change, and refuses it once it is revoked, but no later one."""
 
     def made(name: str) -> UserKey:
-        done = run(node.home, "keys", "user", "alice", "--save", tmp_path / name)
-        assert done.returncode == 0, done.stderr
+        done = asked(node.home, "keys", "user", "alice", "--save", tmp_path / name)
+        assert done.exit_code == 0, done.stderr
         key = load_any(tmp_path / name)
         assert isinstance(key, UserKey)
         assert key.secret.decode() not in done.stdout + done.stderr
@@ -123,13 +131,13 @@ def test_a_user_has_a_key_that_can_be_revoked(node: Running, tmp_path: Path) -> 
             client.cancel("none")
 
     first = made("first.key")
-    seen = run(node.home, "nodes", "--key", tmp_path / "first.key")
-    assert seen.returncode == 0, seen.stderr
-    shown = run(node.home, "keys", "show", DROPFLOW_KEY=str(tmp_path / "first.key"))
+    seen = asked(node.home, "nodes", "--key", tmp_path / "first.key")
+    assert seen.exit_code == 0, seen.stderr
+    shown = asked(node.home, "keys", "show", DROPFLOW_KEY=str(tmp_path / "first.key"))
     assert shown.stdout.startswith("key of user alice ")
     with pytest.raises(NotFoundError, match="none"):
         cancels(first)
-    assert run(node.home, "keys", "revoke", "alice").returncode == 0
+    assert asked(node.home, "keys", "revoke", "alice").exit_code == 0
     with pytest.raises(HttpError, match="the key of user alice is revoked"):
         cancels(first)
     with pytest.raises(NotFoundError, match="none"):
@@ -190,10 +198,10 @@ def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
     create(tmp_path / "config" / "dropflow" / "cluster.key")
     host = "0.0.0.0"  # noqa: S104 - for the length of this test
     with Running(tmp_path, "island", "--host", host, "--port", 0, "--advertise", "127.0.0.1") as island:
-        done = run(tmp_path, "sessions")
-        stranger = run(tmp_path, "sessions", DROPFLOW_TOKEN="guessed", DROPFLOW_URL=island.ready["url"])  # noqa: S106
+        done = asked(tmp_path, "sessions")
+        stranger = asked(tmp_path, "sessions", DROPFLOW_TOKEN="guessed", DROPFLOW_URL=island.ready["url"])  # noqa: S106
 
-    assert (done.returncode, stranger.returncode) == (0, 2)
+    assert (done.exit_code, stranger.exit_code) == (0, 2)
 
 
 @pytest.mark.slow
@@ -222,12 +230,12 @@ def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("given-token\n")
     path.chmod(0o644)
-    refused = run(tmp_path, "island", "--port", 0, "--token-file", path)
+    refused = asked(tmp_path, "island", "--port", 0, "--token-file", path)
     path.chmod(0o600)
     with Running(tmp_path, "island", "--port", 0, "--token-file", path) as island:
         assert island.ready["token"] == "given-token"  # noqa: S105
 
-    assert refused.returncode == 2
+    assert refused.exit_code == 2
     assert "other users can read" in refused.stderr
 
 
@@ -274,19 +282,19 @@ def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: P
     command = ("node", "--port", 0, "--links-port", 0, "--name", "full", "--workers", 1)
     graph = draw(tmp_path / "g.graph", [function("F", "def F():\n    return 'kept'"), data("leaf")], "F > leaf")
     with Running(tmp_path, *command) as first:
-        done = run(tmp_path, "submit", graph, "--name", "s", "--wait", "--to", first.ready["url"])
+        done = asked(tmp_path, "submit", graph, "--name", "s", "--wait", "--to", first.ready["url"])
         first.stop(signal.SIGKILL)
     fill(small_disk / "filler")
     with Running(tmp_path, *command) as again, Client(again.ready["url"], token=again.ready["token"]) as client:
         status = client.session("s").status
         leaf = next(drop.oid for drop in client.drops("s", DropQuery()).drops if "leaf" in drop.oid)
         content = b"".join(client.data("s", leaf).chunks)
-        fetched = run(tmp_path, "fetch", "s", "--to", again.ready["url"])
+        fetched = asked(tmp_path, "fetch", "s", "--to", again.ready["url"])
         errors = again.errors
         ended = again.stop()
 
-    assert done.returncode == 0, done.stderr
-    assert (status, b"kept" in content, fetched.returncode, ended) == ("FINISHED", True, 0, 0)
+    assert done.exit_code == 0, done.stderr
+    assert (status, b"kept" in content, fetched.exit_code, ended) == ("FINISHED", True, 0, 0)
     assert f"commands on this host need --to {again.ready['url']}" in errors
 
 
@@ -296,7 +304,7 @@ def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:
     with Running(
         tmp_path, "island", "--port", 0, "--log-file", "my.log", "--log-json", "--log-level", "debug"
     ) as island:
-        run(tmp_path, "sessions")
+        asked(tmp_path, "sessions")
         token = island.ready["token"]
 
     assert token not in (tmp_path / "my.log").read_text()

@@ -34,12 +34,19 @@ FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(20))
 
 
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    """Two workers for all tests of this module."""
+    with closing(WorkerPool(2, logs=tmp_path_factory.mktemp("workers"), factory=FACTORY)) as found:
+        found.start()
+        yield found
+
+
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[WorkerPool]:
-    """Two workers."""
-    found = WorkerPool(2, logs=tmp_path, factory=FACTORY)
-    yield found
-    found.close()
+def pool(workers: WorkerPool) -> WorkerPool:
+    """The two workers, once they have nothing to do."""
+    until(workers, lambda pool: [worker.is_started and worker.is_idle for worker in pool._workers] == [True, True])
+    return workers
 
 
 def _session(
@@ -172,14 +179,15 @@ def test_a_result_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: P
 
 @pytest.mark.slow
 def test_a_broken_pool_fails_its_sessions(
-    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After an error in the pool's own code, running and later sessions fail with the reason; none waits forever."""
-    fine = _session(draw(WIDE), pool, tmp_path / "fine").run()
-    monkeypatch.setattr(pool._dispatcher, "assign", lambda _: 1 // 0)
-    results: list[SessionResult] = []
-    for name in ("first", "second"):
-        _start(_session(draw("A -> b"), pool, tmp_path / name), results).join(60)
+    with closing(WorkerPool(1, logs=tmp_path, factory=FACTORY)) as pool:
+        fine = _session(draw(WIDE), pool, tmp_path / "fine").run()
+        monkeypatch.setattr(pool._dispatcher, "assign", lambda _: 1 // 0)
+        results: list[SessionResult] = []
+        for name in ("first", "second"):
+            _start(_session(draw("A -> b"), pool, tmp_path / name), results).join(60)
 
     assert fine.status is SessionState.FINISHED
     assert [result.status for result in results] == [SessionState.FAILED] * 2

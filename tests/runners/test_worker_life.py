@@ -428,8 +428,14 @@ def _stop(*pids: int) -> None:
             threading.Event().wait(0.001)
 
 
-def test_a_command_does_not_wait_until_many_workers_are_started(tmp_path: Path) -> None:
+def test_a_command_does_not_wait_until_many_workers_are_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cancel, and the first attempts, come before the start of thousands of processes."""
+    program = tmp_path / "program"  # a process that imports nothing
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
     pool = WorkerPool(500, logs=tmp_path)
     pool.start()
     started = seen(pool, lambda pool: len(pool._workers))

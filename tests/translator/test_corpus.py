@@ -25,8 +25,9 @@ from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.order import levels
 from dropflow.graph.physical import PhysicalGraph, faults
 from dropflow.graph.text_ids import oids
-from tests.corpus import corpus_files, daliuge_results, needs_corpus
+from tests.corpus import corpus_files, daliuge_results, needs_corpus, often
 from tests.graph.shapes import edges_of
+from tests.nightly import nightly
 from tests.translator.daliuge_defects import explain, unique_edges
 from tests.translator.documents import codes, errors
 from translator.differences import differences
@@ -93,7 +94,6 @@ FAMILIES = {
 }
 """Our families by the names in DALiuGE's results; those without a name were added later."""
 _UNROLLED = ("daliuge_unroll", "unroll_after_migration")
-_by_name = pytest.mark.parametrize("path", corpus_files(), ids=lambda path: path.stem)
 
 
 def _unrolled() -> list[Path]:
@@ -115,7 +115,7 @@ def test_every_file_has_the_family_in_the_table() -> None:
 
 
 @needs_corpus
-@_by_name
+@pytest.mark.parametrize("path", often(corpus_files()), ids=lambda path: path.stem)
 def test_every_logical_graph_is_read(path: Path) -> None:
     """Reading, filling and validating any file gives findings with places, and raises nothing."""
     reading = read_logical(path.read_bytes(), name=path.stem)
@@ -136,7 +136,7 @@ def test_the_corpus_has_graphs_that_daliuge_translates() -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", _unrolled(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", often(_unrolled()), ids=lambda path: path.stem)
 def test_what_daliuge_translates_has_no_errors(path: Path) -> None:
     """A graph that DALiuGE unrolls, as it is or after migration, has nothing wrong for us before unrolling."""
     reading = read_logical(path.read_bytes(), name=path.stem)
@@ -209,7 +209,7 @@ COUNTED = [path for path in FILES if daliuge_counts(path) is not None]
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", often(COUNTED), ids=lambda path: path.name)
 def test_counts_equal_those_of_daliuge_or_are_in_the_table(path: Path) -> None:
     """Drops and unique edges are DALiuGE's, or the table has both numbers and the reason."""
     assert difference(path) == explained().get(path.name)
@@ -252,7 +252,7 @@ def test_most_graphs_have_the_counts_of_daliuge() -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", often(FILES), ids=lambda path: path.name)
 def test_no_graph_raises(path: Path) -> None:
     """Any fault of a graph becomes a finding; a graph without errors unrolls to the predicted numbers."""
     found = examined(path)
@@ -266,10 +266,10 @@ def test_no_graph_raises(path: Path) -> None:
 _MOST_DROPS = 2_000
 
 
-def _graphs() -> dict[str, PhysicalGraph]:
-    """Every graph of the corpus that can be translated and is not large."""
+def _graphs(step: int) -> dict[str, PhysicalGraph]:
+    """Every so many graphs of the corpus, if they can be translated and are not large."""
     found = {}
-    for path in corpus_files():
+    for path in corpus_files()[::step]:
         if refused(path):
             continue
         outline = examined(path).outline
@@ -290,10 +290,11 @@ def _ends_by_name(graph: PhysicalGraph) -> list[tuple[str, str, str, str]]:
 
 @needs_corpus
 @pytest.mark.slow
-def test_graphs_of_the_community_round_trip_and_are_partitioned() -> None:
+@pytest.mark.parametrize("step", [5, *nightly(1)])
+def test_graphs_of_the_community_round_trip_and_are_partitioned(step: int) -> None:
     """Each unrolled graph is valid, equal after both kinds of files, and partitioned without an empty part."""
     checked = 0
-    for name, graph in _graphs().items():
+    for name, graph in _graphs(step).items():
         stream = io.BytesIO()
         write_pg(graph, stream)
         stream.seek(0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from dropflow.failure import Severity
-from tests.corpus import corpus_files, needs_corpus
+from tests.corpus import corpus_files, needs_corpus, often
 from tests.eagle_rules import wrong_edges, wrong_nodes
 from tests.translator.documents import (
     codes,
@@ -382,7 +382,7 @@ def test_any_graph_is_read_as_the_same(family: Family, graph: LogicalGraph) -> N
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", corpus_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", often(corpus_files()), ids=lambda path: path.name)
 def test_graphs_of_the_community_are_read_as_the_same(path: Path) -> None:
     """Every logical graph of the corpus is the same after it was written, in both families."""
     graph = read_logical(path.read_bytes(), name="g").graph

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 Make = Callable[..., Cluster]
 
-PLACES = [(0, 0, 1), (0, 1, 1), (1, 0, 1), (0, 1, 0), (0, 1, 2)]
+PLACES = [(0, 0, 1), (0, 1, 2), *nightly((0, 1, 1), (1, 0, 1), (0, 1, 0))]
 
 
 @pytest.mark.parametrize("data", [FILE, MEMORY])
@@ -317,7 +317,7 @@ def _alive() -> list[str]:
 
 
 @pytest.mark.parametrize("where", ["a", "b", "c"])
-@pytest.mark.parametrize("places", [(0, 0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("places", [(0, 1, 2), *nightly((0, 0, 1))])
 @pytest.mark.parametrize("how", ["cancel", *nightly("delete")])
 def test_a_session_that_ends_in_mid_stream_leaves_no_files(
     how: str, places: tuple[int, int, int], where: str, make_cluster: Make, tmp_path: Path

@@ -168,7 +168,7 @@ def _cluster(seed: int, directory: Path, nodes: int) -> SimulatedCluster:
 
 
 @pytest.mark.parametrize("fails", [True, *nightly(False)])
-@pytest.mark.parametrize("asks", ["session", "sessions"])
+@pytest.mark.parametrize("asks", ["session", *nightly("sessions")])
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_session_is_over_although_a_node_died_before_its_island_asked(
     tmp_path: Path, *, fails: bool, asks: str, is_restarted: bool
@@ -346,7 +346,7 @@ def test_two_nodes_go_on_without_their_witness(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("restarts", [1, *nightly(0)])
 def test_one_node_without_its_witness_waits_and_fails_in_the_end(restarts: int, tmp_path: Path) -> None:
     """It says what it waits for, until when, and what ends that. A master that was started again is no witness."""
     cluster = _witness_cluster(3, tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from dropflow.api.auth import cookie_name, cookie_value
 from tests.browser import accessibility_findings, needs_chromium, open_window
 from tests.drawn_graphs import data, draw, function
+from tests.nightly import nightly
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, TOKEN, Served
 
@@ -173,7 +174,7 @@ def test_the_graph_is_shown_before_deployment(served: Served, nested: Path, brow
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("width", [360, 390, 1280])
+@pytest.mark.parametrize("width", [360, *nightly(390), 1280])
 def test_pages_fit_a_phone_and_have_labels(
     served: Served, nested: Path, browse: Callable[..., Any], width: int
 ) -> None:
