@@ -5,11 +5,15 @@ The source directory is that of the repository, so that links of pages to exampl
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+from generated_pages import PAGES
 
 project = "dropflow"
 author = "the dropflow developers"
@@ -45,7 +49,9 @@ _CODE = re.compile(r"[A-Z]{2}\d{3}")
 
 
 def _read_source(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Make text of a notebook, and the navigation from the lists of links of the first page."""
+    """Make text of a notebook, generated pages, and the navigation from the lists of links of the first page."""
+    if docname in PAGES:
+        source[0] = PAGES[docname]()
     if app.env.doc2path(docname).suffix == ".ipynb":
         source[0] = "\n\n".join(_text_of(cell) for cell in json.loads(source[0])["cells"])
     if docname == root_doc:

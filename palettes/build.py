@@ -1,4 +1,4 @@
-"""Makes the palettes and the reference page of components from the definitions of the components.
+"""Makes the palettes from the definitions of the components.
 
 Add a field of one component to its definition, a field of all applications to `dropflow.apps.parameters`, and one
 of all data to `dropflow.data.store`; they appear here by themselves.
@@ -7,7 +7,7 @@ The output is deterministic: ids are derived from names, and there are no times.
 palettes are made again.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,6 @@ __all__ = [
     "TEMPLATES",
     "ConstructEntry",
     "built_files",
-    "component_page",
     "components",
     "construct_with",
     "fields_of",
@@ -314,61 +313,3 @@ def _port(owner: str, port: Port, parameter: Parameter | None) -> EagleField:
 def _plain(value: Any) -> Any:
     """Return a default as EAGLE stores it: JSON, and an empty text for None."""
     return "" if value is None else value
-
-
-def component_page() -> str:
-    """Return the reference of all components as Markdown."""
-    lines = [
-        "# Components",
-        "",
-        "Every built-in application and data class. This page is made from their definitions by",
-        "`dropflow palette build --docs docs/reference/components.md`, and so are the palettes for EAGLE,",
-        "`palettes/builtin.palette` and `palettes/template.palette`.",
-        "",
-        "Every application takes these parameters, beside its own:",
-        "",
-        *_table(COMMON_APP),
-        "",
-        "Python functions and commands also take [these](../howto/environments.md):",
-        "",
-        *_table(SURROUNDING),
-    ]
-    data = [component for component in components() if component.kind is Kind.DATA]
-    common = [one for one in data[0].parameters if all(one in component.parameters for component in data)]
-    lines += ["", "## Applications"]
-    for component in components():
-        if component.kind is Kind.APP:
-            lines += ["", *_section(component, ())]
-    lines += ["", "## Data", "", "Every data class takes these parameters, beside its own:", "", *_table(common)]
-    for component in data:
-        lines += ["", *_section(component, common)]
-    return "\n".join(lines) + "\n"
-
-
-def _section(component: Component, common: Collection[Parameter]) -> Iterator[str]:
-    parameters = [parameter for parameter in component.parameters if parameter not in common]
-    yield f"### {component.name}"
-    yield ""
-    aliases = f"; also known as {', '.join(f'`{alias}`' for alias in component.aliases)}" if component.aliases else ""
-    yield f"`{component.dropclass}`, category `{component.category}`{aliases}"
-    yield ""
-    yield component.description
-    if parameters:
-        yield ""
-        yield from _table(parameters)
-    if component.ports:
-        yield ""
-        yield "| port | direction | encoding | |"
-        yield "|---|---|---|---|"
-        for port in component.ports:
-            direction = {"InputPort": "in", "OutputPort": "out"}.get(port.usage, "in and out")
-            yield f"| `{port.name}` | {direction} | {port.encoding} | {port.description} |"
-
-
-def _table(parameters: Iterable[Parameter]) -> Iterator[str]:
-    yield "| parameter | type | default | |"
-    yield "|---|---|---|---|"
-    for parameter in parameters:
-        default = "" if parameter.default in ("", None) else f"`{parameter.default}`"
-        options = f" One of {', '.join(parameter.options)}." if parameter.options else ""
-        yield f"| `{parameter.name}` | {parameter.type} | {default} | {parameter.description}{options} |"

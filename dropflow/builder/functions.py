@@ -392,7 +392,7 @@ def app(
     imported : bool
         Have the graph name the function, and not contain its code: its module must be installed where the graph runs.
     **settings
-        Parameters of all applications (``docs/reference/components.md``), such as ``n_tries=3`` or ``num_cpus=2``.
+        Parameters of all applications (the palettes list them), such as ``n_tries=3`` or ``num_cpus=2``.
 
     Returns
     -------

@@ -279,7 +279,7 @@ class Data:
         Parameters
         ----------
         category : str
-            Name of a data class in ``docs/reference/components.md``.
+            Name of a data class of the palette ``palettes/builtin.palette``.
         **fields
             Its parameters.
 

@@ -36,7 +36,7 @@ package may import all others, and no other package imports it.
 `doctor_checks`    The checks of it, which yield findings from what was collected
 `replay`           ``dropflow replay``: an attempt again on this machine, also under a debugger
 `keys`             ``dropflow keys``: the cluster key, which all managers of a cluster share
-`palette`          ``dropflow palette``: write the palettes for EAGLE and the reference of components
+`palette`          ``dropflow palette``: write the palettes for EAGLE
 `cache`            ``dropflow cache``: the store of results
 `completion`       ``dropflow completion``: a script that completes commands in a shell
 `connection`       The manager that a command connects to, and its credentials
@@ -48,7 +48,6 @@ package may import all others, and no other package imports it.
 `manager_records`  Where keys, sessions and tokens are; and the records of the managers that run on this host
 `downloads`        Download results, many files or one archive, and the answers of ``dropflow fetch``
 `progress`         Lines for people: how far sessions and transfers are, and how a session ended with which failures
-`reference`        The reference page of the command line, made from the help texts
 `session_replies`  Answers about one session of a manager, as several commands give them
 =================  =====================================================================================================
 """

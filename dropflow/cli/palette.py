@@ -50,10 +50,7 @@ def palette_command() -> None:
     metavar="DIR",
     help="Write into DIR instead of the palettes package.",
 )
-@click.option("--docs", "page", default=None, metavar="FILE", help="Also write the reference page of components.")
-def build(
-    output: CommandOutput, *, code: str, target: str | None, only_check: bool, directory: str | None, page: str | None
-) -> Exit:
+def build(output: CommandOutput, *, code: str, target: str | None, only_check: bool, directory: str | None) -> Exit:
     """Write a palette of one's own code, or without an argument the palettes of dropflow.
 
     PACKAGE is a package or module that is installed, and FILE.py a Python file. Both are imported. Their nodes are the
@@ -66,7 +63,7 @@ def build(
     radio.palette.
     """
     import palettes
-    from palettes.build import built_files, component_page, components
+    from palettes.build import built_files, components
 
     left_out: tuple[str, ...] = ()
     if code:
@@ -76,8 +73,6 @@ def build(
         into = Path(directory) if directory else Path(palettes.__file__).parent
         wanted = {into / name: content for name, content in built_files().items()}
         count = len(components())
-    if page:
-        wanted[Path(page)] = component_page().encode()
     stale = [path for path, content in wanted.items() if not path.is_file() or path.read_bytes() != content]
     if not only_check:
         for path in stale:

@@ -22,6 +22,7 @@ from dropflow import errors
 from dropflow.cli.main import commands
 from dropflow.dask.lost_chunks import LostChunksError
 from dropflow.dask.persist import LostContentsError
+from palettes.build import components
 from tests.processes import default_ports
 from translator.problem_codes import CODES
 
@@ -470,7 +471,12 @@ def test_the_site_has_every_page_and_an_anchor_for_each_code(tmp_path: Path) -> 
     done = subprocess.run([*command, ROOT, tmp_path], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "docs" / "reference" / "problems.html").read_text(encoding="utf-8")
+    reference = tmp_path / "docs" / "reference"
+    page = (reference / "problems.html").read_text(encoding="utf-8")
     kinds = [LostChunksError, LostContentsError, *(getattr(errors, name) for name in errors.__all__)]
     codes = {kind.code for kind in kinds if isinstance(kind, type) and issubclass(kind, errors.DropflowError)}
     assert [code for code in sorted({*codes, *CODES} - {"DF000"}) if f'id="{code}"' not in page] == []
+    page = (reference / "cli.html").read_text(encoding="utf-8")
+    assert [name for name in commands.commands if f'id="dropflow-{name}"' not in page] == []
+    page = (reference / "components.html").read_text(encoding="utf-8")
+    assert [one.name for one in components() if f'id="{one.name.lower()}"' not in page] == []

@@ -21,7 +21,7 @@ from dropflow.execution.parameters import Component
 from dropflow.failure import Severity
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.testing import Given, try_app
-from palettes.build import built_files, component_page, components
+from palettes.build import built_files, components
 from tests.eagle_rules import wrong_nodes
 from translator.formats import read_logical
 
@@ -182,11 +182,6 @@ def palette(name: str) -> dict[str, Any]:
 def test_the_committed_palette_is_fresh(name: str) -> None:
     """The file is what the definitions say: run ``dropflow palette build`` after changing one."""
     assert (ROOT / "palettes" / name).read_bytes() == built_files()[name]
-
-
-def test_the_page_of_components_is_fresh() -> None:
-    """Run ``dropflow palette build --docs docs/reference/components.md`` after changing a definition."""
-    assert (ROOT / "docs" / "reference" / "components.md").read_text(encoding="utf-8") == component_page()
 
 
 @pytest.mark.parametrize("name", NAMES)
