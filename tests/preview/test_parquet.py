@@ -151,6 +151,7 @@ def test_a_function_reads_a_directory_of_files(tmp_path: Path) -> None:
         read_format("parquet", tmp_path / "table")
 
 
+@pytest.mark.slow
 def test_tables_differ_in_columns_and_values(tmp_path: Path) -> None:
     """How they are written does not count; of numbers the largest differences are shown, of others the first row."""
     rows = range(100_000)

@@ -124,6 +124,7 @@ def test_a_store_that_goes_away_costs_one_wait(story: Story, monkeypatch: pytest
     assert len(asked) == 2  # of the run, and of its attempts
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_reached_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything runs, with the address: a server that is not there, a bucket that is not, an unknown protocol."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -27,6 +27,7 @@ from tests.runners.external.test_conformance import EXAMPLES, NAMES, run, run_gr
 from tests.runners.external.test_dask_workers import needs_namespaces, without
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
