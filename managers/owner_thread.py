@@ -47,6 +47,18 @@ class Machine(Protocol):
         ...
 
 
+class MachineOwner(Protocol):
+    """What effects need of the owner of their machine: an `Owner`, or a simulated one."""
+
+    def post(self, event: Any) -> None:
+        """Give an event to the machine. For any thread."""
+        ...
+
+    def work(self, job: Callable[[], Any]) -> None:
+        """Run a job that may block, and give its result to the machine."""
+        ...
+
+
 class Owner:
     """Runs one machine in its own thread.
 

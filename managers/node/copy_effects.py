@@ -48,6 +48,7 @@ from managers.node.decisions.events import (
 )
 from managers.node.directory import SessionDirectory, read_checksummed, write_checksummed
 from managers.node.downloads import refuse_changed
+from managers.owner_thread import MachineOwner
 from managers.recovery.records import pack_column, unpack_column
 
 _HERE = "./"
@@ -168,17 +169,11 @@ class CopyRecords:
         return here(msgspec.structs.replace(handle, location=location), self._workspace)
 
 
-class _Owner(Protocol):
-    def post(self, event: Any) -> None: ...
-
-    def work(self, job: Callable[[], Any]) -> None: ...
-
-
 class CopyHost(Protocol):
     """The owner of a node's machine, and its links, as `managers.node.host.SessionHost` has them."""
 
     @property
-    def owner(self) -> _Owner:
+    def owner(self) -> MachineOwner:
         """Gets events, and runs jobs."""
         ...
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -59,8 +59,10 @@ from managers.node.decisions.sessions import SessionTable
 from managers.node.directory import SessionDirectory
 from managers.node.finished_sessions import recover
 from managers.node.hosted_session import HostedSession
+from managers.node.neighbours import NodeLinks
 from managers.node.resources import SessionResources
 from managers.node.view_states import Beginning, held_copies, nothing_before
+from managers.owner_thread import MachineOwner
 from managers.recovery.records import decode_decision, unpack_column
 from managers.recovery.replan import decide
 from managers.recovery.vote import ConnectPeers, SendToPeer
@@ -68,42 +70,6 @@ from managers.recovery.vote import ConnectPeers, SendToPeer
 _log = logging.getLogger(__name__)
 
 _IS_DOWN: Mapping[LinkEvent, bool] = {LinkEvent.UP: False, LinkEvent.DOWN: True}
-
-
-class HostOwner(Protocol):
-    """Owner of the node's machine: `managers.owner_thread.Owner`, or a simulated one."""
-
-    def post(self, event: Any) -> None:
-        """Give an event to the machine. For any thread."""
-        ...
-
-    def work(self, job: Callable[[], Any]) -> None:
-        """Run a job that may block, and give its result to the machine."""
-        ...
-
-
-class HostLinks(Protocol):
-    """Links of the node: `managers.links.Links`, or simulated ones."""
-
-    def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
-        """Open the link to a peer, to that process of it or a later one."""
-        ...
-
-    def send(self, peer: str, message: Message) -> None:
-        """Send a message."""
-        ...
-
-    def last_seen(self) -> dict[str, tuple[int, float]]:
-        """Return the incarnation of each peer, and when its last packet came."""
-        ...
-
-    def refused(self, addresses: Mapping[str, str]) -> dict[str, bool]:
-        """Try to connect to peers, and return whether the host of each refuses that."""
-        ...
-
-    def close_content(self, session: str, drop: int | None = None) -> None:
-        """Close content that was released or replaced."""
-        ...
 
 
 class SessionHost:
@@ -123,8 +89,8 @@ class SessionHost:
         Time.
     """
 
-    owner: HostOwner
-    links: HostLinks
+    owner: MachineOwner
+    links: NodeLinks
     resources: SessionResources
 
     def __init__(self, name: str, table: SessionTable, *, directory: Path, clock: Clock) -> None:

@@ -1,6 +1,6 @@
 """The nodes next to the drops of a slice, and what a session requires of the links to them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -76,7 +76,19 @@ class NeighbourNodes:
 
 
 class NodeLinks(Protocol):
-    """What the exchange of a session requires of links: `managers.links.Links` has it, and simulated links do."""
+    """What a node and its sessions require of links: `managers.links.Links` has it, and simulated links do."""
+
+    def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
+        """Open the link to a peer, to that process of it or a later one."""
+        ...
+
+    def last_seen(self) -> dict[str, tuple[int, float]]:
+        """Return the incarnation of each peer, and when its last packet came."""
+        ...
+
+    def refused(self, addresses: Mapping[str, str]) -> dict[str, bool]:
+        """Try to connect to peers, and return whether the host of each refuses that."""
+        ...
 
     def send(self, peer: str, message: Message) -> None:
         """Queue a message, without waiting for room."""
