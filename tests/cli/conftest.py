@@ -17,6 +17,12 @@ from tests.fake_manager import FakeManager, manager_with_sessions
 TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
 
 
+@pytest.fixture(autouse=True)
+def _short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan in a hundred steps of the local search, not in 1,500: tests of commands are not about its last percent."""
+    monkeypatch.setattr("translator.plan.auto._MOST_STEPS", 100)
+
+
 @pytest.fixture
 def process(tmp_path: Path) -> Command:
     """Run ``dropflow`` in a process of its own, in an empty directory. It never prints a traceback."""

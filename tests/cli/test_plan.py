@@ -141,25 +141,13 @@ def test_an_unknown_suffix_is_bad_input(command: Command, tmp_path: Path, name: 
 # Commands of the translator in pipes, and the bytes that they write.
 
 
-def _dropflow(*arguments: object, stdin: bytes = b"", **environment: str) -> bytes:
-    done = subprocess.run(
-        [sys.executable, "-m", "dropflow", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        env=os.environ | environment,
-        check=True,
-        timeout=60,
-    )
-    return done.stdout
-
-
 @pytest.mark.slow
-def test_commands_can_be_piped() -> None:
+def test_commands_can_be_piped(dropflow: Command) -> None:
     """``fill | unroll | partition | map`` gives a list of drops, each with its node, and nothing else."""
-    filled = _dropflow("fill", NESTED, "--set", "Rows.num_of_copies=3", "-o", "-")
-    unrolled = _dropflow("unroll", "-", "-o", "-", stdin=filled)
-    parted = _dropflow("partition", "-", "-k", 2, "-o", "-", stdin=unrolled)
-    drops = msgspec.json.decode(_dropflow("map", "-", "--nodes", "one,two", "-o", "-", stdin=parted))
+    filled = dropflow("fill", NESTED, "--set", "Rows.num_of_copies=3", "-o", "-").out
+    unrolled = dropflow("unroll", "-", "-o", "-", stdin=filled).out
+    parted = dropflow("partition", "-", "-k", 2, "-o", "-", stdin=unrolled).out
+    drops = msgspec.json.decode(dropflow("map", "-", "--nodes", "one,two", "-o", "-", stdin=parted).out)
 
     assert {drop["node"] for drop in drops[:-1]} == {"one", "two"}
     assert len(drops) - 1 == len(msgspec.json.decode(unrolled)) - 1
@@ -171,7 +159,8 @@ def test_output_is_the_same_in_every_process(tmp_path: Path) -> None:
     written = []
     for seed in ("1", "2"):
         file = tmp_path / f"{seed}.dfg"
-        _dropflow("partition", NESTED, "-k", 3, "-o", file, PYTHONHASHSEED=seed)
+        command = [sys.executable, "-m", "dropflow", "partition", NESTED, "-k", "3", "-o", file]
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True)
         written.append(file.read_bytes())
 
     assert written[0] == written[1]
