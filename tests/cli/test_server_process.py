@@ -289,12 +289,12 @@ def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: P
         status = client.session("s").status
         leaf = next(drop.oid for drop in client.drops("s", DropQuery()).drops if "leaf" in drop.oid)
         content = b"".join(client.data("s", leaf).chunks)
-        fetched = asked(tmp_path, "fetch", "s", "--to", again.ready["url"])
+        fetched = run(tmp_path, "fetch", "s", "--to", again.ready["url"])
         errors = again.errors
         ended = again.stop()
 
     assert done.exit_code == 0, done.stderr
-    assert (status, b"kept" in content, fetched.exit_code, ended) == ("FINISHED", True, 0, 0)
+    assert (status, b"kept" in content, fetched.returncode, ended) == ("FINISHED", True, 0, 0)
     assert f"commands on this host need --to {again.ready['url']}" in errors
 
 
