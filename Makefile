@@ -73,6 +73,7 @@ coverage: $(VENV)/.installed  ## a floor for the coverage of each package by the
 	$(BIN)/python tests/coverage_floors.py
 
 lint: $(VENV)/.installed
+	@! git grep -nE '^(<{7}|>{7}) ' -- .  # what a merge left
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
