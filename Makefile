@@ -40,9 +40,8 @@ radio: $(VENV)/.radio  ## flag, calibrate and image a simulated radio observatio
 	@echo "The sources: $(CURDIR)/radio-output/files/catalogue.csv"
 	@echo "Look at the picture: $(CURDIR)/radio-output/files/sky.png"
 
-# One process for each processor: these tests wait for little, and each process imports everything (4 s).
 quick: $(VENV)/.installed  ## most tests, in less than a minute on two processors: no browser, no clusters, nothing installed on the system
-	$(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=quick
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=quick
 
 test: $(VENV)/.installed  ## all tests but the exhaustive ones; installs a browser and network tools if it can
 	@tests/bring_tools.sh

@@ -1,9 +1,11 @@
 """dropflow: a decentralised, event-driven dataflow runtime.
 
 This module is the public interface: everything in `__all__` is imported from here, and is loaded when it is first used.
-`dropflow.testing` has what tests of applications need. Other modules are internal and may change.
+`dropflow.testing` has what tests of applications need. Other modules are internal and may change; the guides to an
+application, a store and a runner of one's own name the few that these need.
 
-The package is laid out in rings; an outer ring imports inner ones, never the other way::
+The package is laid out in rings; an outer ring imports inner ones, never the other way. Packages of one ring may import
+each other where `pyproject.toml` says so: `apps`, `reuse` and `runners`, and those that submit graphs, do::
 
     dropflow.cli                       commands; each is imported when it is run
     dropflow.builder | dropflow.dask   graphs written in Python; collections of dask

@@ -66,7 +66,7 @@ class SessionState(IntEnum):
 _OVER = (SessionState.FINISHED, SessionState.CANCELLED, SessionState.FAILED)
 
 
-# The status of a session: a state of the engine, or UNKNOWN.
+# The status of a session: a state of the session here, or UNKNOWN.
 
 UNKNOWN = "UNKNOWN"
 """Nodes with unfinished drops of the session do not answer. Only islands and masters report it."""

@@ -72,7 +72,7 @@ class Owner:
     name : str
         Name of the manager, for the thread and for messages.
     clock : Clock
-        Time.
+        Tells the time.
     jobs : int
         Most jobs at a time.
     idle : float

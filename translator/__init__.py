@@ -1,7 +1,8 @@
 """The translator: logical graph (JSON) -> physical graph -> partitions -> placement.
 
-Everything is a function from value to value. May import `dropflow.graph` and what is below it. Nothing of a graph is
-executed. `formats` reads files, `unroll` makes drops, `plan` assigns them to nodes, `web` is the service.
+Everything is a function from value to value. May import `dropflow.graph` and what is below it, and what is known of
+components and their fields. Nothing of a graph is executed. `formats` reads files, `unroll` makes drops, `plan` assigns
+them to nodes, `web` is the service.
 
 ====================  ==================================================================================================
 `pipeline`            Translation of a file into a physical graph, with all its problems

@@ -42,16 +42,18 @@ from dropflow.states import DropState
 #
 # A parameter of the function takes its value from the first of these that has one:
 #
-# 1. the input port of its name, if data with content are connected: one value, or a list in the order
-# of the producers if the graph collects (as a gather does) or more than one input was not skipped; 2.
-# an input that belongs to no parameter (a port without a name, or with another name), in order, if
-# none of the following has a value; 3. the field of its name, unless it is blank; 4.
-# ``func_defaults``; 5. the function's own default.
+# 1. the input port of its name, if data with content are connected: one value, or a list in the order of the producers
+#    if the graph collects (as a gather does) or more than one input was not skipped;
+# 2. an input that belongs to no parameter (a port without a name, or with another name), in order, if none of the
+#    following has a value;
+# 3. the field of its name, unless it is blank;
+# 4. ``func_defaults``;
+# 5. the function's own default.
 #
-# Empty data and blank text are used only for a required parameter without any other value. A required
-# parameter without a value is an error that names it. Remaining values go into ``*args`` (positional
-# fields, unnamed inputs) and ``**kwargs`` (the others). Values that the function cannot take are left
-# out, with a warning in the log. Ports of type ``Event`` only order drops.
+# Empty data and blank text are used only for a required parameter without any other value. A required parameter without
+# a value is an error that names it. Remaining values go into ``*args`` (positional fields, unnamed inputs) and
+# ``**kwargs`` (the others). Values that the function cannot take are left out, with a warning in the log. Ports of type
+# ``Event`` only order drops.
 
 _NEVER_ARGUMENTS = frozenset(
     fold(name)

@@ -2,7 +2,7 @@
 
 `main` has the table of commands, and in which module each is. Modules are imported when their command runs, and large
 libraries within the functions that need them, so that help is quick. A command answers with an `output.Reply`. This
-package may import all others, and no other package imports it.
+package may import all others. Only `dropflow.builder` and `dropflow.dask` import it: they submit graphs as it does.
 
 =================  =====================================================================================================
 `main`             The ``dropflow`` command: the table of its commands, and the errors of the command line

@@ -2,7 +2,7 @@
 
 An attempt writes parts under temporary names. The repository makes parts the content of a drop (`commit`, `assemble`)
 by a rename within one file system: a reader finds the old content, the new content or none, but never half of one. The
-engine calls it from the session's thread only, and only for attempts that it has accepted, so an attempt may run twice
+session calls it from its thread only, and only for attempts that it has accepted, so an attempt may run twice
 and its content is committed once.
 """
 
@@ -276,7 +276,7 @@ class LocalRepository:
     session : str
         Session id.
     clock : Clock
-        Time.
+        Tells the time.
     graph : PhysicalGraph, optional
         Of the session: its edges decide which drop may replace the file of another one.
     durable : bool

@@ -516,7 +516,7 @@ class Exchange(Protocol):
 
 # Where a committed content is, as the journal records it for a later process.
 
-_INLINE = 1024
+_MOST_IN_JOURNAL = 1024
 """Bytes of the largest content in memory that is recorded as a whole: little compared with other costs of a drop."""
 
 _HERE = "./"
@@ -555,7 +555,7 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         location = handle.location
         if location.startswith(directory):
             location = _HERE + location[len(directory) :]
-        body = handle.body if handle.size <= _INLINE else b""
+        body = handle.body if handle.size <= _MOST_IN_JOURNAL else b""
         return cls(handle.kind, location, handle.size, handle.checksum, handle.text, body, handle.missing)
 
     @property

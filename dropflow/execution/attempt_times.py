@@ -36,7 +36,7 @@ class AttemptTimes:
     drops : int
         Number of drops of the session.
     clock : Clock
-        Time.
+        Tells the time.
     rows : int array, shape (drops,), optional
         Row in the whole graph of each drop, for a session that has some of its drops.
     """

@@ -205,7 +205,7 @@ class DelayedRuns:
     Parameters
     ----------
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     __slots__ = ("_added", "_clock", "_queue")

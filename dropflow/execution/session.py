@@ -227,7 +227,7 @@ class Session:
     work : Execution
         What it executes.
     resources : Resources
-        Where.
+        Where it executes: the runner, the directory, the journal.
     watch : Watch
         What observes it.
     continuation : Continuation or None

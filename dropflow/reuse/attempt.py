@@ -82,7 +82,7 @@ class AttemptReuse:
     spec : ExecutorSpec
         With a `ReuseSpec`.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     def __init__(self, spec: ExecutorSpec, clock: Clock) -> None:

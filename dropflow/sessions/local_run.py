@@ -104,7 +104,7 @@ def run(
         How the drops are executed. Unless the runner is ``inline``, applications that only wait run in threads of this
         process.
     hooks : RunHooks
-        Who takes part.
+        What cancels it, and what is told how far it is.
 
     Raises
     ------
@@ -158,9 +158,9 @@ def execute(
     directory : Path
         Session directory, locked by this process.
     options : RunOptions
-        How.
+        How the drops are executed.
     hooks : RunHooks
-        Who takes part.
+        What cancels it, and what is told how far it is.
     continuation : Continuation, optional
         What an earlier process of the session has left.
     notes : sequence of str

@@ -52,7 +52,7 @@ def make_session(
     runner : Runner
         Where attempts run.
     clock : Clock
-        Time.
+        Tells the time.
     exchange : Exchange, optional
         Where the other nodes of the session are.
     epoch : int

@@ -60,7 +60,7 @@ class Attempted:
     handles : tuple of Handle or None
         One for each output, None if it was skipped or the attempt failed.
     result : AttemptResult
-        As the engine receives it.
+        As a session receives it.
     log : str
         The log of the drop.
     """

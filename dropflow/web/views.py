@@ -134,6 +134,14 @@ def session_style(status: str) -> str:
     return _SESSION_STYLES[SessionState[status]] if status in SessionState.__members__ else "unknown"
 
 
+_NODE_STYLES = {"alive": "completed", "draining": "running", "suspect": "running", "drained": "skipped"}
+
+
+def node_style(state: str) -> str:
+    """Return the style of the state of a node or of another manager below: that of an error if it is lost."""
+    return _NODE_STYLES.get(state, "error")
+
+
 # What nodes moved to each other, as the rows of a table with a shade for each cell.
 
 _MOST_NODES = 64

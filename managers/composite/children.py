@@ -221,7 +221,7 @@ class Children:
     Parameters
     ----------
     name, role : str
-        Of the composite.
+        Of the island or master.
     time : MachineTime
         The time of the event that is handled.
     suspect_after, lost_after, every : float

@@ -156,9 +156,9 @@ class WitnessLinks:
     Parameters
     ----------
     name : str
-        Of the composite.
+        Of the island or master.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     def __init__(self, name: str, *, clock: Clock) -> None:

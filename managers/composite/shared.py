@@ -17,7 +17,7 @@ class Shared:
     Attributes
     ----------
     name, role : str
-        Of the composite.
+        Of the island or master.
     time : MachineTime
         The time of the event that is handled.
     cache : SessionCache

@@ -115,7 +115,7 @@ class SourceCache:
     settings : LinkSettings
         How long an unused source stays open.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     def __init__(self, open_content: ContentOpener | None, settings: LinkSettings, clock: Clock) -> None:
@@ -243,7 +243,7 @@ class ContentServer:
     settings : LinkSettings
         How long sources stay open.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     def __init__(

@@ -74,9 +74,9 @@ class LinkDriver:
     Parameters
     ----------
     manager : LinkManager
-        Decides.
+        Decides what is sent, and to whom.
     settings : LinkSettings
-        Sizes.
+        Times and sizes.
     transport : Transport
         Sends frames.
     on_message, on_change : callable
@@ -226,11 +226,11 @@ class LinkLoop:
     name : str
         Of this process.
     manager : LinkManager
-        Decides.
+        Decides what is sent, and to whom.
     transport : ZmqTransport
         The sockets; closed with the loop.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     def __init__(self, name: str, manager: LinkManager, transport: ZmqTransport, clock: Clock) -> None:

@@ -55,7 +55,7 @@ class Links:
     settings : LinkSettings
         Times and sizes.
     clock : Clock
-        Time.
+        Tells the time.
 
     Raises
     ------

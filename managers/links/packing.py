@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dropflow.errors import ProtocolError, UsageError
-from managers.links.send_window import FRAME_LIMIT, INLINE, MESSAGE_LIMIT
+from managers.links.send_window import FRAME_LIMIT, MESSAGE_LIMIT, MOST_IN_FRAME
 from managers.messages import Chunk, Fragment, Message, MessageBatch, Packet, encode
 
 Buffer = bytes | bytearray | memoryview
@@ -97,7 +97,7 @@ class Packer:
             self._fragments = None
         if not self._outgoing:
             return None
-        if self._outgoing[0].cost - _OVERHEAD > INLINE:
+        if self._outgoing[0].cost - _OVERHEAD > MOST_IN_FRAME:
             self._fragments = self._split(self._outgoing.popleft())
             return next(self._fragments)
         return self._bundle()
@@ -125,7 +125,7 @@ class Packer:
         while self._outgoing:
             item = self._outgoing[0]
             size += item.cost
-            if messages and size > INLINE:
+            if messages and size > MOST_IN_FRAME:
                 break
             self._outgoing.popleft()
             messages.append([bytes(segment) for segment in item.segments])

@@ -89,7 +89,7 @@ class SendWindow:
 
 # Settings of links. The defaults suit a cluster; tests shorten the times.
 
-INLINE = 16_384
+MOST_IN_FRAME = 16_384
 """Bytes up to which a message is sent in one frame; above, copying it costs more than another frame."""
 
 FRAME_LIMIT = 8 << 20

@@ -28,7 +28,7 @@ from managers.messages import Content
 from managers.node.fetch_pool import PendingFetch, Receipts
 from managers.node.trees import TreeSource, TreeWriter
 
-INLINE = 4096
+MOST_IN_EVENT = 4096
 """Bytes of the largest content that is sent in the message about its drop."""
 
 _FETCH_SECONDS = 60.0
@@ -79,7 +79,7 @@ class ContentExchange:
             Rows of the whole graph.
         """
         sent = portable(handle, self._workspace)
-        if handle.kind in ("null", "url") or (handle.kind == "bytes" and handle.size <= INLINE):
+        if handle.kind in ("null", "url") or (handle.kind == "bytes" and handle.size <= MOST_IN_EVENT):
             return Content(drop, sent, producer)
         self._offered[drop, producer] = handle
         if handle.kind == "bytes":

@@ -108,7 +108,7 @@ class NodeExchange:
     workspace : Workspace
         The session's directories.
     clock : Clock
-        Time.
+        Tells the time.
     stream_pool : JobPool or None
         Fetches streams while they grow, all of them at the same time. Without it, contents are fetched when they are
         complete.

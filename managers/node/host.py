@@ -86,7 +86,7 @@ class SessionHost:
     directory : Path
         Directory of the sessions' directories.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     owner: MachineOwner

@@ -135,7 +135,7 @@ class HostedSession:
     beginning : Beginning, optional
         With what the session continues, if it was over.
     clock : Clock
-        Time.
+        Tells the time.
     report : callable
         Takes the session's events, in the thread in which they happen: `Changed`, then `Over`, and at last `Ended`.
 

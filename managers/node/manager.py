@@ -80,7 +80,7 @@ class NodeManager(Manager):
     on_drained : callable
         Called in another thread when no session is left after `drain`, or its time is over: the process is to end.
     clock : Clock
-        Time.
+        Tells the time.
 
     Raises
     ------

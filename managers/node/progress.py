@@ -171,7 +171,7 @@ class ProgressLog:
     Parameters
     ----------
     clock : Clock
-        Time.
+        Tells the time.
     on_change : callable
         Takes each new `Progress`, in the writing thread.
     """

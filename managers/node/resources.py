@@ -123,7 +123,7 @@ class ProcessResources:
     file_watcher : FileWatcher
         Watches files that grow while other nodes read them.
     clock : Clock
-        Time.
+        Tells the time.
     runner : RunnerChoice
         Where applications run.
     pool : WorkerPool

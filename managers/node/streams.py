@@ -56,7 +56,7 @@ class StreamCopy:
     on_failure : callable
         Called when the copy will not be complete, so that its readers must start over; not after `give_up`.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class NodeStreams:
     receipts : Receipts
         Counts what is fetched.
     clock : Clock
-        Time.
+        Tells the time.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A *view* of a session is a number, its members, and the node of every drop. The *voters* of a view decide the next one:
 its members, and witnesses that hold no drops. May import messages, deployments, and pure functions of
-`dropflow.execution`.
+`dropflow.execution` and `dropflow.sessions`.
 
 =========  ============================================================================================================
 `vote`     How the voters of a session agree on its next view: a pure state machine over a clock that is passed in

@@ -299,7 +299,7 @@ class SimulatedOwner:
     Parameters
     ----------
     machine : Machine
-        Decides.
+        Decides what is done.
     effects : mapping of type to callable
         Carries out the actions of each type. `Return` needs no entry.
     process : SimulatedProcess

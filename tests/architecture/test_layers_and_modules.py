@@ -188,11 +188,6 @@ def _is_error_code(node: ast.AST | None) -> bool:
 # Names of classes and files.
 
 
-_SIMILAR_FILES = {
-    # Commands, each in the file of its name.
-    "dropflow/cli: node, nodes",
-    "dropflow/cli: translate, translator",
-}
 _ENDINGS = ("s", "es", "ed", "er", "ers", "ing", "ings", "or", "ors")
 
 
@@ -231,7 +226,7 @@ def test_no_two_files_of_a_directory_differ_by_an_ending() -> None:
         if (directory, stem) == (other, other_stem)
     }
 
-    assert sorted(similar - _SIMILAR_FILES) == []
+    assert sorted(similar) == []
 
 
 # The budgets of packages.

@@ -76,7 +76,7 @@ class Lifecycle:
     actions : list
         What is to be done; decisions are appended.
     kept : int
-        Sessions that are over whose engines stay in memory.
+        Sessions that are over and stay in memory.
     """
 
     def __init__(self, node: str, table: SessionTable, timers: Timers, actions: list[Action], *, kept: int) -> None:

@@ -140,7 +140,7 @@ class NodeMachine:
     suspect_after, lost_after : float
         Seconds of silence after which another node is suspect, and lost.
     kept : int
-        Sessions that are over whose engines stay in memory. Of older ones, only the directories are left.
+        Sessions that are over and stay in memory. Of older ones, only the directories are left.
     now : float
         The monotonic time.
     """

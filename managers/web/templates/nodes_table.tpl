@@ -22,7 +22,7 @@
 <span class="sub"><bdi>{{single_line(node.text)}}</bdi></span>
 % end
 </th>
-<td><span class="state {{dict(alive="completed", draining="running", drained="skipped", suspect="running").get(node.state, "error")}}">{{node.state}}</span></td>
+<td><span class="state {{node_style(node.state)}}">{{node.state}}</span></td>
 <td class="number at-middle">{{format_count(node.sessions)}}</td>
 % if load.cores or load.memory:
 <td>

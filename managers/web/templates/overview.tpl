@@ -31,7 +31,7 @@
 <bdi>{{shown_name(child.name)}}</bdi>
 % end
 <span class="sub">{{child.role}}, <a href="/nodes/{{quoted(child.name)}}/log">log</a></span></th>
-<td><span class="state {{dict(alive="completed", drained="skipped", suspect="running").get(child.state, "error")}}">{{child.state}}</span>
+<td><span class="state {{node_style(child.state)}}">{{child.state}}</span>
 % if child.text:
 <span class="sub"><bdi>{{single_line(child.text)}}</bdi></span>
 % end

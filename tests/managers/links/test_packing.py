@@ -6,13 +6,15 @@ from hypothesis import given
 
 from dropflow.errors import ProtocolError, UsageError
 from managers.links.packing import Buffer, NumberedPacket, Packer, Reassembler, check_frames, outgoing_message
-from managers.links.send_window import INLINE
+from managers.links.send_window import MOST_IN_FRAME
 from managers.messages import Chunk, Fragment, Heartbeat, MessageBatch, StopSession, decode_message, decode_packet
 
 messages = st.lists(
     st.tuples(
         st.text(max_size=20),
-        st.lists(st.one_of(st.just(b""), st.binary(max_size=40), st.integers(0, 3 * INLINE).map(bytes)), max_size=3),
+        st.lists(
+            st.one_of(st.just(b""), st.binary(max_size=40), st.integers(0, 3 * MOST_IN_FRAME).map(bytes)), max_size=3
+        ),
     ),
     max_size=8,
 )

@@ -125,7 +125,7 @@ def test_sessions_finish_on_a_faulty_network(
     seed: int, inline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chain over three nodes finishes, with inline and with fetched contents."""
-    monkeypatch.setattr(contents, "INLINE", inline)
+    monkeypatch.setattr(contents, "MOST_IN_EVENT", inline)
     simulation, results = _run(tmp_path, seed, 3)
 
     assert [result.status for result in results] == [SessionState.FINISHED] * 3, simulation
