@@ -390,6 +390,8 @@ class _SimulatedResources:
         self.file_watcher = SimulatedFileWatcher(process)
         self.in_place = False
         self._parts: dict[int, tuple[SessionInbox, NodeExchange]] = {}
+        self._graphs: dict[str, PhysicalGraph] = {}
+        """The latest part of the graph of each session: a runner outlives a view, in which its node may get drops."""
         self._process = process
         self._clock = clock
         self._workload = workload
@@ -416,6 +418,7 @@ class _SimulatedResources:
         work, simulation, node = self._workload, self._process.simulation, self._process.name
         recorder, name = self._recorder, deployment.session
         recorder.enter_view(node, name, exchange.view)
+        self._graphs[name] = graph
 
         def failure(task: Task) -> Failure | None:
             text = f"attempt {task.attempt} fails"
@@ -445,7 +448,7 @@ class _SimulatedResources:
             open_stream=partial(self._open_stream, graph, repository.workspace),
             on_written=self.file_watcher.look_soon,
             sends_late=lambda task: task.drop % 2 == 1,
-            on_lost=lambda result: recorder.lost(node, name, oid(graph, result.drop), result.attempt),
+            on_lost=lambda result: recorder.lost(node, name, oid(self._graphs[name], result.drop), result.attempt),
             ready=lambda task: work.ready(task, node),
             cores=work.cores,
             workers=self.workers,
