@@ -79,6 +79,7 @@ lint: $(VENV)/.installed
 	$(BIN)/lint-imports
 	$(BIN)/codespell README.md CONTRIBUTING.md docs dropflow translator managers palettes tests examples benchmarks
 	$(BIN)/interrogate --quiet tests
+	$(BIN)/zizmor --quiet --offline .github
 
 check: lint test  ## lint, types, layers, tests
 

@@ -240,7 +240,9 @@ class Session:
         figures.repeated += sum(max(0, count - tries[name]) for name, count in begun.items())
         if self.kind == "streams":
             return  # what reads a stream starts over with what writes it
-        excess = {name: extra for name, count in begun.items() if (extra := count - tries[name] - reasons[name]) > 0}
+        # A view that resets a drop, or moves it, gives it all of its tries anew.
+        allowed = {name: tries[name] * (1 + reasons[name]) for name in begun}
+        excess = {name: extra for name, count in begun.items() if (extra := count - allowed[name]) > 0}
         assert sum(excess.values()) <= self.worker_kills, (
             f"{self.kind} {self.name}: began too often: {excess}; {self.worker_kills} workers were killed; "
             f"reasons to run again: {dict(reasons)}"
