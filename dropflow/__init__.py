@@ -9,6 +9,7 @@ each other where `pyproject.toml` says so: `apps`, `reuse` and `runners`, and th
 
     dropflow.cli                       commands; each is imported when it is run
     dropflow.builder | dropflow.dask   graphs written in Python; collections of dask
+    dropflow.submission                the manager that is meant, and what is submitted to it
     dropflow.sessions                  one graph on this machine, and what runs leave in their directories
     dropflow.web                       what the pages of all servers share
     dropflow.api | dropflow.apps       operations and records of managers; applications and their execution

@@ -28,6 +28,7 @@ from dropflow.graph.notebook import (
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.sessions.functions import DropContent, RunResult
+from dropflow.submission.options import ConnectionOptions, environment_connection
 
 if TYPE_CHECKING:
     from translator.plan.machines import Machines
@@ -270,14 +271,11 @@ def connected(*, url: str | None, token: str | None, key: str | os.PathLike[str]
     Raises
     ------
     NoManagerError, UsageError, LinkError
-        As `dropflow.cli.manager_options.ConnectionOptions.connect`.
+        As `dropflow.submission.options.ConnectionOptions.connect`.
     """
-    from dropflow.cli.manager_options import ConnectionOptions  # noqa: PLC0415 - most graphs run on this machine
-
+    known = environment_connection()
     return ConnectionOptions(
-        url=url or os.environ.get("DROPFLOW_URL"),
-        token=token or os.environ.get("DROPFLOW_TOKEN"),
-        key=os.environ.get("DROPFLOW_KEY") if key is None else os.fspath(key),
+        url=url or known.url, token=token or known.token, key=known.key if key is None else os.fspath(key)
     ).connect()
 
 

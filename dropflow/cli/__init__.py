@@ -39,13 +39,10 @@ package may import all others. Only `dropflow.builder` and `dropflow.dask` impor
 `palette`          ``dropflow palette``: write the palettes for EAGLE
 `cache`            ``dropflow cache``: the store of results
 `completion`       ``dropflow completion``: a script that completes commands in a shell
-`connection`       The manager that a command connects to, and its credentials
-`manager_options`  The options that name a manager, and its credentials
 `crate`            Workflow Run RO-Crates and their signatures, for ``dropflow explain --crate``
 `prov`             The provenance of every drop of a session, as W3C PROV, for crates
 `exit_status`      The exit statuses of the command
 `incoming_files`   Write contents that managers send into a directory: each file is complete, or it is not there
-`manager_records`  Where keys, sessions and tokens are; and the records of the managers that run on this host
 `downloads`        Download results, many files or one archive, and the answers of ``dropflow fetch``
 `progress`         Lines for people: how far sessions and transfers are, and how a session ended with which failures
 `session_replies`  Answers about one session of a manager, as several commands give them

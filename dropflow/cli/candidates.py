@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, split_arg_string
 
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.files import JOURNAL
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client

@@ -22,11 +22,11 @@ from click.core import ParameterSource
 from dropflow.api.patience import PATIENCE
 from dropflow.cli.candidates import algorithms, graphs, runners, sessions, settings
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import error_reply, exit_for_error, output_for
 from dropflow.errors import BadFileError, BadParameterError, StorageError
 from dropflow.session_options import AnnotatedField, meta_of
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.submission.options import ConnectionOptions
 
 Options = TypeVar("Options", bound=msgspec.Struct)
 
@@ -138,7 +138,7 @@ def _manager(url: str | None, token: str | None, key: str | None) -> ConnectionO
         click.get_current_context().call_on_close(tunnel.close)
         manager = tunnel.open(manager)
     elif url is not None and url.startswith(("slurm:", "pbs:", "sge:", "ssh:")):
-        from dropflow.cli.connection import manager_of_job
+        from dropflow.cli.jobs.login import manager_of_job
 
         manager = manager_of_job(manager)
     return manager

@@ -8,12 +8,12 @@ import msgspec
 
 from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.origin import report_of
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.formatting import format_time, plural, single_line
 from dropflow.graph.drop_counts import failed_words
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.cli.divergence import Divergence

@@ -16,12 +16,12 @@ import msgspec
 from dropflow.cli.common_options import Duration, connection_options, output_options
 from dropflow.cli.doctor_checks import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, NoManagerError
 from dropflow.formatting import plural
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -118,7 +118,7 @@ def doctor_command(output: CommandOutput, *, manager: ConnectionOptions, timeout
     and what to do; exit status 1 if something is wrong. Names the optional parts that are not installed on this host,
     also if no manager is named and none runs here; the exit status is 5 then.
     """
-    from dropflow.cli.connection import connect_to, manager_url
+    from dropflow.submission.connection import connect_to, manager_url
 
     try:
         url = manager_url(manager)

@@ -14,7 +14,6 @@ from dropflow.cli.candidates import drops, is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import refuse_without_run
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.origin import checksum_text, show_origin, write_crate
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import DropflowError, NotFoundError, UsageError
@@ -22,6 +21,7 @@ from dropflow.failure import Failure
 from dropflow.files import JOURNAL
 from dropflow.formatting import few, format_size, plural
 from dropflow.states import DropState
+from dropflow.submission.options import ConnectionOptions
 from dropflow.web.cause_groups import causes
 
 if TYPE_CHECKING:

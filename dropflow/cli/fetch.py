@@ -13,10 +13,10 @@ import click
 from dropflow.cli.candidates import drops
 from dropflow.cli.common_options import connection_options, output_options, session_argument
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import NotFoundError, StorageError, UsageError
 from dropflow.ids import drop_file_name, safe_name
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client

@@ -1,6 +1,5 @@
 """The options of commands that plan, submit, or take a run or a session."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,11 @@ from click.core import ParameterSource
 from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.common_options import GivenOptions, given_on_command_line, grouped, options_of
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
 from dropflow.files import refuse_other_directory
 from dropflow.session_options import meta_of
+from dropflow.submission.options import ConnectionOptions, environment_connection
 from translator.options import PartitionOptions
 
 if TYPE_CHECKING:
@@ -108,13 +107,6 @@ planning_options = grouped(
 """Adds the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
 
 
-def environment_connection() -> ConnectionOptions:
-    """Return what the environment says, for commands without the options of a connection."""
-    names = ("DROPFLOW_URL", "DROPFLOW_TOKEN", "DROPFLOW_KEY")
-    url, token, key = (os.environ.get(name) or None for name in names)
-    return ConnectionOptions(url=url, token=token, key=key)
-
-
 def is_url(source: str) -> bool:
     """Whether this names a manager, rather than a file or nodes."""
     return "://" in source
@@ -128,7 +120,7 @@ def nodes_of_manager(output: "CommandOutput", url: str) -> "LiveMachines":
     UsageError
         No node is alive there.
     """
-    from dropflow.cli.connection import connect_to, manager_url
+    from dropflow.submission.connection import connect_to, manager_url
 
     # A token in the environment is for the manager of DROPFLOW_URL, if that names one.
     environment = environment_connection()
@@ -239,7 +231,7 @@ def continue_session(
 
 def _no_manager(context: click.Context) -> bool:
     """Whether no manager is named, and none runs on this host: RUN cannot be a session."""
-    from dropflow.cli.manager_records import records_here
+    from dropflow.submission.manager_records import records_here
 
     named = context.get_parameter_source("url") in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
     return not named and not records_here()

@@ -11,12 +11,12 @@ import msgspec
 from dropflow.cli.candidates import graphs, runs
 from dropflow.cli.common_options import connection_options, graph_argument, output_options, setting_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, output_file, problem_lines
 from dropflow.cli.progress import columns
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import format_size, plural
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph

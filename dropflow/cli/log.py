@@ -15,11 +15,11 @@ from dropflow.cli import candidates
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import refuse_without_run
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError
 from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
 from dropflow.formatting import printable
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client

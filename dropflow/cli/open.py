@@ -10,9 +10,9 @@ import msgspec
 from dropflow.cli.candidates import sessions
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import LinkError
+from dropflow.submission.options import ConnectionOptions
 
 
 class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ def open_command(
     translator are reached without another sign-in. Through ssh only this manager is, as long as the command runs:
     until Ctrl-C.
     """
-    from dropflow.cli.connection import ticket_of
+    from dropflow.submission.connection import ticket_of
     from dropflow.web.known_servers import login_url
     from dropflow.web.tickets import LONGEST
 
@@ -70,7 +70,7 @@ def _opened(url: str) -> bool:
     import webbrowser
 
     from dropflow.api.auth import store_token
-    from dropflow.cli.manager_records import token_directory
+    from dropflow.submission.manager_records import token_directory
 
     page = token_directory() / "open.html"
     target = html.escape(url, quote=True)

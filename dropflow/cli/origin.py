@@ -8,11 +8,11 @@ import msgspec
 
 from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import UsageError
 from dropflow.formatting import few, format_brief, format_size, plural, single_line
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.drop_records import PageQuery
@@ -50,7 +50,7 @@ def report_of(
         from dropflow.sessions.report import run_report
 
         return run_report(Path(run))
-    from dropflow.cli.connection import connect_to, manager_url
+    from dropflow.submission.connection import connect_to, manager_url
     from dropflow.web.report import session_report
 
     url = manager_url(manager if other_url is None else ConnectionOptions(url=other_url))
@@ -163,7 +163,7 @@ def write_crate(
         raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
     key = None
     if is_signed:
-        from dropflow.cli.manager_records import default_key
+        from dropflow.submission.manager_records import default_key
         from managers.keys import load
 
         key = load(Path(manager.key) if manager.key else default_key())

@@ -28,7 +28,6 @@ from dropflow.cli.common_options import (
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import (
     PlanningChoice,
-    environment_connection,
     is_url,
     nodes_of_manager,
     planning_options,
@@ -39,6 +38,7 @@ from dropflow.cli.times import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
+from dropflow.submission.options import environment_connection
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph

@@ -13,12 +13,12 @@ import msgspec
 from dropflow.cli.candidates import drops, is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import ConflictError, MissingDependencyError, UsageError, install_hint
 from dropflow.formatting import format_size, plural
 from dropflow.ids import drop_file_name, safe_name
 from dropflow.states import DropState, SessionState
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     import pdb  # noqa: T100 - people debug with it

@@ -18,12 +18,12 @@ from dropflow.cli.common_options import (
 )
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, session_options
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run import CancelOnSignal, RunReply, exit_of_run
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
 from dropflow.session_options import RunOptions
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client

@@ -23,7 +23,6 @@ from dropflow.cli.common_options import (
 )
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, profile_option, seconds_by, session_options
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns, count_lines, failure_lines, headline, incomplete_lines, shell_command
 from dropflow.files import SUMMARY
@@ -32,6 +31,7 @@ from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.session_options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client

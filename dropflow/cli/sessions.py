@@ -18,12 +18,12 @@ from dropflow.cli.common_options import (
     session_argument,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import LinkError
 from dropflow.formatting import few, format_duration, plural
 from dropflow.states import UNKNOWN
+from dropflow.submission.options import ConnectionOptions
 
 
 class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,12 +22,12 @@ from dropflow.cli.common_options import (
 )
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import PlanningChoice, planning_options, seconds_by, usable_nodes
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import few
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.session_options import SubmitOptions
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.patience import PatientClient
@@ -124,11 +124,11 @@ def submit_command(
     walltime that has passed is left out. The session of a physical graph can be run again without other values.
     SESSION itself does not change.
     """
-    from dropflow.cli.connection import patient
     from dropflow.cli.graph_files import read_for_nodes
     from dropflow.cli.watch import answer_started
     from dropflow.graph.notes import planning_of
     from dropflow.graph.physical import with_fusion, without_fusion
+    from dropflow.submission.connection import patient
 
     if (graph is None) == (like is None):
         raise UsageError("no graph is given", hint="give either GRAPH or --like SESSION")

@@ -13,11 +13,11 @@ from dropflow.cli.candidates import is_run_directory, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import refuse_without_run
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, output_file
 from dropflow.cli.progress import columns
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.formatting import format_brief, format_size, plural
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph

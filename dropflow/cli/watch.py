@@ -12,12 +12,12 @@ import click
 from dropflow.api.patience import PAUSE, Patience, may_recover
 from dropflow.cli.common_options import connection_options, output_options, patience_option, session_argument
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import session_progress, shell_command
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, LinkError, NotFoundError
 from dropflow.states import UNKNOWN, DropState, SessionState
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
@@ -51,8 +51,8 @@ def watch_command(
     manager or nodes do not answer, and 130 if you stopped watching: the session continues. With --once, it is 0 for a
     session that still runs, too.
     """
-    from dropflow.cli.connection import connect_to, manager_url
     from dropflow.cli.session_replies import SessionReply
+    from dropflow.submission.connection import connect_to, manager_url
 
     url = manager_url(manager)
     try:
@@ -70,7 +70,7 @@ def watch_command(
 
 def _results(manager: ConnectionOptions, url: str, detail: "SessionDetail") -> "tuple[ResultInfo, ...]":
     """Return the results of a session in which drops have failed, to say which of them lack data."""
-    from dropflow.cli.connection import connect_to
+    from dropflow.submission.connection import connect_to
 
     if not detail.failures:
         return ()
@@ -152,7 +152,7 @@ def follow(
     DropflowError
         The manager refused the first request, or there is no such manager.
     """
-    from dropflow.cli.connection import connect_to
+    from dropflow.submission.connection import connect_to
 
     outage = _Outage(output, patience, SystemClock())
     pause = threading.Event()

@@ -65,17 +65,6 @@ def dropflow(command: Command, home: Path) -> Command:  # noqa: ARG001 - for its
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory without records of managers and without a key."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home" / name))
-    for name in ("DROPFLOW_URL", "DROPFLOW_TOKEN", "DROPFLOW_OUTPUT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def manager() -> FakeManager:
     """A manager with sessions called running, failed, finished and cancelled."""
     return manager_with_sessions(nodes=("node-1", "node-2"), role="island")

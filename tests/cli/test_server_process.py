@@ -22,14 +22,14 @@ from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.signing import UserKey
-from dropflow.cli.connection import connect_to
 from dropflow.cli.main import commands
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.servers.local_cluster import UpOptions
 from dropflow.cli.servers.local_cluster import run as server_options_run
 from dropflow.cli.servers.server_process import start_logging
 from dropflow.cli.servers.service import unit_text
 from dropflow.errors import HttpError, NotFoundError, StorageError
+from dropflow.submission.connection import connect_to
+from dropflow.submission.options import ConnectionOptions
 from managers.child_processes import ChildProcesses
 from managers.keys import create, load_any
 from tests.cli.answers import Command

@@ -16,6 +16,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.session_options import RunOptions
 from dropflow.sessions.local_run import prepare_directory, run
+from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, node
 from tests.fake_manager import FakeManager, manager_with_sessions
@@ -460,3 +461,44 @@ def test_the_log_of_a_manager_is_printed(ask: Command, manager: FakeManager) -> 
     neither, both = ask("log"), ask("log", "finished", "--manager", manager.name)
     assert (neither.status, "give either RUN or --manager NAME" in neither.err) == (2, True)
     assert (both.status, "give either RUN or --manager NAME" in both.err) == (2, True)
+
+
+# The manager that a command connects to.
+
+
+def test_a_wrong_token_is_bad_input(ask: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit status is 2, and the message is about the token."""
+    monkeypatch.setenv("DROPFLOW_TOKEN", "wrong")
+    answer = ask("sessions")
+
+    assert answer.status == 2
+    assert "token" in answer.err
+
+
+@pytest.mark.slow
+def test_a_manager_that_cannot_be_reached(ask: Command, service: Service) -> None:
+    """The message names the address; the exit status is 3."""
+    service.close()
+    answer = ask("sessions")
+
+    assert answer.status == 3
+    assert service.url in answer.err
+
+
+def test_without_any_manager_the_message_says_how_to_start_one(ask: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No manager is named, and none runs on this host: that has an exit status of its own, 5."""
+    monkeypatch.delenv("DROPFLOW_URL")
+    answer = ask("sessions")
+
+    assert answer.status == 5
+    assert "dropflow up" in answer.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://h:port", "http://h/path"])
+def test_malformed_addresses_are_bad_input(ask: Command, url: str) -> None:
+    """Nothing is sent."""
+    answer = ask("sessions", "--to", url)
+
+    assert answer.status == 2
+    assert "not a manager URL" in answer.err

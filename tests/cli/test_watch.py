@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dropflow.cli import progress
-from dropflow.cli.manager_records import write_record
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import session_progress
 from dropflow.execution.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.states import DropState, SessionState
+from dropflow.submission.manager_records import write_record
 from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN

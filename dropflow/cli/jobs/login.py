@@ -4,8 +4,9 @@
 ends only when the command here does; its standard output carries the answer, and then the results as a tar archive.
 `launch_at_login` is the end of the user, `run_login` the other one.
 
-``--to ssh://LOGIN/slurm:JOB`` needs one connection, too (`LoginTunnel`), and no dropflow on the login node: a command
-of the shell there prints the address and the key of the job, and one port of this host is forwarded to that address.
+``--to slurm:JOB`` is the manager of a job that was launched here (`manager_of_job`). ``--to ssh://LOGIN/slurm:JOB``
+needs one connection, too (`LoginTunnel`), and no dropflow on the login node: a command of the shell there prints the
+address and the key of the job, and one port of this host is forwarded to that address.
 """
 
 import os
@@ -27,17 +28,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow.cli.connection import running_url
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.hosts import first_line
 from dropflow.cli.jobs.submission import LaunchReply, ScriptReply, run_order
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput, ErrorReply, JsonOutput, OutputKind
 from dropflow.cli.session_replies import SubmitReply
 from dropflow.errors import BadFileError, LinkError, MissingDependencyError, NotFoundError, UsageError
 from dropflow.graph.codec import dump, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
+from dropflow.submission.manager_records import directory_of_job
+from dropflow.submission.options import ConnectionOptions
 from dropflow.version import __version__
 from managers.jobs.batch import SYSTEMS, JobOrder
 from managers.jobs.job_directory import JobDirectory, JobStatus, new_job_directory
@@ -194,7 +195,7 @@ def _interrupt_at_end() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-# Managers that are reached through a login node.
+# Managers of jobs, also of those that are reached through a login node.
 
 
 _BORDER = "dropflow-job"
@@ -211,6 +212,41 @@ It ends with its standard input, and so with the process here.
 """
 _FORWARD_ATTEMPTS = 5
 """How often a port that is free is looked for: another process may take it before ssh does."""
+
+
+def manager_of_job(manager: ConnectionOptions) -> ConnectionOptions:
+    """Return the address and the key of the manager of a job, which options name as ``slurm:123``.
+
+    Raises
+    ------
+    NotFoundError
+        The job is not known here, has not started, or is over.
+    """
+    system, _, number = str(manager.url).partition(":")
+    directory = directory_of_job(f"{system}-{number}")
+    if directory is None:
+        raise NotFoundError(
+            f"no job {number} of {system} was launched from here",
+            hint="give the number that 'dropflow launch' printed, with the same home directory",
+        )
+    job = JobDirectory(directory)
+    url = _running_url(job.status, number, where=str(directory))
+    return ConnectionOptions(url=url, key=manager.key or str(job.key))  # a token is that of another manager
+
+
+def _running_url(status: JobStatus | None, number: str, *, where: str) -> str:
+    """Return the address of the manager of a job.
+
+    Raises
+    ------
+    NotFoundError
+        The job has not started, or is over.
+    """
+    if status is None or not status.url or status.state != "running":
+        states = {"stopped": "has stopped", "over": "is over"}
+        state = states.get(status.state, "has not started") if status is not None else "has not started"
+        raise NotFoundError(f"job {number} {state}, so that its manager cannot be asked", where=where)
+    return status.url
 
 
 class LoginTunnel:
@@ -301,7 +337,7 @@ class LoginTunnel:
             hint = "give the number that 'dropflow launch' printed, and the user who launched it: ssh://USER@HOST"
             raise NotFoundError(f"no job {self._job} was launched there", where=self._login, hint=hint)
         status = msgspec.json.decode(answer[0], type=JobStatus) if answer[0] else None
-        url = running_url(status, self._job, where=self._login)
+        url = _running_url(status, self._job, where=self._login)
         self.secret = parse_key("\n".join(answer[1:]).encode(), where=f"the key of job {self._job}").secret
         return url
 

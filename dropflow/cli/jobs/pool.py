@@ -8,9 +8,9 @@ import click
 from dropflow.cli.common_options import Duration, connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.launch import refuse_job_array, site_options
-from dropflow.cli.manager_options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
+from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from managers.jobs.batch import Facility

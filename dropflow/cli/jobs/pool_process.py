@@ -19,8 +19,6 @@ from dropflow.api.client import Client
 from dropflow.api.requests import DrainRequest
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.submission import ScriptReply
-from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.manager_records import default_key, directory_of_job, forget_job, jobs_of, record_job
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.clock import SystemClock
@@ -28,6 +26,8 @@ from dropflow.errors import ConflictError, DropflowError, JobRefusedError, NotFo
 from dropflow.files import private_directory
 from dropflow.ids import is_session_name
 from dropflow.states import SessionState
+from dropflow.submission.manager_records import default_key, directory_of_job, forget_job, jobs_of, record_job
+from dropflow.submission.options import ConnectionOptions
 from managers.jobs.batch import SYSTEMS, Facility, job_script
 from managers.jobs.job_directory import JobDirectory, JobRequest, read_record
 from managers.jobs.pool import PoolSettings, PoolState, Seen, decide, refused, submitted

@@ -116,7 +116,7 @@ def run_order(output: CommandOutput, order: JobOrder, job: JobDirectory, graph: 
 
 def _submit(job: JobDirectory, order: JobOrder) -> str:
     """Write the files of a job, submit it, and return its number. A new directory is removed if it is refused."""
-    from dropflow.cli.manager_records import record_job
+    from dropflow.submission.manager_records import record_job
 
     request, name = order.request, order.request.system
     system, before = SYSTEMS[name], job.status

@@ -10,11 +10,11 @@ from dropflow.api.manager import Manager
 from dropflow.api.node_records import ManagerInfo
 from dropflow.api.routes import Route, StreamSlots
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
-from dropflow.cli.manager_records import records_here
+from dropflow.cli.servers.server_options import DiscoverOptions, ServeOptions
 from dropflow.cli.servers.server_process import LOG_FILE, ServerContext, links_advertise, links_bind, serve
 from dropflow.clock import SystemClock
 from dropflow.errors import UsageError
+from dropflow.submission.manager_records import records_here
 from dropflow.web.known_servers import ServerAddress
 from managers.composite.manager import Composite, discover_children
 from managers.probing import Prober

@@ -10,9 +10,16 @@ import click
 
 from dropflow.cli.common_options import Decorator, Duration, grouped, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import DiscoverOptions, ServeOptions
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.servers.up import discover_options, lost_option, memory_option, serve_options, suspect_option
+from dropflow.cli.servers.server_options import (
+    DiscoverOptions,
+    ServeOptions,
+    discover_options,
+    lost_option,
+    memory_option,
+    serve_options,
+    suspect_option,
+)
 
 if TYPE_CHECKING:
     from dropflow.cli.servers.server_process import ServerContext

@@ -31,11 +31,11 @@ import msgspec
 from dropflow.api.addresses import EVERYWHERE, is_loopback
 from dropflow.api.auth import load_token, make_token, store_token
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.manager_options import ServeOptions
-from dropflow.cli.manager_records import default_key, default_root, remove_record, write_record
+from dropflow.cli.servers.server_options import ServeOptions
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.files import make_once, private_directory, private_opener
 from dropflow.formatting import printable
+from dropflow.submission.manager_records import default_key, default_root, remove_record, write_record
 from dropflow.version import __version__
 from dropflow.web.known_servers import public_address
 from managers.keys import ClusterKey, UserFiles, create, load

@@ -11,8 +11,8 @@ import psutil
 from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import ResumeRequest, SubmitQuery
-from dropflow.cli.manager_records import ManagerRecord
 from dropflow.errors import DropflowError
+from dropflow.submission.manager_records import ManagerRecord
 from tests.e2e.cluster import until
 from tests.e2e.recorded_node import History
 from tests.e2e.torture.sessions import CLUSTER_GRAPHS, Figures, Session

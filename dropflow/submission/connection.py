@@ -7,21 +7,17 @@ key of a user is named, it comes before the token in a record: who names it want
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dropflow.api.client import Client
 from dropflow.api.operations import INFO
 from dropflow.api.patience import PatientClient
 from dropflow.api.signing import UserKey
-from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.manager_records import ManagerRecord, default_key, directory_of_job, record_for, records_here
-from dropflow.errors import NoManagerError, NotFoundError, UsageError
+from dropflow.errors import NoManagerError, UsageError
+from dropflow.submission.manager_records import ManagerRecord, default_key, record_for, records_here
+from dropflow.submission.options import ConnectionOptions
 from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import ClusterKey, load_any
-
-if TYPE_CHECKING:
-    from managers.jobs.job_directory import JobStatus
 
 _REQUEST_SECONDS = 30.0
 _RANK = ("master", "island", "node")
@@ -85,43 +81,6 @@ def manager_url(manager: ConnectionOptions) -> str:
         urls = ", ".join(f"{record.url} ({record.role} {record.name})" for record in top)
         raise UsageError(f"several managers run on this host: {urls}", hint="choose one with --to URL or DROPFLOW_URL")
     return top[0].url
-
-
-def manager_of_job(manager: ConnectionOptions) -> ConnectionOptions:
-    """Return the address and the key of the manager of a job, which options name as ``slurm:123``.
-
-    Raises
-    ------
-    NotFoundError
-        The job is not known here, has not started, or is over.
-    """
-    from managers.jobs.job_directory import JobDirectory
-
-    system, _, number = str(manager.url).partition(":")
-    directory = directory_of_job(f"{system}-{number}")
-    if directory is None:
-        raise NotFoundError(
-            f"no job {number} of {system} was launched from here",
-            hint="give the number that 'dropflow launch' printed, with the same home directory",
-        )
-    job = JobDirectory(directory)
-    url = running_url(job.status, number, where=str(directory))
-    return ConnectionOptions(url=url, key=manager.key or str(job.key))  # a token is that of another manager
-
-
-def running_url(status: "JobStatus | None", number: str, *, where: str) -> str:
-    """Return the address of the manager of a job.
-
-    Raises
-    ------
-    NotFoundError
-        The job has not started, or is over.
-    """
-    if status is None or not status.url or status.state != "running":
-        states = {"stopped": "has stopped", "over": "is over"}
-        state = states.get(status.state, "has not started") if status is not None else "has not started"
-        raise NotFoundError(f"job {number} {state}, so that its manager cannot be asked", where=where)
-    return status.url
 
 
 def _topmost(found: list[ManagerRecord]) -> list[ManagerRecord]:

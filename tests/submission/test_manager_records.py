@@ -9,9 +9,9 @@ import msgspec
 import psutil
 import pytest
 
-from dropflow.cli.connection import connect_to, manager_url
-from dropflow.cli.manager_options import ConnectionOptions
-from dropflow.cli.manager_records import (
+from dropflow.errors import UsageError
+from dropflow.submission.connection import connect_to, manager_url
+from dropflow.submission.manager_records import (
     ManagerRecord,
     record_for,
     records_here,
@@ -19,9 +19,7 @@ from dropflow.cli.manager_records import (
     token_directory,
     write_record,
 )
-from dropflow.errors import UsageError
-from managers.service import Service
-from tests.cli.answers import Command
+from dropflow.submission.options import ConnectionOptions
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -134,7 +132,7 @@ def test_a_record_identifies_the_process() -> None:
     assert record.started == psutil.Process().create_time()
 
 
-# The manager that a command connects to, and its credentials.
+# The manager that options name, and its credentials.
 
 
 def record(url: str, role: str = "node", *, token: str = "", group: str = "") -> Path:
@@ -176,48 +174,10 @@ def test_the_token_of_an_option_is_for_one_manager(monkeypatch: pytest.MonkeyPat
         del timeout
         sent.append((url, token, secret))
 
-    monkeypatch.setattr("dropflow.cli.connection.Client", client)
+    monkeypatch.setattr("dropflow.submission.connection.Client", client)
     options = ConnectionOptions(url="http://a:1", token="mine")  # noqa: S106
     record("http://127.0.0.1:2", token="its own")  # noqa: S106
     for url in ("http://a:1", "http://127.0.0.1:2", "http://b:3"):
         connect_to(url, options)
 
     assert sent == [("http://a:1", "mine", None), ("http://127.0.0.1:2", "its own", None), ("http://b:3", None, None)]
-
-
-def test_a_wrong_token_is_bad_input(ask: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exit status is 2, and the message is about the token."""
-    monkeypatch.setenv("DROPFLOW_TOKEN", "wrong")
-    answer = ask("sessions")
-
-    assert answer.status == 2
-    assert "token" in answer.err
-
-
-@pytest.mark.slow
-def test_a_manager_that_cannot_be_reached(ask: Command, service: Service) -> None:
-    """The message names the address; the exit status is 3."""
-    service.close()
-    answer = ask("sessions")
-
-    assert answer.status == 3
-    assert service.url in answer.err
-
-
-def test_without_any_manager_the_message_says_how_to_start_one(ask: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No manager is named, and none runs on this host: that has an exit status of its own, 5."""
-    monkeypatch.delenv("DROPFLOW_URL")
-    answer = ask("sessions")
-
-    assert answer.status == 5
-    assert "dropflow up" in answer.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://h:port", "http://h/path"])
-def test_malformed_addresses_are_bad_input(ask: Command, url: str) -> None:
-    """Nothing is sent."""
-    answer = ask("sessions", "--to", url)
-
-    assert answer.status == 2
-    assert "not a manager URL" in answer.err
