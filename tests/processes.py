@@ -173,13 +173,16 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def working_in(directory: Path) -> list[psutil.Process]:
-    """Return the processes that have a path in a directory as an argument, variable, open file or current directory."""
+    """Return the processes that have a path in a directory as an argument, variable, open file or current directory.
+
+    What `info` of them tells stays, also of those that end meanwhile: name, cmdline, environ and cwd.
+    """
 
     def is_below(word: str) -> bool:
         return f"{directory}/" in word or word == str(directory)
 
     found = []
-    for process in psutil.process_iter(["cmdline", "environ", "cwd"]):
+    for process in psutil.process_iter(["name", "cmdline", "environ", "cwd"]):
         of = process.info
         words = [*(of["cmdline"] or []), *(of["environ"] or {}).values(), of["cwd"] or ""]
         if any(map(is_below, words)) or any(map(is_below, _open_files(process))):

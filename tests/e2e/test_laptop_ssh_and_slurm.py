@@ -157,7 +157,7 @@ def test_a_cluster_is_seen_through_one_ssh(seen: Launched, *, is_shared: bool) -
             opened.send_signal(signal.SIGINT if is_shared else signal.SIGKILL)
     refused = until(lambda: not _listens(urlsplit(address).port), 60)
     shared = seen.shell("ssh -O check cluster 2>&1 || true; ssh -O exit cluster 2>&1 || true")
-    left = [one for one in working_in(seen.home) if one.name() == "ssh"]
+    left = [one for one in working_in(seen.home) if one.info["name"] == "ssh"]
 
     assert (session["status"], (seen.home / "hello" / "files" / "hello.txt").exists()) == ("FINISHED", True)
     assert (session["session"] in there, f"<title>{session['session']}" in page) == (True, True)

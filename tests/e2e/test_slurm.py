@@ -56,7 +56,7 @@ def test_a_killed_test_leaves_no_slurm(tmp_path: Path) -> None:
         assert started.stdout is not None
         ready = started.stdout.readline()
         wanted = {"slurmctld", "slurmd", "slurmstepd", "sleep"}
-        all_run = until(lambda: wanted <= {process.name() for process in working_in(tmp_path)}, 120)
+        all_run = until(lambda: wanted <= {process.info["name"] for process in working_in(tmp_path)}, 120)
         started.kill()
 
     assert (ready, all_run) == (b"running\n", True)

@@ -194,7 +194,8 @@ def test_hosts_that_let_nothing_in_but_ssh_have_a_tunnel(tmp_path: Path) -> None
         looked = ssh.shell("dropflow doctor")
         with ssh.started(command=("dropflow", "submit", "g.dfg", "--wait", "--output", "json")) as waiting:
             ssh.until(f"cat {marks}", "FIRST")
-            (cut,) = [one for one in working_in(tmp_path) if one.name() == "ssh" and "alpha" in one.cmdline()]
+            of_ssh = [one for one in working_in(tmp_path) if one.info["name"] == "ssh"]
+            (cut,) = [one for one in of_ssh if "alpha" in one.info["cmdline"]]
             cut.kill()
             answer, notes = waiting.communicate(timeout=200)
         printed = (tmp_path / "up.txt").read_text()
