@@ -10,7 +10,6 @@ import numpy as np
 from dropflow.api.addresses import is_loopback
 from dropflow.api.node_records import Lack, NodeComponents, NodeInfo
 from dropflow.api.requests import SubmitQuery
-from dropflow.api.submission import note_options
 from dropflow.apps.needs import has_images, host_needs
 from dropflow.clock import Clock
 from dropflow.data.survival import replicas_of
@@ -18,7 +17,7 @@ from dropflow.errors import BadGraphError, LinkError, MissingDependencyError, Us
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump
-from dropflow.graph.notes import note_software, repository_of
+from dropflow.graph.notes import note_options, note_software, repository_of
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.reassign import BooleanColumn, app_weights, reassign_together
 from dropflow.graph.slices import FREE, placement_groups, with_placement

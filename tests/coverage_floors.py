@@ -26,6 +26,7 @@ FLOORS: Mapping[str, int] = {
     "dropflow.reuse": 85,
     "dropflow.runners": 63,
     "dropflow.sessions": 91,
+    "dropflow.submission": 87,
     "dropflow.times": 94,
     "dropflow.graph": 95,
     "dropflow.preview": 77,

@@ -75,10 +75,10 @@ from dropflow.api.requests import (
     TimesQuery,
 )
 from dropflow.api.session_records import SessionDetail, SessionInfo
-from dropflow.api.submission import note_options
 from dropflow.clock import Clock
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
 from dropflow.graph.codec import parse
+from dropflow.graph.notes import note_options
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name, safe_name

@@ -93,7 +93,8 @@ def house() -> Picture:
     picture.room((50, 42, 260, 30), "dropflow.cli", "the commands")
     picture.room((320, 42, 270, 30), "dropflow.builder", "graphs in Python")
     picture.room((600, 42, 270, 30), "dropflow.dask", "collections of dask")
-    picture.room((50, 86, 820, 30), "dropflow.sessions", "one graph on this machine: run, resume, retry, report")
+    picture.room((50, 86, 400, 30), "dropflow.submission", "graphs on nodes of managers")
+    picture.room((470, 86, 400, 30), "dropflow.sessions", "one graph on this machine")
 
     picture.room((50, 130, 400, 182), "managers", "node, island, master, daemon")
     for number, (name, line, kind) in enumerate(

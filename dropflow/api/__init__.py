@@ -35,7 +35,5 @@ and one form of errors, by waitress. May not import the execution, data or appli
 `addresses`        The loopback interface, which only processes on this host reach, and all interfaces
 `openapi`          The OpenAPI 3.1 document of a route table
 `patience`         How long a manager that does not answer is asked again
-`submission`       The submission of a graph to a manager that may answer late: one session is started, also if the
-                   answer is lost; its options, noted in the graph
 =================  =====================================================================================================
 """

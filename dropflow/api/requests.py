@@ -39,7 +39,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
         placed so anyway.
     request_id : str
         Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
-        lost (`dropflow.api.submission`).
+        lost (`dropflow.submission.submit`).
     user : str
         Whose session it is to be. A request that is signed with the key of a user is of that user, whatever this says.
     until, check and others

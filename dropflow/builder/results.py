@@ -12,7 +12,6 @@ from dropflow.api.client import Client
 from dropflow.api.patience import PatientClient
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import FailureInfo, SessionDetail
-from dropflow.api.submission import submit_once
 from dropflow.builder.handles import Data
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
 from dropflow.execution.api import Handle
@@ -306,12 +305,11 @@ def submit(
     UsageError
         No node is alive.
     """
-    from dropflow.cli.graph_options import PlanningChoice, usable_nodes  # noqa: PLC0415 - most graphs run here
-    from dropflow.cli.submit import PlacementOptions, fit, submit_fitted  # noqa: PLC0415
+    # Most graphs run on this machine, and need no planner.
+    from dropflow.submission.submit import PlacementOptions, fit, submit_fitted, submit_once, usable_nodes  # noqa: PLC0415
     from translator.options import PartitionOptions  # noqa: PLC0415
 
-    choice = PlanningChoice(options=PartitionOptions(algorithm=algorithm), is_given=True) if algorithm else None
-    placement = PlacementOptions(choice=choice or PlanningChoice())
+    placement = PlacementOptions(planning=PartitionOptions(algorithm=algorithm) if algorithm else None)
     query = SubmitQuery(session=session, replicas=replicas, memory_limit=memory_limit)
     if with_parts is None and with_places is None:
         info, _ = submit_fitted(manager, graph, query, placement, weight=graph.weight, note=_log.info)

@@ -2,12 +2,12 @@
 
 `main` has the table of commands, and in which module each is. Modules are imported when their command runs, and large
 libraries within the functions that need them, so that help is quick. A command answers with an `output.Reply`. This
-package may import all others. Only `dropflow.builder` and `dropflow.dask` import it: they submit graphs as it does.
+package may import all others, and no other one imports it.
 
 =================  =====================================================================================================
 `main`             The ``dropflow`` command: the table of its commands, and the errors of the command line
-`output`           The three forms of output: a table for people, JSON for programs, only errors for scripts; and the
-                   reply of a command that failed
+`output`           The three forms of output: a table for people, JSON for programs, only errors for scripts; the
+                   reply of a command that failed; columns, and commands to paste
 `common_options`   The frame around every command, options that several have, and the types of their values
 `candidates`       Candidates for the completion of arguments in shells
 `graph_options`    The options of commands that plan, submit, or take a run or a session
@@ -44,7 +44,7 @@ package may import all others. Only `dropflow.builder` and `dropflow.dask` impor
 `exit_status`      The exit statuses of the command
 `incoming_files`   Write contents that managers send into a directory: each file is complete, or it is not there
 `downloads`        Download results, many files or one archive, and the answers of ``dropflow fetch``
-`progress`         Lines for people: how far sessions and transfers are, and how a session ended with which failures
+`session_end`      Lines for people: how a session ended, and with which failures
 `session_replies`  Answers about one session of a manager, as several commands give them
 =================  =====================================================================================================
 """

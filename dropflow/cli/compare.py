@@ -9,8 +9,7 @@ import msgspec
 from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.origin import report_of
-from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.formatting import format_time, plural, single_line
 from dropflow.graph.drop_counts import failed_words
 from dropflow.submission.options import ConnectionOptions

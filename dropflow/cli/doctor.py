@@ -16,8 +16,7 @@ import msgspec
 from dropflow.cli.common_options import Duration, connection_options, output_options
 from dropflow.cli.doctor_checks import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, NoManagerError
 from dropflow.formatting import plural

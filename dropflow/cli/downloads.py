@@ -35,10 +35,11 @@ from dropflow.api.error_body import from_body
 from dropflow.api.requests import ArchiveQuery
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.incoming_files import IncomingFile, ResultDirectory
-from dropflow.cli.progress import CountFile, shell_command, transfer_progress
+from dropflow.cli.output import shell_command
 from dropflow.data.storage_errors import storage_error
 from dropflow.errors import DropflowError, LinkError, ProtocolError, StorageError
 from dropflow.formatting import format_size, plural
+from dropflow.submission.progress import CountFile, transfer_progress
 
 # The answer of ``dropflow fetch``.
 

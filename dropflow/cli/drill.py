@@ -12,9 +12,8 @@ import msgspec
 
 from dropflow.cli.common_options import Duration, output_options, parse_duration
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.cli.plan import PlanOrder, check_parts, plan_options, planned
-from dropflow.cli.progress import columns
 from dropflow.cli.times import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.formatting import DASH, format_brief, plural

@@ -95,7 +95,7 @@ def fetch_results(
     from dropflow.api.contents import result_paths
     from dropflow.cli.downloads import FetchReply, ResultDownload, WantedFile
     from dropflow.cli.incoming_files import ResultDirectory
-    from dropflow.cli.progress import transfer_progress
+    from dropflow.submission.progress import transfer_progress
 
     found = client.results(session) if drop is None else _one_result(client, session, drop)
     wanted = (*found.results, *(found.in_stores if with_stores else ()))
@@ -173,7 +173,7 @@ def _archive_format(target: str | None) -> Literal["tar", "zip"] | None:
 def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
     """Return the drop as a result: under its path if it is a result, else under its id."""
     from dropflow.api.requests import ResultList
-    from dropflow.cli.progress import shell_command
+    from dropflow.cli.output import shell_command
 
     detail = client.drop(session, drop)
     if detail.is_app:

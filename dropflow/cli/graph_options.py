@@ -121,31 +121,13 @@ def nodes_of_manager(output: "CommandOutput", url: str) -> "LiveMachines":
         No node is alive there.
     """
     from dropflow.submission.connection import connect_to, manager_url
+    from dropflow.submission.submit import usable_nodes
 
     # A token in the environment is for the manager of DROPFLOW_URL, if that names one.
     environment = environment_connection()
     credentials = msgspec.structs.replace(environment, url=environment.url or url)
     with connect_to(manager_url(ConnectionOptions(url=url)), credentials) as client:
         return usable_nodes(client, output.note)
-
-
-def usable_nodes(client: "Client", note: Callable[[str], object]) -> "LiveMachines":
-    """Return the nodes that a manager knows, as they are now; `note` gets a text for each that is left out.
-
-    Raises
-    ------
-    UsageError
-        No node is alive there.
-    """
-    from translator.plan.machines import live_machines
-
-    found = live_machines(client.nodes())
-    for text in found.left_out:
-        note(f"{text}: nothing is planned for it")
-    if not found.nodes:
-        hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
-        raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
-    return found
 
 
 # Commands that continue either the run in a directory or a session of a manager.

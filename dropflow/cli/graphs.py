@@ -11,8 +11,7 @@ import msgspec
 from dropflow.cli.candidates import graphs, runs
 from dropflow.cli.common_options import connection_options, graph_argument, output_options, setting_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput, output_file, problem_lines
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns, output_file, problem_lines
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import format_size, plural

@@ -10,8 +10,7 @@ from dropflow.api.node_records import NodeComponents, NodeInfo, cores_of_hosts
 from dropflow.cli.candidates import graphs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.formatting import few, format_size, plural
 from dropflow.submission.options import ConnectionOptions
 

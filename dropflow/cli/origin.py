@@ -8,8 +8,7 @@ import msgspec
 
 from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.errors import UsageError
 from dropflow.formatting import few, format_brief, format_size, plural, single_line
 from dropflow.submission.options import ConnectionOptions

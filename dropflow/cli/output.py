@@ -6,9 +6,10 @@ characters are printed as ``\x1b``, also into pipes, which often end at a termin
 """
 
 import errno
+import shlex
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from http import HTTPStatus
@@ -241,3 +242,34 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         hint = "make room, or name another file" if error.errno in _FULL else "name another file"
         raise BadFileError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error
+
+
+# Text for people: aligned columns, and commands to paste into a shell.
+
+
+def columns(rows: Sequence[Sequence[object]], *, header: Sequence[str] = (), indent: str = "  ") -> Iterator[str]:
+    """Yield `rows` as aligned columns, numbers to the right; every line starts with `indent`."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    shown = [list(header), *cells] if header else cells
+    if not shown:
+        return
+    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
+    right = [bool(rows) and all(isinstance(row[column], int | float) for row in rows) for column in range(len(widths))]
+    for row in shown:
+        fitted = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        yield (indent + "  ".join(fitted)).rstrip()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def shell_command(command: str, *names: str) -> str:
+    """Return ``dropflow COMMAND NAME...`` quoted for a shell; names that begin with a dash come after ``--``."""
+    marked = ["--", *names] if any(name.startswith("-") for name in names) else names
+    return shlex.join(["dropflow", command, *marked])

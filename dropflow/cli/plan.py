@@ -32,8 +32,7 @@ from dropflow.cli.graph_options import (
     nodes_of_manager,
     planning_options,
 )
-from dropflow.cli.output import CommandOutput, OutputKind, problem_lines
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, OutputKind, columns, problem_lines
 from dropflow.cli.times import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity

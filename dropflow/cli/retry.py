@@ -119,10 +119,10 @@ def retry_command(
 
         return continue_session(output, manager, again, wait=wait, patience=patience)
 
-    from dropflow.cli.progress import session_progress
     from dropflow.files import GRAPH_FILE
     from dropflow.graph.codec import load
     from dropflow.sessions.local_run import RunHooks, retry
+    from dropflow.submission.progress import session_progress
 
     kept = Path(run, GRAPH_FILE)
     graph = load(kept) if kept.exists() else None

@@ -23,8 +23,8 @@ from dropflow.cli.common_options import (
 )
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, profile_option, seconds_by, session_options
-from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.cli.progress import columns, count_lines, failure_lines, headline, incomplete_lines, shell_command
+from dropflow.cli.output import CommandOutput, OutputKind, columns, shell_command
+from dropflow.cli.session_end import count_lines, failure_lines, headline, incomplete_lines
 from dropflow.files import SUMMARY
 from dropflow.formatting import format_brief, format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
@@ -274,9 +274,9 @@ def run_command(
     the session is PAUSED and the exit status is 4; 'dropflow resume' goes on with them.
     """
     from dropflow.cli.graph_files import note_warnings, read_graph
-    from dropflow.cli.progress import session_progress
     from dropflow.graph.physical import without_fusion
     from dropflow.sessions import local_run
+    from dropflow.submission.progress import session_progress
     from translator.options import ComponentOptions, PartitionOptions
 
     translation = read_graph(
@@ -372,8 +372,8 @@ def resume_command(
 
         return continue_session(output, manager, go_on, wait=wait, patience=patience)
 
-    from dropflow.cli.progress import session_progress
     from dropflow.sessions.local_run import RunHooks, resume
+    from dropflow.submission.progress import session_progress
 
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         hooks = RunHooks(on_preparing=output.note, on_session=signals.watch, on_statistics=show)

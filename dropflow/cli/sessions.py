@@ -18,8 +18,7 @@ from dropflow.cli.common_options import (
     session_argument,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.errors import LinkError
 from dropflow.formatting import few, format_duration, plural
 from dropflow.states import UNKNOWN

@@ -1,16 +1,12 @@
 """``dropflow submit``: graphs on the nodes of a manager."""
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from itertools import count
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from dropflow.api.requests import SubmitQuery
-from dropflow.api.session_records import SessionInfo
 from dropflow.cli.candidates import graphs, sessions
 from dropflow.cli.common_options import (
     GivenOptions,
@@ -21,38 +17,17 @@ from dropflow.cli.common_options import (
     setting_options,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import PlanningChoice, planning_options, seconds_by, usable_nodes
+from dropflow.cli.graph_options import PlanningChoice, planning_options, seconds_by
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import BadGraphError, UsageError
-from dropflow.formatting import few
+from dropflow.errors import UsageError
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.session_options import SubmitOptions
 from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
-    from dropflow.api.patience import PatientClient
     from dropflow.cli.run import ForecastReply
-    from dropflow.graph.physical import FloatColumn, PhysicalGraph
+    from dropflow.graph.physical import PhysicalGraph
     from dropflow.times.measured_run import MeasuredSeconds
-    from translator.plan.machines import LiveMachines
-
-
-_FITS = 3
-"""How often a graph is placed while nodes are lost."""
-
-
-class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that say how to partition and place a graph; see their help."""
-
-    parts: int | None = None
-    choice: PlanningChoice = PlanningChoice()
-    random: int | None = None
-    anew: bool = False
-
-    @property
-    def is_given(self) -> bool:
-        """Whether an option requests a partition."""
-        return self.parts is not None or self.random is not None or self.choice.is_given
 
 
 @click.command("submit")
@@ -129,6 +104,7 @@ def submit_command(
     from dropflow.graph.notes import planning_of
     from dropflow.graph.physical import with_fusion, without_fusion
     from dropflow.submission.connection import patient
+    from dropflow.submission.submit import PlacementOptions, submit_fitted
 
     if (graph is None) == (like is None):
         raise UsageError("no graph is given", hint="give either GRAPH or --like SESSION")
@@ -143,7 +119,8 @@ def submit_command(
             whole = with_fusion(_translated(output, original, str(like), configuration, settings))
             choice = choice.over(planning_of(original))
         whole = whole if chosen.fuse else without_fusion(whole)
-        placement = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew or graph is None)
+        planning = choice.options if choice.is_given else None
+        placement = PlacementOptions(parts=parts, planning=planning, random=random, anew=anew or graph is None)
         if dry_run:
             output.answer(_foreseen(whole, chosen, seconds_by(output, whole, choice.profiles, manager)))
             return Exit.FINISHED
@@ -170,8 +147,8 @@ def _options_like(
     output: CommandOutput, original: "PhysicalGraph", session: str, given: GivenOptions[SubmitOptions]
 ) -> SubmitOptions:
     """Return the options of an earlier submission, but for those that are given, and a walltime that has passed."""
-    from dropflow.api.submission import submission_options, without_past_walltime
     from dropflow.clock import SystemClock
+    from dropflow.graph.notes import submission_options, without_past_walltime
 
     known = submission_options(original)
     kept = without_past_walltime(known, SystemClock().now())
@@ -209,82 +186,3 @@ def _translated(
     )
     note_warnings(output, found.problems)
     return found.graph
-
-
-def submit_fitted(
-    asked: "PatientClient",
-    graph: "PhysicalGraph",
-    query: SubmitQuery,
-    options: PlacementOptions,
-    *,
-    weight: "FloatColumn | None",
-    note: Callable[[str], object],
-) -> tuple[SessionInfo, "PhysicalGraph"]:
-    """Fit `graph` to the nodes of a manager, and submit it with `weight`; return the session and what was submitted.
-
-    Nodes may be lost while the graph is fitted and sent. If the manager refuses it, the graph is fitted to the nodes
-    that are left. If none is missing any more, or in the last turn, the manager chooses the nodes: it may have refused
-    one whose last answer, from before its end, came late. Nodes that the user has chosen stay.
-    """
-    from dropflow.api.submission import submit_once
-
-    nodes = usable_nodes(asked.client, note)
-    for turn in count(1):
-        fitted = fit(graph, nodes, options)
-        parted = replace(fitted, weight=weight)
-        try:
-            # The plan does not count with what nodes can run: the manager moves what they cannot.
-            return submit_once(asked, parted, msgspec.structs.replace(query, movable=fitted is not graph)), parted
-        except BadGraphError as error:
-            # One with problems is about the graph, and so is one after which the manager chose the nodes.
-            if fitted is graph or error.problems or query.anew or turn == _FITS:
-                raise
-            nodes = usable_nodes(asked.client, note)
-            lost = sorted(set(fitted.places) - {node.name for node in nodes.nodes})
-            if not lost or turn + 1 == _FITS:
-                query = msgspec.structs.replace(query, anew=True)
-            why = f"without {few(lost)}" if lost else f"on nodes that the manager chooses: {error.text}"
-            note(f"the graph is placed again, {why}")
-    raise AssertionError  # the last turn returns or raises
-
-
-def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions) -> "PhysicalGraph":
-    """Return `graph` in parts, placed on nodes if there is one for each part.
-
-    A placed graph stays on its nodes and a partitioned graph keeps its parts unless the options ask for something else.
-    If there are more parts than nodes, the manager places them, part k on the k-th node, round robin. Otherwise the
-    graph gets its schedule on these nodes, which its timeline compares with what is executed.
-    """
-    from translator.plan.judge import with_schedule
-    from translator.plan.planner import place
-    from translator.plan.registry import machines_for, partition
-
-    if graph.places and not (options.is_given or options.anew):
-        return graph
-    wanted = options.parts or len(nodes.nodes)
-    machines = nodes.machines(wanted, graph.templates)
-    if options.random is not None:
-        if options.choice.is_given:
-            raise UsageError("--random makes no plan: options of plans have no effect", hint="leave out one of them")
-        parted = _at_random(graph, wanted, options.random)
-    elif options.is_given or graph.parts == 1:
-        where = machines if wanted <= len(nodes.nodes) else None
-        planning = options.choice.for_parts(wanted)
-        parted = partition(graph, planning, where)
-        machines = machines_for(graph, planning, machines)
-    else:
-        parted, machines = replace(graph, places=()), nodes.machines(graph.parts, graph.templates)
-    names = [node.name for node in machines.nodes]
-    placed = place(parted, names) if parted.parts <= len(names) else parted
-    return with_schedule(placed, machines)
-
-
-def _at_random(graph: "PhysicalGraph", parts: int, seed: int) -> "PhysicalGraph":
-    """Return `graph` with random parts: nearly all edges cross between parts, which tests the links."""
-    import numpy as np
-
-    from dropflow.graph.notes import note_processors
-
-    part = np.random.default_rng(abs(seed)).integers(parts, size=graph.drops, dtype=np.int32)
-    part.flags.writeable = False
-    return replace(note_processors(graph, ()), part=part, places=())

@@ -12,18 +12,17 @@ import click
 from dropflow.api.patience import PAUSE, Patience, may_recover
 from dropflow.cli.common_options import connection_options, output_options, patience_option, session_argument
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.cli.progress import session_progress, shell_command
+from dropflow.cli.output import CommandOutput, OutputKind, shell_command
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, LinkError, NotFoundError
-from dropflow.states import UNKNOWN, DropState, SessionState
+from dropflow.states import UNKNOWN
 from dropflow.submission.options import ConnectionOptions
+from dropflow.submission.progress import session_progress, statistics_of
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.drop_records import ResultInfo
     from dropflow.api.session_records import SessionDetail, SessionInfo
-    from dropflow.execution.statistics import Statistics
 
 _WATCH_SECONDS = 2.0
 """How long one request waits at the manager for a change."""
@@ -258,28 +257,3 @@ def _is_away(error: DropflowError) -> bool:
     An unknown host name or an untrusted certificate is more likely a mistake in the address.
     """
     return error.retryable and not isinstance(error.__cause__, socket.gaierror | ssl.SSLError)
-
-
-def statistics_of(detail: "SessionDetail") -> "Statistics":
-    """Return the session in the form that the progress display takes."""
-    from dropflow.execution.statistics import Attempts, NodeStatistics, Statistics
-
-    return Statistics(
-        status=SessionState.RUNNING if detail.status == UNKNOWN else SessionState[detail.status],
-        seconds=detail.seconds,
-        drops=detail.drops,
-        settled=detail.settled,
-        attempts=Attempts(running=detail.running, queued=detail.queued, ready=detail.ready),
-        nodes=tuple(
-            NodeStatistics(
-                key=node.key,
-                name=node.name,
-                category=node.category,
-                is_app=node.is_app,
-                artificial=node.artificial,
-                counts=tuple(node.states.get(state.name, 0) for state in DropState),
-            )
-            for node in detail.logical
-        ),
-        quiet=detail.quiet if detail.is_quiet else 0.0,
-    )

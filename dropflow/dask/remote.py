@@ -22,8 +22,6 @@ from dropflow.api.contents import MAX_CONTENTS
 from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.builder.results import SubmittedGraph, submit
-from dropflow.cli.progress import session_progress
-from dropflow.cli.watch import statistics_of
 from dropflow.clock import SystemClock
 from dropflow.dask.chunk_sources import ManagerChunks, fetched, located
 from dropflow.dask.lost_chunks import LostChunksError, ask_sessions, chunk_inputs, compute_again, persisted_chunks
@@ -44,6 +42,7 @@ from dropflow.failure import Failure
 from dropflow.graph.notebook import notebook_display
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
+from dropflow.submission.progress import session_progress, statistics_of
 
 # The progress of a computation on managers: live in a notebook, as bars on a terminal.
 

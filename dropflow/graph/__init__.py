@@ -14,8 +14,7 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
 `slices`           The slices of a placed graph, and the drops that must stay together on one node
 `reassign`         Where drops go whose node is lost, or gives them away: balanced at the start of work, near their
                    data afterwards
-`notes`            How a graph was planned: a note that graph files and sessions keep, so that a clone is planned in
-                   the same way
+`notes`            Notes that graph files and sessions keep: how a graph was planned and submitted, what it is from
 `codec`            The `.dfg` container: a physical graph as one header and a few raw columns, the same on disk and on
                    the wire
 `digests`          What each drop is made from, as a number: a Merkle digest over its component, its values, and those

@@ -1,4 +1,4 @@
-"""How a graph was planned: a note that graph files and sessions keep, so that a clone is planned in the same way."""
+"""Notes of graphs, which graph files and sessions keep: how a graph was planned and submitted, and what it is from."""
 
 import platform
 import zlib
@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import PhysicalGraph, is_fused, without_fusion
+from dropflow.session_options import SubmitOptions, chosen_of
 from dropflow.version import __version__
+
+# How a graph was planned, so that a clone is planned in the same way.
 
 PLANNING = "planning"
 """Name of the note in `PhysicalGraph.meta`."""
@@ -188,3 +191,28 @@ def positions_of(graph: PhysicalGraph) -> dict[int, Position]:
         for key, position in found.items()
         if key in rows and all(abs(number) <= FARTHEST for number in position)
     }
+
+
+# The options of its submission: a note, with which a session can be cloned.
+
+SUBMISSION = "submission"
+"""Name of the note in `PhysicalGraph.meta`."""
+
+
+def note_options(graph: PhysicalGraph, options: SubmitOptions) -> PhysicalGraph:
+    """Return the graph with the note of these options, and without fusion if they say so."""
+    fused = graph if options.fuse else without_fusion(graph)
+    noted = SubmitOptions(**chosen_of(options) | {"fuse": is_fused(fused)})
+    return replace(fused, meta={**fused.meta, SUBMISSION: msgspec.json.encode(noted).decode()})
+
+
+def submission_options(graph: PhysicalGraph) -> SubmitOptions:
+    """Return the options that a session with this graph was submitted with; the defaults if they are not known."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(graph.meta.get(SUBMISSION, ""), type=SubmitOptions)
+    return SubmitOptions(fuse=is_fused(graph))
+
+
+def without_past_walltime(options: SubmitOptions, now: float) -> SubmitOptions:
+    """Return the options for another session: without a walltime that has passed."""
+    return msgspec.structs.replace(options, until=0.0) if options.until <= now else options

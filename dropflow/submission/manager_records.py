@@ -115,7 +115,7 @@ def write_record(url: str, *, role: str, name: str, token: str | None, everywher
     StorageError
         It cannot be written.
     """
-    import psutil  # noqa: PLC0415 - see `_is_running`
+    import psutil  # see `_is_running`
 
     own = psutil.Process()
     record = ManagerRecord(
@@ -178,7 +178,7 @@ def _read(path: Path) -> ManagerRecord | None:
 
 
 def _is_running(record: ManagerRecord) -> bool:
-    import psutil  # noqa: PLC0415 - 25 ms for each client command, which mostly finds no record
+    import psutil  # 25 ms for each client command, which mostly finds no record
 
     try:
         return abs(psutil.Process(record.process).create_time() - record.started) < _SLACK

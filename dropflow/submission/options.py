@@ -40,7 +40,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
         UsageError
             There are several; the address is malformed; the key cannot be used.
         """
-        from dropflow.submission.connection import connect_to, manager_url  # noqa: PLC0415 - imports the client
+        from dropflow.submission.connection import connect_to, manager_url
 
         return connect_to(manager_url(self), self, timeout=timeout)
 

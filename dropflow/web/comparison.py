@@ -14,13 +14,11 @@ import numpy as np
 
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
-from dropflow.api.submission import META as SUBMISSION
-from dropflow.api.submission import submission_options
 from dropflow.formatting import DASH, few, format_brief, format_count, format_size, plural, single_line
 from dropflow.graph.codec import digest
 from dropflow.graph.differences import Difference, graph_differences, matched_templates
 from dropflow.graph.drop_counts import DropCounts
-from dropflow.graph.notes import planning_of, software_of
+from dropflow.graph.notes import SUBMISSION, planning_of, software_of, submission_options
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import iid, label
 from dropflow.times.timeline import profile

@@ -22,12 +22,9 @@ from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.error_body import from_body, status_of, to_body
 from dropflow.api.http_client import ClientRequest, HttpTransport
-from dropflow.api.patience import PatientClient
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.routes import Limits, Response, Route, StreamSlots
 from dropflow.api.serving import RestServer
-from dropflow.api.session_records import SessionInfo
-from dropflow.api.submission import submit_once
 from dropflow.errors import (
     BadFileError,
     BadGraphError,
@@ -43,7 +40,6 @@ from dropflow.errors import (
 from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import dump
 from dropflow.graph.daliuge_write import write_pg
-from dropflow.graph.physical import PhysicalGraph
 from managers.deployment import Deployment, Place
 from managers.routes.handlers import api_v1_routes
 from tests.fake_manager import FakeManager, manager_with_sessions
@@ -456,152 +452,3 @@ def test_a_refusal_while_the_body_is_sent_is_raised(server: RestServer) -> None:
             transport.ask(ClientRequest("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))
         assert (refused.value.status, "--token" in refused.value.hint) == (401, True)
     transport.close()
-
-
-# Submissions whose answer is late or lost: one session is started, and it is the right one.
-
-
-LATE = LinkError("no answer in time")
-
-
-class LateManager(FakeManager):
-    """A manager that does with a submission what `before` and `after` do; each may raise an error."""
-
-    def __init__(self) -> None:
-        super().__init__(role="node", nodes=("n1",))
-        self.queries: list[SubmitQuery] = []
-        self.before: Callable[[SubmitQuery], None] = _nothing
-        self.after: Callable[[SubmitQuery], None] = _nothing
-
-    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
-        """Add a session."""
-        self.queries.append(options)
-        self.before(options)
-        info = super().submit(graph, options)
-        self.after(options)
-        return info
-
-
-def _nothing(_: SubmitQuery) -> None:
-    pass
-
-
-def _first(error: DropflowError, submission_manager: LateManager) -> Callable[[SubmitQuery], None]:
-    """Return what raises an error for the first submission."""
-
-    def act(_: SubmitQuery) -> None:
-        if len(submission_manager.queries) == 1:
-            raise error
-
-    return act
-
-
-@pytest.fixture
-def submission_manager() -> LateManager:
-    """The manager of a test."""
-    return LateManager()
-
-
-@pytest.fixture
-def submission_client(submission_manager: LateManager) -> Iterator[PatientClient]:
-    """A client that asks for a minute; each new connection takes half of one."""
-    clock = VirtualClock()
-
-    def connect() -> Client:
-        clock.advance(30)
-        return Client(server.url)
-
-    with serve(api_v1_routes(submission_manager, StreamSlots(2))) as server:
-        made = PatientClient(connect, seconds=60, clock=clock, pause=0)
-        yield made
-        made.close()
-
-
-@pytest.mark.parametrize("name", ["mine", ""])
-def test_a_lost_answer(submission_client: PatientClient, submission_manager: LateManager, name: str) -> None:
-    """The session runs: it is found, and the graph is not sent a second time."""
-    submission_manager.after = _first(LATE, submission_manager)
-
-    info = submit_once(submission_client, fan(4), SubmitQuery(session=name))
-
-    assert [one.session for one in submission_manager.sessions()] == [info.session]
-    assert info.session == name or info.session.startswith("fan-")
-    assert len(submission_manager.queries) == 1
-
-
-def test_a_lost_request(submission_client: PatientClient, submission_manager: LateManager) -> None:
-    """The manager has not got it, or could not deploy it: it is sent again."""
-    submission_manager.before = _first(LATE, submission_manager)
-
-    assert submit_once(submission_client, fan(4), SubmitQuery(session="mine")).session == "mine"
-    assert len(submission_manager.queries) == 2
-
-
-def test_a_deployment_that_takes_long(submission_client: PatientClient, submission_manager: LateManager) -> None:
-    """While it goes on, the manager refuses another one of that name: the client waits for its own one."""
-
-    def deploy(query: SubmitQuery) -> None:
-        if len(submission_manager.queries) == 1:
-            raise LATE
-        submission_manager.add(fan(4), "mine", request_id=submission_manager.queries[0].request_id)
-        raise ConflictError(f"session {query.session!r} is being deployed already")
-
-    submission_manager.before = deploy
-
-    assert submit_once(submission_client, fan(4), SubmitQuery(session="mine")).session == "mine"
-    assert len(submission_manager.queries) == 2
-
-
-@pytest.mark.parametrize("is_late", [True, False])
-def test_the_session_of_another_client(
-    submission_client: PatientClient,
-    submission_manager: LateManager,
-    is_late: bool,  # noqa: FBT001
-) -> None:
-    """It has the name, and is not taken for the own one."""
-    submission_manager.add(fan(4), "mine", request_id="of another client")
-    if is_late:
-        submission_manager.before = _first(LATE, submission_manager)
-
-    with pytest.raises(ConflictError, match="there is a session 'mine' already"):
-        submit_once(submission_client, fan(4), SubmitQuery(session="mine"))
-
-
-def test_a_name_that_nobody_has_asked_for(submission_client: PatientClient, submission_manager: LateManager) -> None:
-    """If another session has the name that was made here, the next one is tried."""
-    submission_manager.before = lambda query: (
-        submission_manager.add(fan(4), query.session) if len(submission_manager.queries) == 1 else None
-    )
-
-    info = submit_once(submission_client, fan(4), SubmitQuery())
-
-    first, second = submission_manager.queries
-    assert info.session == second.session == f"{first.session}-2"
-    assert first.request_id != second.request_id
-
-
-@pytest.mark.parametrize("error", [BadGraphError("no drops"), HttpError(413, "the body is too large")])
-def test_refusals_are_final(
-    submission_client: PatientClient, submission_manager: LateManager, error: DropflowError
-) -> None:
-    """Sending the graph again would not help."""
-    submission_manager.before = _first(error, submission_manager)
-
-    with pytest.raises(type(error), match=error.text):
-        submit_once(submission_client, fan(4), SubmitQuery())
-    assert len(submission_manager.queries) == 1
-
-
-@pytest.mark.parametrize("error", [LATE, HttpError(504, "the server behind this proxy is late")])
-def test_a_manager_that_stays_away(
-    submission_client: PatientClient, submission_manager: LateManager, error: DropflowError
-) -> None:
-    """After the patience of the client, the error has the cause."""
-
-    def fail(_: SubmitQuery) -> None:
-        raise error
-
-    submission_manager.before = fail
-
-    with pytest.raises(LinkError, match=f"no answer for 60 s: {error.text}"):
-        submit_once(submission_client, fan(4), SubmitQuery())

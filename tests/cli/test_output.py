@@ -17,9 +17,9 @@ from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDe
 from dropflow.cli import graph_files
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import commands, load_command
-from dropflow.cli.output import CommandOutput, output_for
-from dropflow.cli.progress import columns, session_failure_lines, shell_command
+from dropflow.cli.output import CommandOutput, columns, output_for, shell_command
 from dropflow.cli.run import RunReply
+from dropflow.cli.session_end import session_failure_lines
 from dropflow.cli.session_replies import SessionReply
 from dropflow.execution.statistics import FailureReport
 from dropflow.formatting import printable

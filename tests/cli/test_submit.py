@@ -7,32 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from dropflow import Graph, app
-from dropflow.api.node_records import Load, NodeInfo
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import SessionDetail, SessionInfo
-from dropflow.api.submission import note_options, submission_options
 from dropflow.cli import watch
-from dropflow.cli.graph_options import PlanningChoice
-from dropflow.cli.submit import PlacementOptions, fit
-from dropflow.errors import UsageError
-from dropflow.graph.notes import logical_of, planning_of
+from dropflow.graph.notes import logical_of, note_options, planning_of, submission_options
 from dropflow.graph.physical import PhysicalGraph, is_fused
-from dropflow.graph.templates import Kind
 from dropflow.session_options import SubmitOptions
 from managers.planning import assign
 from managers.service import Service
 from tests.cli.answers import Command
 from tests.e2e.cluster import until
 from tests.fake_manager import FakeManager
-from tests.regular_graphs import fan
-from translator.options import PartitionOptions
 from translator.pipeline import translate
-from translator.plan.machines import live_machines
-from translator.plan.registry import partition
 
 
 @app
@@ -131,88 +121,6 @@ def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Command, man
     assert answer.status == 2
     assert "--name" in answer.err
     assert len(manager.sessions()) == before
-
-
-def fitted(graph: PhysicalGraph, **options: Any) -> PhysicalGraph:
-    """The graph as it is deployed."""
-    nodes = live_machines([NodeInfo(name=name, load=Load(cores=1, workers=1)) for name in NODES])
-    return fit(graph, nodes, PlacementOptions(**options))
-
-
-def test_a_graph_without_parts_gets_one_per_node() -> None:
-    """Each node gets one part."""
-    assert fitted(fan(30)).places == NODES
-
-
-def test_a_graph_smaller_than_the_cluster_uses_fewer_nodes() -> None:
-    """There are no empty parts."""
-    small = fitted(fan(0))
-
-    assert small.parts == len(small.places) < len(NODES)
-
-
-@pytest.mark.slow
-def test_a_placed_graph_stays_on_its_nodes() -> None:
-    """The nodes that a graph names do not change, even if the manager does not know them."""
-    placed = replace(partition(fan(30), PartitionOptions(parts=2)), places=("x", "y"))
-
-    assert fitted(placed) is placed
-
-
-@pytest.mark.slow
-def test_a_placed_graph_can_be_placed_again() -> None:
-    """With --anew the parts stay and get other nodes; with --parts the parts are new, too."""
-    placed = replace(partition(fan(30), PartitionOptions(parts=2)), places=("x", "y"))
-    anew = fitted(placed, anew=True)
-
-    assert anew.places == NODES[:2]
-    assert np.array_equal(anew.part, placed.part)
-    assert fitted(placed, parts=3).places == NODES
-
-
-def test_a_partitioned_graph_keeps_its_parts() -> None:
-    """The parts of an earlier command are placed unchanged."""
-    cut = partition(fan(30), PartitionOptions(parts=2, algorithm="blocks"))
-
-    assert np.array_equal(fitted(cut).part, cut.part)
-
-
-@pytest.mark.slow
-def test_more_parts_than_nodes_are_placed_by_the_manager() -> None:
-    """The graph is sent without places."""
-    many = fitted(fan(30), parts=7)
-
-    assert (many.parts, many.places) == (7, ())
-
-
-def test_random_parts_and_an_algorithm_exclude_each_other() -> None:
-    """It is bad input to give both."""
-    with pytest.raises(UsageError, match="--random makes no plan"):
-        fitted(fan(30), random=1, choice=PlanningChoice(options=PartitionOptions(algorithm="blocks"), is_given=True))
-
-
-def test_a_busy_node_gets_less() -> None:
-    """The plan counts with the load of the nodes: one whose processors are busy gets fewer applications."""
-    busy = {"a": 0.0, "b": 100.0, "c": 0.0}
-    nodes = live_machines(
-        [NodeInfo(name=name, load=Load(cores=1, workers=1, processor=use)) for name, use in busy.items()]
-    )
-    graph = fan(50)
-    made = fit(graph, nodes, PlacementOptions())
-    apps = np.bincount(made.part[graph.kinds[graph.template] == Kind.APP], minlength=3)
-
-    assert made.places == NODES
-    assert apps[1] < 0.7 * min(apps[0], apps[2])
-
-
-@pytest.mark.slow
-def test_fewer_parts_than_nodes_go_to_those_with_most_to_give() -> None:
-    """Two parts on three nodes leave the busy one out."""
-    nodes = live_machines(
-        [NodeInfo(name=name, load=Load(cores=1, workers=1, processor=100.0 * (name == "a"))) for name in NODES]
-    )
-
-    assert fit(fan(30), nodes, PlacementOptions(parts=2)).places == ("b", "c")
 
 
 def test_nodes_that_are_not_alive_are_reported(ask: Command, manager: FakeManager) -> None:

@@ -31,13 +31,20 @@ from dropflow.api.client import Client
 from dropflow.api.error_body import from_body, to_body
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import SubmitQuery
-from dropflow.api.submission import submission_options, without_past_walltime
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageError, UsageError, WorldError
 from dropflow.failure import Problem
 from dropflow.files import private_directory
 from dropflow.graph import codec
-from dropflow.graph.notes import LogicalNote, RepositoryNote, logical_of, planning_of, repository_of
+from dropflow.graph.notes import (
+    LogicalNote,
+    RepositoryNote,
+    logical_of,
+    planning_of,
+    repository_of,
+    submission_options,
+    without_past_walltime,
+)
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.session_options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, PartitionOptions

@@ -20,8 +20,7 @@ import msgspec
 import psutil
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 from managers.child_processes import ChildProcess, ChildProcesses

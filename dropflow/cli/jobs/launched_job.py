@@ -351,8 +351,8 @@ class _JobHead:
 
     def _begin(self, client: Client) -> SessionDetail:
         """Submit the session, or go on with it: all nodes of the earlier job have ended. Return it."""
-        from dropflow.cli.submit import PlacementOptions, submit_fitted
         from dropflow.graph.codec import load as load_graph
+        from dropflow.submission.submit import PlacementOptions, submit_fitted
 
         request, name = self._request, self._request.session
         walltime = self._signals.walltime

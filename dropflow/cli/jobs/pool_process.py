@@ -19,8 +19,7 @@ from dropflow.api.client import Client
 from dropflow.api.requests import DrainRequest
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.submission import ScriptReply
-from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
+from dropflow.cli.output import CommandOutput, columns
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, DropflowError, JobRefusedError, NotFoundError, UsageError
 from dropflow.files import private_directory

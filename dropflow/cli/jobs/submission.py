@@ -189,8 +189,7 @@ class _JobWait:
         BatchSystemError
             The job has ended before the session was over.
         """
-        from dropflow.cli.progress import session_progress
-        from dropflow.cli.watch import statistics_of
+        from dropflow.submission.progress import session_progress, statistics_of
 
         with session_progress(quiet=self._output.kind is OutputKind.QUIET) as show:
             shown = -1.0

@@ -12,10 +12,9 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from dropflow.api.submission import META, submission_options
 from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import load
-from dropflow.graph.notes import LOGICAL, note_logical, note_planning
+from dropflow.graph.notes import LOGICAL, SUBMISSION, note_logical, note_planning, submission_options
 from dropflow.session_options import SubmitOptions
 from tests.regular_graphs import fan
 from tests.translator.templates import template
@@ -231,7 +230,7 @@ def test_the_form_of_a_session_has_its_values_and_options(served: Served) -> Non
         source, configuration="", settings=["Rows.num_of_copies=2", "Square.func_code=def f():\n  0"]
     )
     options = msgspec.structs.replace(KNOWN, until=1.0)
-    meta = {META: msgspec.json.encode(options).decode(), LOGICAL: logical}
+    meta = {SUBMISSION: msgspec.json.encode(options).decode(), LOGICAL: logical}
     graph = note_planning(replace(fan(8), meta=meta), {"algorithm": "heft", "imbalance": 7, "seed": 3, "parts": 9})
     served.manager.add(graph, "made")
     served.manager.add(fan(8), "plain")
