@@ -21,6 +21,7 @@ from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
 from managers.messages import CopyMessage, Events, Message, PartDone, RankMessage, SessionDone, StopSession, ViewMessage
 from managers.node.copy_effects import CopyEffects
 from managers.node.decisions.events import (
+    AddNote,
     AllowFailure,
     Build,
     Built,
@@ -51,8 +52,10 @@ from managers.node.decisions.events import (
     RemoveSession,
     Retired,
     RetireSession,
+    ShowWaiting,
+    ShowWitness,
+    SilenceSession,
     StartSession,
-    Tell,
     WithdrawSession,
 )
 from managers.node.decisions.sessions import SessionTable
@@ -120,7 +123,10 @@ class SessionHost:
             PlanNextView: self._plan,
             ContinueSession: self._continue,
             FinishSession: self._finish,
-            Tell: lambda action: getattr(action.hosted, action.method)(*action.arguments),
+            ShowWaiting: lambda action: action.hosted.show_waiting(action.text, action.seconds),
+            ShowWitness: lambda action: action.hosted.show_witness(is_lacking=action.is_lacking),
+            SilenceSession: lambda action: action.hosted.silence(),
+            AddNote: lambda action: action.hosted.note(action.text),
             AllowFailure: lambda action: action.fail(),
             RemoveSession: self._remove,
             WithdrawSession: self._withdraw,

@@ -326,7 +326,7 @@ class HostedSession:
         self._waiting = text
         self._progress.touch()
 
-    def show_witness(self, is_lacking: bool) -> None:  # noqa: FBT001 - as an action has it
+    def show_witness(self, *, is_lacking: bool) -> None:
         """Have reports show whether the session lacks a witness: managers look for that."""
         self.lacks_witness = is_lacking
 

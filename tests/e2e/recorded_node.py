@@ -22,7 +22,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 from managers.messages import PromiseView
-from managers.node.decisions.events import ContinueSession, Tell
+from managers.node.decisions.events import ContinueSession, SilenceSession
 from managers.node.host import SessionHost
 from managers.node.resources import ProcessResources
 from managers.recovery.records import ViewDecision, unpack_column
@@ -166,7 +166,7 @@ def _note(recorder: Recorder, node: str, action: Any) -> None:
     """Record an action of the node that ends a view, or begins one."""
     now, history = recorder.time, recorder.history
     match action:
-        case Tell(method="silence"):
+        case SilenceSession():
             history.append(Gone(time=now, node=node, session=action.hosted.name))
         case SendToPeer(message=PromiseView() as promise):
             history.append(Promised(time=now, node=node, session=promise.session, view=promise.view))

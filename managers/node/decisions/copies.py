@@ -30,13 +30,13 @@ from dropflow.formatting import plural
 from managers.messages import Content, CopiesTaken, CopyContents, CopyMessage, ReleaseCopies
 from managers.node.contents import SharedFile
 from managers.node.decisions.events import (
+    AddNote,
     CopyAction,
     CopyWritten,
     DiscardCopies,
     OfferCopies,
     OffersRefused,
     TakeCopies,
-    Tell,
 )
 from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
 from managers.recovery.vote import SendToPeer
@@ -250,7 +250,7 @@ class ContentCopies:
                 or f"it has {plural(len(self._members), 'node')}"
             )
             text = f"node {self._node}: {plural(len(missing), 'content')} of this session have too few copies ({why})"
-            self._actions.append(Tell(self._hosted, "note", (text,)))
+            self._actions.append(AddNote(self._hosted, text))
         return self._finish()
 
     def unsafe(self, rows: Iterable[int]) -> list[int]:

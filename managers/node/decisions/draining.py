@@ -18,7 +18,7 @@ from dropflow.api.requests import CancelRequest, DrainedSession, DrainReply, Dra
 from dropflow.errors import LinkError
 from dropflow.formatting import plural
 from managers.machine_calls import Return
-from managers.node.decisions.events import Action, ContentsRead, Log, ReadContents, Tell
+from managers.node.decisions.events import Action, ContentsRead, Log, ReadContents, ShowWaiting
 from managers.node.decisions.lifecycle import Lifecycle, Timers
 from managers.node.decisions.members import MemberOperations
 from managers.node.decisions.sessions import Phase, SessionRecord, SessionTable, ViewMember
@@ -222,8 +222,7 @@ class Draining:
         elif not progress.is_explained and record.phase is Phase.RUNNING:
             progress.is_explained = True
             text = f"node {self._node} is being drained: {self._plan(record, max(self._until - now, 0.0))}"
-            shown = Tell(record.instance, "show_waiting", (text, inf))
-            self._actions += [shown, Log(f"session {record.name}: {text}", record.name)]
+            self._actions += [ShowWaiting(record.instance, text), Log(f"session {record.name}: {text}", record.name)]
 
     def _give_up(self, now: float) -> None:
         """Cancel the sessions that are left, because the time is over, except those about to be taken over."""

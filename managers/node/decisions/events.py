@@ -6,7 +6,8 @@ passes them on to actions and does not look into them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -331,12 +332,32 @@ class Log(msgspec.Struct, frozen=True):
     is_warning: bool = True
 
 
-class Tell(msgspec.Struct, frozen=True):
-    """Call a method of a hosted session that takes something in, and neither waits nor answers."""
+class AddNote(msgspec.Struct, frozen=True):
+    """Add a note for users to a hosted session."""
 
     hosted: "HostedSession"
-    method: Literal["note", "show_waiting", "show_witness", "silence"]
-    arguments: tuple[Any, ...] = ()
+    text: str
+
+
+class ShowWaiting(msgspec.Struct, frozen=True):
+    """Show users what a hosted session waits for, and that it fails after some seconds if they are not infinite."""
+
+    hosted: "HostedSession"
+    text: str
+    seconds: float = inf
+
+
+class ShowWitness(msgspec.Struct, frozen=True):
+    """Show in the reports of a hosted session whether it lacks a witness."""
+
+    hosted: "HostedSession"
+    is_lacking: bool
+
+
+class SilenceSession(msgspec.Struct, frozen=True):
+    """Have a hosted session not tell the other nodes how it ends here."""
+
+    hosted: "HostedSession"
 
 
 # About copies of contents: events, then actions.
@@ -414,7 +435,7 @@ class ContentsRead(OfView, frozen=True):
 
 
 CopyEvent = ViewBegun | CopiesWanted | CopyWritten | CopiesReleased | OffersRefused
-CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendToPeer | Tell
+CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendToPeer | AddNote
 SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
 ViewEvent = Frozen | Continued | PartFinished | PartSettled | Planned | NotPlanned | CopyEvent
 PeerEvent = (
@@ -436,6 +457,9 @@ Action = (
     | PlanNextView
     | ContinueSession
     | FinishSession
+    | ShowWaiting
+    | ShowWitness
+    | SilenceSession
     | AllowFailure
     | RemoveSession
     | WithdrawSession

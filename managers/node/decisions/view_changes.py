@@ -37,7 +37,9 @@ from managers.node.decisions.events import (
     PeerSent,
     Planned,
     PlanNextView,
-    Tell,
+    ShowWaiting,
+    ShowWitness,
+    SilenceSession,
     ViewBegun,
     ViewEvent,
 )
@@ -285,7 +287,7 @@ class ViewChanges:
             return
         if event.is_idle and member is None:
             # Its nodes end one by one: the others must not be told, since what runs there goes on.
-            self._actions += [Tell(record.instance, "silence")] if record.peers else []
+            self._actions += [SilenceSession(record.instance)] if record.peers else []
             self._sessions.cancel(record, now, WALLTIME_REQUEST)
             return
         if not event.is_idle:
@@ -303,7 +305,7 @@ class ViewChanges:
         if member.part_finished != view.number:
             return
         member.waiting = member.copies.waiting
-        self._actions.append(_shown_waiting(member))
+        self._actions.append(ShowWaiting(member.record.instance, member.waiting))
         if member.waiting:
             return
         self._actions += member.copies.finished()
@@ -364,7 +366,7 @@ class ViewChanges:
         member.gives_up_at = _gives_up_at(member, now)
         if member.views.waiting != member.waiting:
             member.waiting = member.views.waiting
-            self._actions.append(_shown_waiting(member, member.gives_up_at - now))
+            self._actions.append(ShowWaiting(member.record.instance, member.waiting, member.gives_up_at - now))
         self._actions += _witness_shown(member)
 
     def _freeze(self, member: ViewMember) -> None:
@@ -430,7 +432,7 @@ class ViewChanges:
     def _leave(self, member: ViewMember, now: float, why: str) -> None:
         record = member.record
         text = f"session {record.name} goes on without this node, {why}: its part is removed"
-        self._actions += [Log(text, record.name), Tell(record.instance, "silence")]
+        self._actions += [Log(text, record.name), SilenceSession(record.instance)]
         member.requests.refuse("goes on without this node")
         self._sessions.withdraw(record, now)
 
@@ -523,16 +525,12 @@ def _absence_answer(event: PeerSent, node: str) -> list[Action]:
     return [SendToPeer(event.peer, StopSession(message.session, message.epoch, "", node, failure))]
 
 
-def _shown_waiting(member: ViewMember, seconds: float = inf) -> Tell:
-    return Tell(member.record.instance, "show_waiting", (member.waiting, seconds))
-
-
 def _witness_shown(member: ViewMember) -> list[Action]:
     """Return what has the reports of a session show whether it lacks a witness, if that has changed."""
     before, member.lacks_witness = member.lacks_witness, member.lacks_witness_now
     if member.lacks_witness == before:
         return []
-    return [Tell(member.record.instance, "show_witness", (member.lacks_witness,))]
+    return [ShowWitness(member.record.instance, member.lacks_witness)]
 
 
 def _gives_up_at(member: ViewMember, now: float) -> float:

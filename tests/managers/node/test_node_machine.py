@@ -41,8 +41,9 @@ from managers.node.decisions.events import (
     RemoveSession,
     Retired,
     RetireSession,
+    ShowWaiting,
+    SilenceSession,
     StartSession,
-    Tell,
 )
 from managers.node.decisions.machine import NodeMachine
 from managers.node.decisions.sessions import Phase
@@ -582,7 +583,7 @@ class AnyOrder(RuleBasedStateMachine):
                     self.retirements.append(action)
                 case RecordCancel():
                     self.records.append(action)
-                case ReadPeers() | ConnectPeers() | Log() | Tell():
+                case ReadPeers() | ConnectPeers() | Log() | ShowWaiting() | SilenceSession():
                     pass
                 case _:
                     raise AssertionError(action)

@@ -23,7 +23,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import DropState, SessionState
 from managers.machine_calls import Answered
 from managers.messages import PartDone, PromiseView
-from managers.node.decisions.events import ContinueSession, FinishSession, FreezeSession, Tell
+from managers.node.decisions.events import ContinueSession, FinishSession, FreezeSession, SilenceSession
 from managers.node.hosted_session import HostedSession
 from managers.recovery.records import ViewDecision, unpack_column
 from managers.recovery.vote import SendToPeer
@@ -565,7 +565,7 @@ class LossTrial:
         """Check and record an action of a node, before it is carried out."""
         if isinstance(action, ContinueSession):
             self._on_decision(action)
-        if isinstance(action, Tell) and action.method == "silence":
+        if isinstance(action, SilenceSession):
             recorder = self.cluster.recorder
             recorder.history.append(Gone(time=recorder.time, node=node, session=action.hosted.name))
         if isinstance(action, FinishSession):
