@@ -74,7 +74,10 @@ CODES: dict[str, tuple[Severity, str]] = {
 }
 """Every code with its usual severity and meaning."""
 
+# Those that other modules look for.
 ZERO_MULTIPLICITY = "LG021"
+TOO_LARGE = "LG120"
+BAD_PARTITION = "PT002"
 
 VALUE_CODES = frozenset({"LG091", "LG094"})
 """Codes of findings about the value of one field, which a check of the component reports as well."""

@@ -430,10 +430,11 @@ def info_command(output: CommandOutput, *, graph: str, configuration: str | None
     """
     from dropflow.cli.graph_files import examine_graph, note_warnings
     from translator.pipeline import finish
+    from translator.problem_codes import TOO_LARGE
 
     found = examine_graph(graph, configuration=configuration, settings=settings)
     errors = [one for one in found.problems if one.severity is Severity.ERROR]
-    if found.logical is None or found.outline is None or any(one.code != "LG120" for one in errors):
+    if found.logical is None or found.outline is None or any(one.code != TOO_LARGE for one in errors):
         finish(found)  # raises if there are errors
     note_warnings(output, found.problems)
     if found.logical is None or found.outline is None:

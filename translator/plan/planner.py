@@ -12,7 +12,7 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
 from translator.options import PartitionOptions
 from translator.plan.machines import Machines
-from translator.problem_codes import problem
+from translator.problem_codes import BAD_PARTITION, problem
 
 # The one signature of all algorithms: graph, options and machines in, an assignment out.
 
@@ -151,12 +151,14 @@ def place(graph: PhysicalGraph, nodes: Sequence[str]) -> PhysicalGraph:
     found = []
     if len(nodes) < graph.parts:
         text = f"{graph.parts} parts cannot be placed on {len(nodes)} nodes"
-        found.append(problem("PT002", text, where="nodes", hint=f"name {graph.parts} nodes, or partition into fewer"))
+        found.append(
+            problem(BAD_PARTITION, text, where="nodes", hint=f"name {graph.parts} nodes, or partition into fewer")
+        )
     twice = sorted({node for node in nodes if list(nodes).count(node) > 1})
     if twice:
         text = f"node {twice[0]!r} is named more than once"
-        found.append(problem("PT002", text, where="nodes", hint="each node takes one part"))
+        found.append(problem(BAD_PARTITION, text, where="nodes", hint="each node takes one part"))
     if not all(nodes):
-        found.append(problem("PT002", "a node has no name", where="nodes", hint="give each node a name"))
+        found.append(problem(BAD_PARTITION, "a node has no name", where="nodes", hint="give each node a name"))
     refuse_errors(found)
     return replace(graph, places=tuple(nodes[: graph.parts]))

@@ -28,7 +28,7 @@ from translator.plan.move_bound import Verdict, judge
 from translator.plan.planner import PlannedParts, Planner, check_weights, grouped_in_islands, island_of
 from translator.plan.refine import fitting, limits_for, refined
 from translator.plan.task_graph import task_graph, work_of
-from translator.problem_codes import problem
+from translator.problem_codes import BAD_PARTITION, problem
 
 
 def _none(graph: PhysicalGraph, _options: PartitionOptions, _machines: Machines) -> PlannedParts:
@@ -132,24 +132,26 @@ def _wrong_options(options: PartitionOptions, machines: Machines | None) -> list
     algorithm = algorithm_named(options.algorithm)
     if algorithm not in ALGORITHMS:
         text = f"partitioner {options.algorithm!r} is unknown"
-        found.append(problem("PT002", text, where="algorithm", hint=f"choose one of {names}"))
+        found.append(problem(BAD_PARTITION, text, where="algorithm", hint=f"choose one of {names}"))
     if algorithm == "kahypar" and not has_kahypar():
         hint = f"{install_hint('kahypar')}, or choose metis"
         text = "the partitioner kahypar needs the package mtkahypar, which is not installed"
-        found.append(problem("PT002", text, where="algorithm", hint=hint))
+        found.append(problem(BAD_PARTITION, text, where="algorithm", hint=hint))
     if options.parts < 1:
-        found.append(problem("PT002", f"{options.parts} parts", where="parts", hint="give at least 1 part"))
+        found.append(problem(BAD_PARTITION, f"{options.parts} parts", where="parts", hint="give at least 1 part"))
     if machines is not None and options.parts > len(machines.nodes):
         text = f"{options.parts} parts for {len(machines.nodes)} nodes"
-        found.append(problem("PT002", text, where="parts", hint="describe a node for each part"))
+        found.append(problem(BAD_PARTITION, text, where="parts", hint="describe a node for each part"))
     if not (math.isfinite(options.allowed_imbalance) and options.allowed_imbalance >= 0):
         text = f"imbalance {options.imbalance}"
-        found.append(problem("PT002", text, where="imbalance", hint="give a percentage from 0"))
+        found.append(problem(BAD_PARTITION, text, where="imbalance", hint="give a percentage from 0"))
     if options.deadline is not None and not options.deadline > 0:
         text = f"deadline {options.deadline}"
-        found.append(problem("PT002", text, where="deadline", hint="give a number of seconds above 0"))
+        found.append(problem(BAD_PARTITION, text, where="deadline", hint="give a number of seconds above 0"))
     if options.dop < 0:
-        found.append(problem("PT002", f"dop {options.dop}", where="dop", hint="give a number of processors, or 0"))
+        found.append(
+            problem(BAD_PARTITION, f"dop {options.dop}", where="dop", hint="give a number of processors, or 0")
+        )
     return found
 
 

@@ -16,7 +16,7 @@ import msgspec
 from dropflow.failure import Problem, Severity
 from dropflow.graph.templates import Axis
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
-from translator.problem_codes import problem
+from translator.problem_codes import ZERO_MULTIPLICITY, problem
 
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
 MPI, SUBGRAPH, EXCLUSIVE, SERVICE = "mpi", "subgraph", "exclusive", "service"
@@ -170,7 +170,7 @@ def multiplicity(node: LogicalNode, name: str, findings: Findings) -> int:
         return 1
     if found == 0:
         text = f"{name} of {node.category} {node.name!r} is zero: its content has no drops"
-        findings.append(problem("LG021", text, where=where))
+        findings.append(problem(ZERO_MULTIPLICITY, text, where=where))
     return found
 
 

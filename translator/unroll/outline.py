@@ -13,7 +13,7 @@ from dropflow.graph.templates import ORDER_PORT, Link, Template
 from dropflow.ids import safe_name
 from translator.logical import LogicalGraph
 from translator.options import UnrollOptions
-from translator.problem_codes import problem
+from translator.problem_codes import TOO_LARGE, problem
 from translator.unroll.adapters import adapt
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP, MPI, Findings, spelled
@@ -291,7 +291,7 @@ def _too_large(made: GraphOutline, options: UnrollOptions) -> list[Problem]:
             text = f"{made.name} would become {in_words(number)} {what}, more than {in_words(limit)}"
             largest = max(zip(made.sizes, made.templates, strict=True), key=lambda entry: entry[0])[1]
             hint = f"most drops come from {largest.name!r}; reduce its copies, or raise the limit"
-            found.append(problem("LG120", text, hint=hint))
+            found.append(problem(TOO_LARGE, text, hint=hint))
     return found
 
 

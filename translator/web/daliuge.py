@@ -28,7 +28,7 @@ from dropflow.formatting import plural
 from dropflow.web.frame import redirect
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import substitute
-from translator.problem_codes import problem
+from translator.problem_codes import BAD_PARTITION, problem
 from translator.web.forms import Form, read_form, whole_number
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
@@ -71,7 +71,7 @@ def steering(given: Mapping[str, Any], found: list[Problem], *, parts: int) -> d
         number = _number(value)
         if number is None or not low <= number <= high:
             text = f"{field} is {str(value)[:40]!r}, expected a number from {low:g} to {high:g}"
-            found.append(problem("PT002", text, where=field, hint="leave it out for the default"))
+            found.append(problem(BAD_PARTITION, text, where=field, hint="leave it out for the default"))
         else:
             options |= apply(number)
     swarm, leading = options.pop("swarm", None), options.pop("leading", None)
@@ -344,10 +344,10 @@ class _DaliugeHandlers:
         hosts = [name.strip() for name in form.text("nodes").split(",") if name.strip()]
         if not hosts:
             hint = "name the island's host, then those of the nodes, with commas between"
-            found.append(problem("PT002", "no nodes are named", where="nodes", hint=hint))
+            found.append(problem(BAD_PARTITION, "no nodes are named", where="nodes", hint=hint))
         elif len(hosts) <= count:
             text = f"{plural(len(hosts), 'host')} cannot be {plural(count, 'island')} and a node"
-            found.append(problem("PT002", text, where="nodes", hint="islands come first, then at least one node"))
+            found.append(problem(BAD_PARTITION, text, where="nodes", hint="islands come first, then at least one node"))
         refuse_errors(found)
         query = TranslateQuery(name=_name(form, "pgt_name"))
         return self._drops(_content(form, "pgt"), query, hosts[count:], hosts[:count])
@@ -445,9 +445,9 @@ def _content(form: Form, kind: str) -> bytes:
 def _unroll_findings(form: Form) -> list[Problem]:
     found = []
     if form.text("default_app"):
-        found.append(problem("PT002", "a default application is not supported", where="default_app"))
+        found.append(problem(BAD_PARTITION, "a default application is not supported", where="default_app"))
     if form.text("zero_run").lower() not in ("", "false", "0", "none"):
-        found.append(problem("PT002", "runs without work are not supported", where="zero_run"))
+        found.append(problem(BAD_PARTITION, "runs without work are not supported", where="zero_run"))
     return found
 
 
@@ -456,7 +456,7 @@ def _algorithm_parameters(form: Form, found: list[Problem]) -> dict[str, Any]:
     try:
         return msgspec.json.decode(form.fields.get("algo_params") or b"{}", type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as error:
-        found.append(problem("PT002", f"algo_params cannot be used: {error}", where="algo_params"))
+        found.append(problem(BAD_PARTITION, f"algo_params cannot be used: {error}", where="algo_params"))
         return {}
 
 
@@ -465,7 +465,7 @@ def _balance(given: Mapping[str, Any], found: list[Problem]) -> int:
     try:
         return int(given.get("max_load_imb", 90))
     except (ValueError, TypeError, OverflowError) as error:
-        found.append(problem("PT002", f"algo_params cannot be used: {error}", where="algo_params"))
+        found.append(problem(BAD_PARTITION, f"algo_params cannot be used: {error}", where="algo_params"))
         return 90
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from dropflow.errors import HttpError
 from dropflow.failure import Problem
-from translator.problem_codes import problem
+from translator.problem_codes import BAD_PARTITION, problem
 
 _PIECE = 64 * 1024
 """Bytes that are decoded at a time: the library makes an object for each escape."""
@@ -160,6 +160,6 @@ def whole_number(form: Form, name: str, default: int, *, least: int, most: int, 
         number = None
     if number is None or not least <= number <= most:
         wrong = f"{name} is {text[:40]!r}, expected a whole number from {least} to {most}"
-        found.append(problem("PT002", wrong, where=name, hint=f"leave it out for {default}"))
+        found.append(problem(BAD_PARTITION, wrong, where=name, hint=f"leave it out for {default}"))
         return default
     return number

@@ -14,7 +14,7 @@ from dropflow.web.views import VALUE, FormField
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import TemplateForm, value_text
 from translator.plan.registry import ALGORITHMS
-from translator.problem_codes import problem
+from translator.problem_codes import BAD_PARTITION, problem
 from translator.template import TemplateParameter
 from translator.web.forms import Form
 from translator.web.records import TranslationInfo
@@ -172,5 +172,5 @@ def _posted(text: str, name: str, field: AnnotatedField, found: list[Problem]) -
             "a date and time such as 2027-01-31T02:30, in UTC" if is_time else f"a number from {field.meta.ge}{most}"
         )
         wrong = f"{name} is {text[:40]!r}, expected {wanted}"
-        found.append(problem("PT002", wrong, where=name, hint=f"leave it empty for {field.default:g}"))
+        found.append(problem(BAD_PARTITION, wrong, where=name, hint=f"leave it empty for {field.default:g}"))
         return field.default

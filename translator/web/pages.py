@@ -23,7 +23,7 @@ from dropflow.session_options import SubmitOptions
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.known_servers import KnownServers, login_url, split_target
-from translator.problem_codes import problem
+from translator.problem_codes import BAD_PARTITION, problem
 from translator.repository import fetch_file, is_repository_address, list_graphs, parse_address
 from translator.web.api_v1 import download_routes
 from translator.web.daliuge import read_eagle
@@ -271,7 +271,7 @@ class _PageHandlers:
             )
         except msgspec.ValidationError as error:
             hint = "give a whole number of parts, and an imbalance from 0 to 1000"
-            found.append(problem("PT002", f"the partition cannot be used: {error}", where="parts", hint=hint))
+            found.append(problem(BAD_PARTITION, f"the partition cannot be used: {error}", where="parts", hint=hint))
         return info if found else self._service.again(info.id, fill=fill, partition=partition, submission=submission)
 
     def launch(self, call: Request, *, aim: Literal["again", "deploy", "forecast"]) -> Response:

@@ -13,15 +13,10 @@ from dropflow.ids import SESSION_NAME
 from dropflow.session_options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, DEFAULT_IMBALANCE, PartitionOptions
 from translator.parameters import TemplateForm
+from translator.problem_codes import BAD_PARTITION, TOO_LARGE
 
 State = Literal["waiting", "running", "done", "refused", "failed"]
 """A translation waits, runs and ends: with a graph, refused because of errors in its source, or failed."""
-
-TOO_LARGE = "LG120"
-"""Code of the error of a graph that is larger than allowed (`translator.problem_codes`)."""
-
-BAD_PARTITION = "PT002"
-"""Code of the error of options that no partition can have."""
 
 PARTITION_PROBLEMS = ("PT001", BAD_PARTITION)
 """Codes of errors about the partition, not about the graph."""

@@ -49,10 +49,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.session_options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, PartitionOptions
 from translator.parameters import value_text
+from translator.problem_codes import BAD_PARTITION
 from translator.web.export import ExportForm, ExportOrder
 from translator.web.jobs import TranslationQueue
 from translator.web.records import (
-    BAD_PARTITION,
     Deployed,
     DeployRequest,
     FillRequest,

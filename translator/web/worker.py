@@ -25,6 +25,7 @@ from dropflow.graph.codec import digest
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.session_options import usable_cores
 from dropflow.standard_output import reserve
 from translator.graph_sizes import estimate
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
@@ -45,8 +46,8 @@ from translator.plan.registry import (
     promised_imbalance,
     suitable,
 )
+from translator.problem_codes import TOO_LARGE
 from translator.web.records import (
-    TOO_LARGE,
     PartitionMeasures,
     PlanSummary,
     TranslatedLink,
@@ -335,7 +336,7 @@ def restrict(memory: int, seconds: float) -> None:
     The parent enforces the time limit; the limit on processor time is for the case that the parent is killed.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    processor = int(seconds * (os.cpu_count() or 1)) + 10
+    processor = int(seconds * usable_cores()) + 10
     for kind, wanted in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, processor)):
         _, most = resource.getrlimit(kind)
         limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
