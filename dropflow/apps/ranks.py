@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dropflow.errors import AppError, WorkerDiedError
+from dropflow.session_options import usable_cores
 
 
 class JobNodes(Protocol):
@@ -131,7 +132,7 @@ def claimed(job: Job, each: int, await_: Callable[[Callable[[], bool]], None]) -
     await_ : callable
         Waits until a condition holds.
     """
-    total = len(os.sched_getaffinity(0))
+    total = usable_cores()
     with CHANGED:
         _CLAIMS[job.key] = min(len(job.here) * max(each, 1), total)
     try:

@@ -1,7 +1,6 @@
 """``dropflow drill``: a graph, or what a run has measured, on simulated nodes with faults, many times."""
 
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from dropflow.cli.plan import PlanOrder, check_parts, plan_options, planned
 from dropflow.cli.times import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.formatting import DASH, format_brief, plural
+from dropflow.session_options import usable_cores
 
 if TYPE_CHECKING:
     from dropflow.cli.plan import Plan
@@ -306,7 +306,7 @@ class _Prepared:
         changed, fewer = dict(self._changed(drill)), min(seeds, max(10, seeds // _SHARE))
         orders = [(calm, 0), *((drill, seed) for seed in range(seeds))]
         orders += [(one, seed) for one in changed.values() for seed in range(fewer)]
-        first, *found = run_trials(orders, jobs=min(os.cpu_count() or 1, -(-len(orders) // _TRIALS_OF_PROCESS)))
+        first, *found = run_trials(orders, jobs=min(usable_cores(), -(-len(orders) // _TRIALS_OF_PROCESS)))
         trials, changes = found[:seeds], []
         for at, change in enumerate(changed):
             before, after = found[:fewer], found[seeds + at * fewer :][:fewer]

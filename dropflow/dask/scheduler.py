@@ -43,6 +43,7 @@ from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import follower_column, without_fusion
 from dropflow.graph.text_ids import oid
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
+from dropflow.session_options import usable_cores
 from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:
@@ -487,7 +488,7 @@ class Scheduler:
 
     def _threads(self, asked: int | None) -> int:
         found = _checked(asked) or self._workers or _checked(dask.config.get("num_workers", None))
-        return found or len(os.sched_getaffinity(0))
+        return found or usable_cores()
 
     def _execute(
         self,

@@ -27,6 +27,7 @@ from dropflow.failure import Failure
 from dropflow.formatting import format_size, plural
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory
 from dropflow.ids import safe_name
+from dropflow.session_options import usable_cores
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -149,7 +150,7 @@ def thread_variables(cpus: int, environment: Mapping[str, str]) -> dict[str, str
     """
     if "OMP_NUM_THREADS" in environment:
         return {}
-    threads = str(max(1, min(cpus, len(os.sched_getaffinity(0)))))
+    threads = str(max(1, min(cpus, usable_cores())))
     return {name: threads for name in THREAD_VARIABLES if name not in environment}
 
 

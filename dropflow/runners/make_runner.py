@@ -3,7 +3,6 @@
 The modules of engines import their packages, so they are imported when a session needs them.
 """
 
-import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from dropflow.runners.engine import Engine
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
 from dropflow.runners.runner_choice import PROCESSES, RunnerChoice
+from dropflow.session_options import usable_cores
 from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _unlimited(
     # Those of a job over several nodes wait for other nodes, which may begin with other jobs: each has a thread.
     spread = [row for row, template in enumerate(graph.templates) if ranks_per_node(template)]
     threads = max(_WAITING_THREADS, 2 * ranks) + (int(np.isin(graph.template, spread).sum()) if spread else 0)
-    count = workers or len(os.sched_getaffinity(0))
+    count = workers or usable_cores()
     waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):
         return ThreadRunner(_executor(spec), threads=threads)
@@ -185,7 +185,7 @@ def _external(
     from dropflow.runners.external import ExternalRunner  # noqa: PLC0415
     from dropflow.runners.external_store import ContentStore  # noqa: PLC0415
 
-    count = workers or len(os.sched_getaffinity(0))
+    count = workers or usable_cores()
     engine: Engine
     if choice.kind == "dask":
         from dropflow.runners.dask_engine import DaskEngine  # noqa: PLC0415 - see above
@@ -205,7 +205,7 @@ def capacity_notes(graph: PhysicalGraph, choice: RunnerChoice, workers: int | No
         return ()  # one attempt at a time, or hosts that are not known here
     counts = np.bincount(graph.template, minlength=len(graph.templates)).tolist()  # np.unique imports numpy.ma: 11 ms
     used = [template for template, count in zip(graph.templates, counts, strict=True) if count]
-    return unusual_needs(used, workers or len(os.sched_getaffinity(0)), host_memory().limit.bytes)
+    return unusual_needs(used, workers or usable_cores(), host_memory().limit.bytes)
 
 
 def _waits(template: Template) -> bool:

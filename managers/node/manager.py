@@ -1,6 +1,5 @@
 """The node manager: a manager of the sessions of one host."""
 
-import os
 import platform
 import shutil
 import socket
@@ -28,6 +27,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.capacity import host_gpus
 from dropflow.runners.pool import WorkerPool
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
+from dropflow.session_options import usable_cores
 from dropflow.version import __version__
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
@@ -156,7 +156,7 @@ class NodeManager(Manager):
             file_watcher=FileWatcher(),
             clock=self._clock,
             runner=choice,
-            pool=WorkerPool(workers or len(os.sched_getaffinity(0)), logs=self._root),
+            pool=WorkerPool(workers or usable_cores(), logs=self._root),
             # What this host sees, the workers of an engine may not see.
             in_place=in_place and self._cluster is None,
             shared_memory=SHARED_MEMORY if self._cluster is None else None,
@@ -344,7 +344,7 @@ class NodeManager(Manager):
             )
         memory, gpus = host_memory(), len(host_gpus())
         return Load(
-            cores=len(os.sched_getaffinity(0)),
+            cores=usable_cores(),
             workers=self._resources.workers,
             busy=busy,
             processor=self._processor_use.percent(),

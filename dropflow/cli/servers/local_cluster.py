@@ -21,6 +21,7 @@ from dropflow.cli.servers.server_process import StopSignal, announce, browser_ur
 from dropflow.errors import ConflictError
 from dropflow.files import private_directory
 from dropflow.runners.capacity import host_gpus
+from dropflow.session_options import usable_cores
 from dropflow.submission.manager_records import default_key, default_root
 from dropflow.web.known_servers import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
@@ -138,7 +139,7 @@ class _Cluster:
             This process got a signal to end.
         """
         options = self._options
-        cores = len(os.sched_getaffinity(0))
+        cores = usable_cores()
         workers = options.workers or max(1, cores // options.nodes)
         share = () if options.memory is None else ("--memory", f"{options.memory // options.nodes or 1}")
         gpus = host_gpus()
