@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.signing import UserKey
-from dropflow.cli.main import commands
 from dropflow.cli.servers.local_cluster import UpOptions
 from dropflow.cli.servers.local_cluster import run as server_options_run
 from dropflow.cli.servers.server_process import start_logging
@@ -32,7 +30,7 @@ from dropflow.submission.connection import connect_to
 from dropflow.submission.options import ConnectionOptions
 from managers.child_processes import ChildProcesses
 from managers.keys import create, load_any
-from tests.cli.answers import Command
+from tests.cli.answers import Answer, Command
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill
 from tests.nightly import nightly
@@ -46,10 +44,19 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def asked(home: Path, *arguments: object, **more: str) -> Result:
-    """Run a ``dropflow`` command in this process, with the variables that `run` gives it."""
-    unset = dict.fromkeys(name for name in os.environ if name.startswith("DROPFLOW_"))
-    return CliRunner().invoke(commands, [*map(str, arguments)], env={**unset, **environment(home), **more})
+@pytest.fixture
+def asked(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run ``dropflow`` in this process, with the variables that `run` gives it in a home directory."""
+
+    def ask(home: Path, *arguments: object, **more: str) -> Answer:
+        with monkeypatch.context() as changed:
+            for name in [name for name in os.environ if name.startswith("DROPFLOW_")]:
+                changed.delenv(name)
+            for name, value in {**environment(home), **more}.items():
+                changed.setenv(name, value)
+            return command(*arguments)
+
+    return ask
 
 
 def records(home: Path) -> list[Path]:
@@ -94,36 +101,36 @@ def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
 
 
 @pytest.mark.slow
-def test_commands_on_the_same_host_find_the_manager(node: Running) -> None:
+def test_commands_on_the_same_host_find_the_manager(asked: Command, node: Running) -> None:
     """They need no address and no token."""
     done = asked(node.home, "nodes", "--output", "json")
 
-    assert done.exit_code == 0, done.stderr
-    assert '"n1"' in done.stdout
+    assert done.status == 0, done.err
+    assert '"n1"' in done.text
 
 
 @pytest.mark.slow
-def test_commands_on_other_hosts_need_only_the_cluster_key(node: Running, tmp_path: Path) -> None:
+def test_commands_on_other_hosts_need_only_the_cluster_key(asked: Command, node: Running, tmp_path: Path) -> None:
     """They sign their requests with it."""
     key = node.home / "config" / "dropflow" / "cluster.key"
     done = asked(tmp_path, "nodes", "--to", node.ready["url"], "--key", key)
     without = asked(tmp_path, "nodes", "--to", node.ready["url"])
 
-    assert done.exit_code == 0, done.stderr
-    assert without.exit_code == 2
-    assert "token" in without.stderr
+    assert done.status == 0, done.err
+    assert without.status == 2
+    assert "token" in without.err
 
 
 @pytest.mark.slow
-def test_a_user_has_a_key_that_can_be_revoked(node: Running, tmp_path: Path) -> None:
+def test_a_user_has_a_key_that_can_be_revoked(asked: Command, node: Running, tmp_path: Path) -> None:
     """A manager accepts it, logs the name with each change, and refuses it once it is revoked, but no later one."""
 
     def made(name: str) -> UserKey:
         done = asked(node.home, "keys", "user", "alice", "--save", tmp_path / name)
-        assert done.exit_code == 0, done.stderr
+        assert done.status == 0, done.err
         key = load_any(tmp_path / name)
         assert isinstance(key, UserKey)
-        assert key.secret.decode() not in done.stdout + done.stderr
+        assert key.secret.decode() not in done.text + done.err
         return key
 
     def cancels(key: UserKey) -> None:
@@ -132,12 +139,12 @@ def test_a_user_has_a_key_that_can_be_revoked(node: Running, tmp_path: Path) -> 
 
     first = made("first.key")
     seen = asked(node.home, "nodes", "--key", tmp_path / "first.key")
-    assert seen.exit_code == 0, seen.stderr
+    assert seen.status == 0, seen.err
     shown = asked(node.home, "keys", "show", DROPFLOW_KEY=str(tmp_path / "first.key"))
-    assert shown.stdout.startswith("key of user alice ")
+    assert shown.text.startswith("key of user alice ")
     with pytest.raises(NotFoundError, match="none"):
         cancels(first)
-    assert asked(node.home, "keys", "revoke", "alice").exit_code == 0
+    assert asked(node.home, "keys", "revoke", "alice").status == 0
     with pytest.raises(HttpError, match="the key of user alice is revoked"):
         cancels(first)
     with pytest.raises(NotFoundError, match="none"):
@@ -193,7 +200,7 @@ def test_no_auth_is_for_loopback_only(role: str, dropflow: Command, home: Path) 
 
 
 @pytest.mark.slow
-def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
+def test_listening_beyond_loopback_needs_a_token(asked: Command, tmp_path: Path) -> None:
     """With a cluster key the process starts; requests need the token or a signature."""
     create(tmp_path / "config" / "dropflow" / "cluster.key")
     host = "0.0.0.0"  # noqa: S104 - for the length of this test
@@ -201,7 +208,7 @@ def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
         done = asked(tmp_path, "sessions")
         stranger = asked(tmp_path, "sessions", DROPFLOW_TOKEN="guessed", DROPFLOW_URL=island.ready["url"])  # noqa: S106
 
-    assert (done.exit_code, stranger.exit_code) == (0, 2)
+    assert (done.status, stranger.status) == (0, 2)
 
 
 @pytest.mark.slow
@@ -225,7 +232,7 @@ def test_the_token_survives_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
+def test_a_token_can_be_given_by_file(asked: Command, tmp_path: Path) -> None:
     """Only its owner may be able to read the file."""
     path = tmp_path / "token"
     path.write_text("given-token\n")
@@ -235,8 +242,8 @@ def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
     with Running(tmp_path, "island", "--port", 0, "--token-file", path) as island:
         assert island.ready["token"] == "given-token"  # noqa: S105
 
-    assert refused.exit_code == 2
-    assert "other users can read" in refused.stderr
+    assert refused.status == 2
+    assert "other users can read" in refused.err
 
 
 @pytest.mark.slow
@@ -271,7 +278,9 @@ def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: Path, tmp_path: Path) -> None:
+def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(
+    asked: Command, small_disk: Path, tmp_path: Path
+) -> None:
     """Its directory, its key and the records of managers are on the full disk."""
     home = small_disk / "home"
     links = {name: tmp_path / name for name in ("state", "config")}
@@ -293,13 +302,13 @@ def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: P
         errors = again.errors
         ended = again.stop()
 
-    assert done.exit_code == 0, done.stderr
+    assert done.status == 0, done.err
     assert (status, b"kept" in content, fetched.returncode, ended) == ("FINISHED", True, 0, 0)
     assert f"commands on this host need --to {again.ready['url']}" in errors
 
 
 @pytest.mark.slow
-def test_the_log_can_be_a_file_of_json(tmp_path: Path) -> None:
+def test_the_log_can_be_a_file_of_json(asked: Command, tmp_path: Path) -> None:
     """With --log-file, standard error has only messages for people."""
     with Running(
         tmp_path, "island", "--port", 0, "--log-file", "my.log", "--log-json", "--log-level", "debug"
