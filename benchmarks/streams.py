@@ -31,8 +31,8 @@ from links import fetch
 from links import latency as round_trips
 
 from dropflow.apps.api import App, Context
-from dropflow.execution.parameters import Component
 from dropflow.graph.build import GraphBuilder
+from dropflow.graph.components import Component
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 from managers.keys import ClusterKey, create

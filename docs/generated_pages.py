@@ -9,7 +9,7 @@ import click
 
 from dropflow.apps.parameters import COMMON_APP, SURROUNDING
 from dropflow.cli.main import commands, load_command
-from dropflow.execution.parameters import Component, Parameter
+from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind
 from palettes.build import components
 

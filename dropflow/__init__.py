@@ -53,11 +53,11 @@ if TYPE_CHECKING:
         UsageError,
         WorldError,
     )
-    from dropflow.execution.parameters import Component, Parameter, Port
     from dropflow.execution.statistics import FailureReport
     from dropflow.failure import Problem, Severity
     from dropflow.graph.build import GraphBuilder
     from dropflow.graph.codec import load, save
+    from dropflow.graph.components import Component, Parameter, Port
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Argument, Kind, Link, Template
     from dropflow.sessions.functions import DropContent, RunResult, check, run, translate
@@ -134,7 +134,7 @@ _MODULES = {
     "dropflow.builder.graph": ("Graph",),
     "dropflow.builder.handles": ("Data", "glob"),
     "dropflow.builder.results": ("GraphRun", "SubmittedGraph"),
-    "dropflow.execution.parameters": ("Component", "Parameter", "Port"),
+    "dropflow.graph.components": ("Component", "Parameter", "Port"),
     "dropflow.execution.statistics": ("FailureReport",),
     "dropflow.graph.build": ("GraphBuilder",),
     "dropflow.graph.physical": ("PhysicalGraph",),

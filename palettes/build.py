@@ -18,7 +18,7 @@ from dropflow.apps.registry import APPLICATIONS, app_components, import_builtin
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.data.store import IO
 from dropflow.data.store import common as data_parameters
-from dropflow.execution.parameters import Component, Parameter, Port
+from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 from dropflow.version import __version__
 from palettes.eagle import EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from dropflow.execution.parameters import Component, Unusable, convert, is_empty
+from dropflow.graph.components import Component, Unusable, convert, is_empty
 from dropflow.graph.templates import Kind
 from palettes.build import components, construct_with, fields_of
 from palettes.eagle import EagleField, EagleNode, category_type, stable_id

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.execution.parameters import Parameter, Port
+from dropflow.graph.components import Parameter, Port
 
 __all__ = ["RADIO", "RadioEntry"]
 

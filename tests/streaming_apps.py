@@ -8,7 +8,7 @@ from typing import Any
 
 from dropflow.apps.api import App, Context, InputData
 from dropflow.errors import AppError
-from dropflow.execution.parameters import Component
+from dropflow.graph.components import Component
 from dropflow.graph.templates import Argument, Kind
 
 _BLOCK = 1 << 20

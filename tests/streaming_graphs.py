@@ -12,8 +12,8 @@ import numpy as np
 
 from dropflow.api.contents import Download
 from dropflow.apps.api import App, Context
-from dropflow.execution.parameters import Component
 from dropflow.graph.build import GraphBuilder
+from dropflow.graph.components import Component
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 

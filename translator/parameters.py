@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from dropflow.execution.parameters import Unusable, convert_field, fold, is_empty
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import did_you_mean
+from dropflow.graph.components import Unusable, convert_field, fold, is_empty
 from translator.expressions import (
     INPUT_NAMES,
     ExpressionError,

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.execution.parameters import is_empty
 from dropflow.failure import Problem
+from dropflow.graph.components import is_empty
 from translator.expressions import names_in
 from translator.logical import Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from dropflow.execution.parameters import Unusable, convert_field, is_empty
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import did_you_mean
+from dropflow.graph.components import Unusable, convert_field, is_empty
 from translator.formats.json_document import unescape
 from translator.formats.vocabulary import UNDECIDED, canonical_category
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind

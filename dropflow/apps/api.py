@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar
 
-from dropflow.execution.parameters import Component, Parameter, Port, read
+from dropflow.graph.components import Component, Parameter, Port, read
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.states import DropState
 

@@ -41,8 +41,8 @@ from dropflow.apps.surroundings import RUN_IN, VARIABLES
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, OutOfMemoryError
-from dropflow.execution.parameters import Component, Parameter
 from dropflow.formatting import format_size
+from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template, needs_of
 from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES
 from dropflow.runners.descendants import WORKER_VARIABLE

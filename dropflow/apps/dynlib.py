@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.shell import PlaceholderFiller
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError
-from dropflow.execution.parameters import TIMEOUT, Component, Parameter, fold
+from dropflow.graph.components import TIMEOUT, Component, Parameter, fold
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.states import AppState
 

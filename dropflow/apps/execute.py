@@ -42,9 +42,9 @@ from dropflow.execution.api import (
     postponed,
 )
 from dropflow.execution.drop_log import DropLog
-from dropflow.execution.parameters import time_limit, timed_out
 from dropflow.failure import Failure, sendable, trace_of
 from dropflow.formatting import format_size
+from dropflow.graph.components import time_limit, timed_out
 from dropflow.graph.templates import Kind
 from dropflow.runners.capacity import judge_memory
 from dropflow.runners.descendants import end_descendants

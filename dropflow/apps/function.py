@@ -34,7 +34,7 @@ from dropflow.apps.parameters import describe_state, encoding_of, is_event
 from dropflow.apps.surroundings import FIELDS as SURROUNDINGS
 from dropflow.apps.surroundings import Surroundings
 from dropflow.errors import AppError, BadParameterError
-from dropflow.execution.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
+from dropflow.graph.components import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
 from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, TWO_PORTS, Argument, Kind, Template
 from dropflow.states import DropState
 

@@ -40,7 +40,7 @@ from dropflow.apps.ranks import CHANGED, HEARD, JOBS, NODES, Job, JobNodes, clai
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.data.workspace import claim_shared_memory, release_shared_memory
 from dropflow.errors import AppError, MissingDependencyError
-from dropflow.execution.parameters import Component, Parameter
+from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import RANKS_FIELD, Kind, Template, ranks_per_node
 
 _LAUNCHERS = ("mpirun", "mpiexec")

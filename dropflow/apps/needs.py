@@ -25,8 +25,8 @@ from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse
 from dropflow.apps.surroundings import refuse_surrounding, refuse_unsupported
 from dropflow.data.registry import store_for
 from dropflow.errors import BadParameterError, DropflowError, MissingDependencyError
-from dropflow.execution.parameters import TIMEOUT, time_limit
 from dropflow.failure import Problem, Severity
+from dropflow.graph.components import TIMEOUT, time_limit
 from dropflow.graph.templates import GPU_FIELD, ORDER_PORT, Kind, Link, Template, needs_of
 from dropflow.runners.capacity import host_gpus, lack_of_gpus
 

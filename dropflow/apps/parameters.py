@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dropflow.apps.api import InputData
-from dropflow.execution.parameters import TIMEOUT, Parameter, is_empty
+from dropflow.graph.components import TIMEOUT, Parameter, is_empty
 from dropflow.graph.templates import GPU_FIELD, Argument
 from dropflow.states import DropState
 

@@ -23,8 +23,8 @@ from dropflow.apps.check import find_absent
 from dropflow.apps.surroundings import Surroundings
 from dropflow.data.registry import store_for
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
-from dropflow.execution.parameters import Component
 from dropflow.failure import summary_of
+from dropflow.graph.components import Component
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import TWO_PORTS, Kind, Template
 

@@ -17,7 +17,7 @@ from dropflow.apps.api import App, Context
 from dropflow.apps.command import Command
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.errors import AppError, DropflowError, Interrupted
-from dropflow.execution.parameters import Component, Parameter
+from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template
 from dropflow.runners.capacity import thread_variables
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dropflow.errors import BadParameterError, MissingDependencyError
-from dropflow.execution.parameters import is_empty
 from dropflow.formatting import few
+from dropflow.graph.components import is_empty
 from dropflow.graph.templates import Template
 
 RUN_IN, VARIABLES, MODULES, VIRTUAL = FIELDS = ("run_in", "environment", "modules", "virtual_environment")

@@ -32,8 +32,8 @@ from dropflow.builder.draft import type_name
 from dropflow.builder.functions import NO_ARGUMENTS, AppFunction, as_app
 from dropflow.builder.handles import ANY, format_path, port_type
 from dropflow.errors import AppError, MissingDependencyError, UsageError, optional_package
-from dropflow.execution.parameters import Component, Parameter, Port, fold
 from dropflow.failure import summary_of
+from dropflow.graph.components import Component, Parameter, Port, fold
 
 _WHAT_IMPORTS_RAISE = (Exception, SystemExit)
 _NOT_COMPONENTS = (BaseException, Enum)

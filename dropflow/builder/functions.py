@@ -33,9 +33,9 @@ from dropflow.builder.handles import (
     shown,
 )
 from dropflow.errors import UsageError
-from dropflow.execution.parameters import ENVIRONMENT_PREFIX, is_empty
 from dropflow.failure import summary_of
 from dropflow.formatting import did_you_mean
+from dropflow.graph.components import ENVIRONMENT_PREFIX, is_empty
 from translator.formats.vocabulary import fold
 
 if TYPE_CHECKING:

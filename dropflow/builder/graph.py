@@ -33,8 +33,8 @@ from dropflow.builder.handles import (
 from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.data.memory import MEMORY
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
-from dropflow.execution.parameters import Component
 from dropflow.failure import Problem
+from dropflow.graph.components import Component
 from dropflow.graph.notebook import problems_html
 from dropflow.graph.templates import Kind, Template
 from dropflow.sessions import functions

@@ -13,8 +13,8 @@ from dropflow.builder.draft import DraftLink, DraftNode
 from dropflow.data.file import matching_files
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.errors import UsageError
-from dropflow.execution.parameters import Component
 from dropflow.formatting import did_you_mean
+from dropflow.graph.components import Component
 from translator.logical import Role
 
 if TYPE_CHECKING:

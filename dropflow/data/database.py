@@ -28,7 +28,7 @@ from dropflow.data.store import IO, Slot, common
 from dropflow.data.url import UrlStore
 from dropflow.data.workspace import BESIDE
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint, optional_package
-from dropflow.execution.parameters import Component, Parameter
+from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind
 
 RDBMS = Component(

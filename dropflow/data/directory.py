@@ -10,7 +10,7 @@ from dropflow.data.storage_errors import checksum_of, refuse_made, storage_error
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import AppError, BadFileError
 from dropflow.execution.api import Handle
-from dropflow.execution.parameters import Component, Parameter, read
+from dropflow.graph.components import Component, Parameter, read
 from dropflow.graph.templates import Kind, Template
 
 DIRECTORY = Component(

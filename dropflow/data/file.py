@@ -28,8 +28,8 @@ from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.errors import BadFileError, BadParameterError, StorageError
 from dropflow.execution.api import Handle
-from dropflow.execution.parameters import Component, Parameter, Port, find, read
 from dropflow.files import force_to_disk
+from dropflow.graph.components import Component, Parameter, Port, find, read
 from dropflow.graph.templates import Kind, Template
 
 # Writers to files, under temporary names.

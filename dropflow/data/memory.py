@@ -25,7 +25,7 @@ from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import BadParameterError
 from dropflow.execution.api import Handle
 from dropflow.execution.host_memory import host_memory
-from dropflow.execution.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, expand
+from dropflow.graph.components import Component, Parameter, Port, Unset, Unusable, convert_field, expand
 from dropflow.graph.templates import Argument, Kind, Template
 
 # Null drops: events without content.

@@ -15,7 +15,7 @@ from dropflow.data.remote import split_location
 from dropflow.data.store import IO, common
 from dropflow.data.url import UrlStore
 from dropflow.errors import BadParameterError
-from dropflow.execution.parameters import Component, Parameter
+from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind
 
 if TYPE_CHECKING:

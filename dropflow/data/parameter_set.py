@@ -20,7 +20,7 @@ from dropflow.data.file_names import is_blank
 from dropflow.data.memory import PICKLE_PROTOCOL, MemoryStore
 from dropflow.data.store import Slot, common
 from dropflow.execution.api import Handle
-from dropflow.execution.parameters import Component, Parameter, Port, fold, read
+from dropflow.graph.components import Component, Parameter, Port, fold, read
 from dropflow.graph.templates import Argument, Kind, Template
 
 PARAMETER_SET = Component(

@@ -23,8 +23,8 @@ from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
 from dropflow.data.store import Store
 from dropflow.data.url import S3, URL, S3Store, UrlStore
 from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
-from dropflow.execution.parameters import Component
 from dropflow.formatting import did_you_mean
+from dropflow.graph.components import Component
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 

@@ -40,8 +40,8 @@ from dropflow.data.workspace import (
 )
 from dropflow.errors import DropflowError, StorageError
 from dropflow.execution.api import Handle
-from dropflow.execution.parameters import Unusable, convert, find, is_empty
 from dropflow.files import FITS_START, HDF5_START, NPY_START, PNG_START, ZIP_START, force_to_disk
+from dropflow.graph.components import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name

@@ -14,7 +14,7 @@ import msgspec
 from dropflow.data.survival import MOST_REPLICAS
 from dropflow.data.workspace import Workspace
 from dropflow.execution.api import Handle
-from dropflow.execution.parameters import Parameter, Port
+from dropflow.graph.components import Parameter, Port
 
 Shield = Callable[[], AbstractContextManager[None]]
 """Returns a context manager around what must not be interrupted in the thread that runs it."""

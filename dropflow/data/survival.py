@@ -11,7 +11,7 @@ from dropflow.data.read import measure, verify
 from dropflow.data.storage_errors import tree_of
 from dropflow.errors import DropflowError
 from dropflow.execution.api import ContentRecord, Handle
-from dropflow.execution.parameters import Unusable, convert, find, is_empty
+from dropflow.graph.components import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 

@@ -9,7 +9,7 @@ from dropflow.data.remote import beside, check_url, existing, location_of, uploa
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import AppError, BadParameterError
 from dropflow.execution.api import Handle
-from dropflow.execution.parameters import Component, Parameter, read
+from dropflow.graph.components import Component, Parameter, read
 from dropflow.graph.templates import Kind, Template
 from dropflow.ids import drop_file_name
 

@@ -12,7 +12,6 @@ anything of a manager: those come in through the protocols of `api`.
 `drop_rules`        The rules of drops: into which states they go, and whether a failed attempt is followed by another
 `continuation`      How a session continues: after its process ended, or in the same process with other drops; what must
                     run again after contents are lost
-`parameters`        The parser of typed parameters: for fields of graphs, ``--set`` on the command line and palettes
 `session`           A session: the owner of a core, and the order in which decisions become effects
 `session_inputs`    The inbox of a session, what comes in through it, and the events for the core that follow
 `ready`             Attempts that can begin: they wait as integers, and become tasks when the runner has room for them

@@ -41,8 +41,8 @@ from dropflow.execution.api import (
     rest_not_begun,
 )
 from dropflow.execution.host_memory import HostMemory, Pressure
-from dropflow.execution.parameters import time_limit
 from dropflow.failure import Failure
+from dropflow.graph.components import time_limit
 from dropflow.graph.templates import ResourceNeeds, needs_of
 from dropflow.runners.backlog import NO_ROOM, ExpectedSeconds, PoolClock
 from dropflow.runners.capacity import Capacity, host_gpus

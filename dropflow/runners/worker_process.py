@@ -21,8 +21,8 @@ import psutil
 from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
 from dropflow.execution.api import AttemptResult, Task, members
 from dropflow.execution.host_memory import count_kills, host_memory
-from dropflow.execution.parameters import timed_out
 from dropflow.formatting import format_size
+from dropflow.graph.components import timed_out
 from dropflow.graph.templates import ResourceNeeds
 from dropflow.runners.backlog import NO_ROOM, Backlog, Room
 from dropflow.runners.capacity import thread_variables

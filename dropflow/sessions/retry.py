@@ -20,8 +20,8 @@ import numpy.typing as npt
 from dropflow.data.registry import outside_roots
 from dropflow.errors import BadParameterError, ConflictError, UsageError
 from dropflow.execution.continuation import has_attempts
-from dropflow.execution.parameters import Unusable, convert_field
 from dropflow.formatting import plural
+from dropflow.graph.components import Unusable, convert_field
 from dropflow.graph.order import reached
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template

@@ -18,8 +18,8 @@ from dropflow.data.file import FileWriter
 from dropflow.errors import BadGraphError, BadParameterError, Interrupted
 from dropflow.execution.api import AttemptResult, Task
 from dropflow.execution.drop_log import DropLog
-from dropflow.execution.parameters import time_limit
 from dropflow.graph.build import GraphBuilder
+from dropflow.graph.components import time_limit
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.runners.in_process import ThreadRunner

@@ -105,7 +105,7 @@ def test_all_invalid_fields_are_reported_together(tmp_path: Path) -> None:
     assert "'b' is '[int(0)]'" in failure.text
 
 
-def test_component_parameters_are_arguments_too(tmp_path: Path) -> None:
+def test_components_are_arguments_too(tmp_path: Path) -> None:
     """Any field is passed to a function with an argument of that name, except those that EAGLE has on every node."""
     fields = (Argument(name="x", value="5", type="Integer"), Argument(name="num_cpus", value=8, type="Integer"))
 

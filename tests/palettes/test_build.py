@@ -17,8 +17,8 @@ from dropflow.builder.components import components_of
 from dropflow.cli.main import commands
 from dropflow.data.registry import store_for
 from dropflow.errors import AppError, MissingDependencyError
-from dropflow.execution.parameters import Component
 from dropflow.failure import Severity
+from dropflow.graph.components import Component
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.testing import Given, try_app
 from palettes.build import built_files, components

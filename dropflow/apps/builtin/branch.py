@@ -7,7 +7,7 @@ from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, bind
 from dropflow.apps.parameters import is_event
 from dropflow.errors import AppError
-from dropflow.execution.parameters import Component, Parameter, Port
+from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 
 # The older branch: two outputs and a constant.

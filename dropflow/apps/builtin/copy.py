@@ -10,7 +10,7 @@ from pathlib import Path
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.encodings import usable
 from dropflow.errors import AppError
-from dropflow.execution.parameters import Component, Parameter, Port
+from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 from dropflow.ids import safe_name
 

@@ -14,7 +14,7 @@ from dropflow.data.ngas import FILE_ID, SERVER, ngas_options, ngas_url
 from dropflow.data.remote import beside, check_url, commit_remote, remove_remote, upload, url_of
 from dropflow.data.url import URL, named_location, refuse_read_only
 from dropflow.errors import AppError, BadParameterError, WorldError
-from dropflow.execution.parameters import Component, Parameter, Port
+from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 
 _BLOCK = 1024 * 1024

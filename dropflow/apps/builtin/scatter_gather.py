@@ -10,7 +10,7 @@ from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import array_of, give, group_by_port, keeps, usable, value_of, values_of
 from dropflow.apps.parameters import NOT_DETERMINISTIC
 from dropflow.errors import AppError, BadParameterError
-from dropflow.execution.parameters import Component, Parameter, Port, fold, is_empty
+from dropflow.graph.components import Component, Parameter, Port, fold, is_empty
 from dropflow.graph.templates import Argument, Kind, Template
 
 COPIES = Parameter(

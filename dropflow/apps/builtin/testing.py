@@ -7,7 +7,7 @@ from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import give, usable, value_of
 from dropflow.apps.parameters import NOT_DETERMINISTIC
 from dropflow.errors import AppError, UsageError
-from dropflow.execution.parameters import Component, Parameter, Port
+from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 
 

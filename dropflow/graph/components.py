@@ -1,4 +1,4 @@
-"""The parser of typed parameters: for fields of graphs, ``--set`` on the command line and palettes.
+"""Components: the applications and data classes of graphs, with their ports, parameters, and the parser of values.
 
 EAGLE stores typed JSON for some types and text for others, old files store everything as text, and values may refer to
 environment variables (``$DLG_ROOT``). `convert` turns one such value into a Python value, or raises an error that says

@@ -1,4 +1,4 @@
-"""Typed parameters."""
+"""Components and their parameters."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadParameterError
-from dropflow.execution.parameters import Component, Parameter, Unusable, convert, expand, find, fold, is_empty, read
+from dropflow.graph.components import Component, Parameter, Unusable, convert, expand, find, fold, is_empty, read
 from dropflow.graph.templates import Argument, Kind, Template
 
 COMPONENT = Component(
