@@ -173,7 +173,7 @@ def event() -> Picture:
     picture.room(
         (480, 346, 390, 42), "managers.links.inbound", "acknowledges it, skips what came twice", kind="decides"
     )
-    _shape(picture, (480, 240), "dropflow.execution.api.Arrival", "3  the message, in the inbox of the session")
+    _shape(picture, (480, 240), "dropflow.execution.interfaces.Arrival", "3  the message, in the inbox of the session")
     picture.room(
         (480, 178, 390, 42),
         "managers.node.event_receiver.EventReceiver",

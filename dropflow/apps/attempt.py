@@ -25,8 +25,9 @@ from dropflow.data.store import ContentWriter, Slot
 from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.errors import AppError, Interrupted
-from dropflow.execution.api import Handle, Output, StreamOpened, Task
+from dropflow.execution.contents import Handle
 from dropflow.execution.drop_log import DropLog
+from dropflow.execution.tasks import Output, StreamOpened, Task
 from dropflow.graph.completeness import GONE, missing_by_port
 from dropflow.graph.templates import ORDER_PORT, Argument, needs_of
 from dropflow.runners.capacity import thread_variables

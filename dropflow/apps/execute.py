@@ -29,19 +29,11 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted, OutOfMemoryError
-from dropflow.execution.api import (
-    AttemptResult,
-    ExecutorSpec,
-    Handle,
-    Input,
-    StreamOpened,
-    Task,
-    Usage,
-    ends_too_late,
-    latest_starts,
-    postponed,
-)
+from dropflow.execution.contents import Handle
 from dropflow.execution.drop_log import DropLog
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Input, StreamOpened, Task, Usage
+from dropflow.execution.walltime import ends_too_late, latest_starts, postponed
 from dropflow.failure import Failure, sendable, trace_of
 from dropflow.formatting import format_size
 from dropflow.graph.components import time_limit, timed_out

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from dropflow.data.survival import surviving_contents
-from dropflow.execution.api import ContentRecord, Handle
+from dropflow.execution.contents import ContentRecord, Handle
 from dropflow.execution.journal import replay
 from dropflow.files import JOURNAL
 from dropflow.formatting import format_size

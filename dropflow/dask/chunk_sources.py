@@ -27,7 +27,7 @@ from dropflow.dask_tasks.value_encoding import decode_value, read_value
 from dropflow.data.kept_content import KeptContent
 from dropflow.data.read import open_content
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.formatting import plural
 
 _SCHEMES = ("http://", "https://")

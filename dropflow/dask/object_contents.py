@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dropflow.errors import InternalError
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.graph.templates import Template
 
 
@@ -21,7 +21,7 @@ class ObjectHandle(Handle, frozen=True, kw_only=True, gc=True, eq=False):
 
 
 class ObjectRepository:
-    """The `dropflow.execution.api.ContentRepository` of objects. It stores nothing: a content is in its handle.
+    """The `dropflow.execution.interfaces.ContentRepository` of objects. It stores nothing: a content is in its handle.
 
     Parameters
     ----------

@@ -35,9 +35,11 @@ from dropflow.dask.translate import (
 from dropflow.dask.values import ValueMemory, value_of
 from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.errors import BadParameterError, InternalError
-from dropflow.execution.api import AttemptResult, Handle, Runner, StreamOpened, Task
+from dropflow.execution.contents import Handle
 from dropflow.execution.host_memory import host_memory
+from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
+from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import follower_column, without_fusion
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class TaskExecutor:
-    """The `dropflow.execution.api.Executor` of a dask graph.
+    """The `dropflow.execution.interfaces.Executor` of a dask graph.
 
     Parameters
     ----------

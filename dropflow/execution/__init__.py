@@ -1,34 +1,40 @@
 """How a session advances: a core that decides and does no I/O, and the session and the journal around it.
 
 May import `dropflow.graph`, `dropflow.times` and what is below them; never `dropflow.data`, `dropflow.apps`, runners or
-anything of a manager: those come in through the protocols of `api`.
+anything of a manager: those come in through the protocols of `interfaces`.
 
-==================  ===================================================================================================
-`api`               The protocols through which a session meets storage, applications and the places where code runs
-`events`            The events that the core of a session takes, and the actions that it returns
-`core`              The core of a session: `handle(events) -> actions`
-`drop_table`        The state of every drop of a session
-`streaming`         Streaming: which data drops are open, and which applications run ahead of their inputs
-`drop_rules`        The rules of drops: into which states they go, and whether a failed attempt is followed by another
-`continuation`      How a session continues: after its process ended, or in the same process with other drops; what must
-                    run again after contents are lost
-`session`           A session: the owner of a core, and the order in which decisions become effects
-`session_inputs`    The inbox of a session, what comes in through it, and the events for the core that follow
-`ready`             Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
-`handover`          What a session that is frozen passes to the session that continues it in the same process
-`followers`         The attempts of a session that were given to its runner together with the one that they follow
-`content_table`     The contents of data drops, from the parts that attempts wrote to their release; what is sent of
-                    them to other nodes
-`attempt_times`     When each attempt was ready, was given to a worker, began, ended and was committed, and what it
-                    used
-`journal`           The journal: every event of a session, in the order in which the core processed them
-`explain`           Why a drop is in its state: what it waits for, or what caused it
-`failure_table`     Why drops of a running session failed, which infrastructure faults they had, and which nodes it has
-                    lost
-`statistics`        Snapshots of a session: how many drops are in each state, and where attempts are
-`drop_log`          The log of one drop: a bounded file with the beginning and the end of what its attempts printed
-`invariants`        What must be true of a core between any two events
-`host_memory`       How much memory this process and those that it starts may use together, and whether that is nearly
-                    used up
-==================  ===================================================================================================
+================  =====================================================================================================
+`interfaces`      The protocols through which a session meets storage, applications, other nodes, and places where code
+                  runs
+`tasks`           Attempts as messages: the task that a runner gets, what it opens meanwhile, and its result
+`chains`          Chains of attempts that a runner gets as one task
+`contents`        Where the content of a data drop is: as a handle, and as the journal records it
+`executor_spec`   What an executor is built from, in whichever process, and how it takes results of earlier runs
+`events`          The events that the core of a session takes, and the actions that it returns
+`core`            The core of a session: `handle(events) -> actions`
+`drop_table`      The state of every drop of a session
+`streaming`       Streaming: which data drops are open, and which applications run ahead of their inputs
+`drop_rules`      The rules of drops: into which states they go, and whether a failed attempt is followed by another
+`continuation`    How a session continues: after its process ended, or in the same process with other drops; what must
+                  run again after contents are lost
+`session`         A session: the owner of a core, and the order in which decisions become effects
+`session_inputs`  The inbox of a session, what comes in through it, and the events for the core that follow
+`ready`           Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
+`priority_queue`  The order by priority, and a queue in that order
+`walltime`        The time by which attempts must end, or not be started
+`handover`        What a session that is frozen passes to the session that continues it in the same process
+`followers`       The attempts of a session that were given to its runner together with the one that they follow
+`content_table`   The contents of data drops, from the parts that attempts wrote to their release; what is sent of them
+                  to other nodes
+`attempt_times`   When each attempt was ready, was given to a worker, began, ended and was committed, and what it used
+`journal`         The journal: every event of a session, in the order in which the core processed them
+`explain`         Why a drop is in its state: what it waits for, or what caused it
+`failure_table`   Why drops of a running session failed, which infrastructure faults they had, and which nodes it has
+                  lost
+`statistics`      Snapshots of a session: how many drops are in each state, and where attempts are
+`drop_log`        The log of one drop: a bounded file with the beginning and the end of what its attempts printed
+`invariants`      What must be true of a core between any two events
+`host_memory`     How much memory this process and those that it starts may use together, and whether that is nearly
+                  used up
+================  =====================================================================================================
 """

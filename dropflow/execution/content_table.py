@@ -1,17 +1,19 @@
 """The contents of a session's data drops, from the parts that attempts wrote to their release."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import DropflowError
-from dropflow.execution.api import AttemptResult, ContentRepository, Exchange, Handle, OpenStreams
+from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import Parts
 from dropflow.execution.core import Core
 from dropflow.execution.drop_table import DropTable
 from dropflow.execution.events import Lost, Publish
+from dropflow.execution.interfaces import ContentRepository, Exchange
+from dropflow.execution.tasks import AttemptResult
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
@@ -256,6 +258,45 @@ def kept_drops(graph: PhysicalGraph) -> bytes:
     persists[leaves(graph)] = True
     kept: npt.NDArray[np.bool_] = persists & (graph.kinds[graph.template] == np.uint8(Kind.DATA))
     return kept.tobytes()
+
+
+# Streams of contents that are still being written. The session sees a new stream before the core withdraws the old
+# one, so a drop can have two for a moment.
+
+
+class OpenStreams:
+    """Streams of contents that are still being written, by drop and attempt of the producer.
+
+    Parameters
+    ----------
+    discard : callable
+        Removes what a stream needed beside its content, once it has no readers.
+    """
+
+    def __init__(self, discard: Callable[[Handle], None]) -> None:
+        self._discard = discard
+        self._streams: dict[int, dict[int, Handle]] = {}
+
+    def add(self, drop: int, attempt: int, stream: Handle) -> None:
+        """Add a stream."""
+        self._streams.setdefault(drop, {})[attempt] = stream
+
+    def find(self, drop: int, attempt: int) -> Handle | None:
+        """Return the stream of a drop that this attempt writes, or None."""
+        return self._streams.get(drop, {}).get(attempt)
+
+    def remove(self, drop: int, attempt: int) -> None:
+        """Discard one stream, if there is one."""
+        attempts = self._streams.get(drop, {})
+        if attempt in attempts:
+            self._discard(attempts.pop(attempt))
+            if not attempts:
+                del self._streams[drop]
+
+    def remove_all(self, drop: int) -> None:
+        """Discard all streams of a drop."""
+        for stream in self._streams.pop(drop, {}).values():
+            self._discard(stream)
 
 
 # What a session sends to the other nodes that hold neighbours of its drops.

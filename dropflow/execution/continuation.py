@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.execution.api import AttemptResult, Handle, StreamOpened
+from dropflow.execution.contents import Handle
 from dropflow.execution.drop_rules import effective_inputs
 from dropflow.execution.drop_table import DropTable
 from dropflow.execution.events import NO_CAUSE, Cancel, CancelDrop, Continue, KnownStates, Lost, Pause, foreign
+from dropflow.execution.tasks import AttemptResult, StreamOpened
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice

@@ -5,13 +5,14 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.execution.api import Exchange, Handle
 from dropflow.execution.content_table import ContentTable
+from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import FrozenSession, HandedOver, never_written
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abort, KnownStates
 from dropflow.execution.failure_table import FailureTable
 from dropflow.execution.followers import Followers
+from dropflow.execution.interfaces import Exchange
 from dropflow.execution.ready import ReadyRuns
 from dropflow.execution.session_inputs import SessionInput, SessionInputs
 from dropflow.states import DropState, SessionState

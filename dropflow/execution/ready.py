@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from dropflow.clock import Clock
-from dropflow.execution.api import Handle, Input, OpenStreams, Output, PriorityQueue, Runner, Task
 from dropflow.execution.attempt_times import AttemptTimes
-from dropflow.execution.content_table import ContentTable
+from dropflow.execution.content_table import ContentTable, OpenStreams
+from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abort, CancelDrop, Event, Run, Stopped
 from dropflow.execution.followers import Followers
 from dropflow.execution.host_memory import host_memory
+from dropflow.execution.interfaces import Runner
+from dropflow.execution.priority_queue import PriorityQueue
 from dropflow.execution.session_inputs import SessionInputs
+from dropflow.execution.tasks import Input, Output, Task
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, needs_of, with_more_memory
 from dropflow.graph.text_ids import index_of, oid

@@ -23,9 +23,9 @@ from typing import TypeVar
 
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError
-from dropflow.execution.api import ContentRepository, Exchange, Handle, OpenStreams, Runner
 from dropflow.execution.attempt_times import AttemptTimes
-from dropflow.execution.content_table import ContentTable, OutgoingEvents, kept_drops
+from dropflow.execution.content_table import ContentTable, OpenStreams, OutgoingEvents, kept_drops
+from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import Continuation, FrozenSession
 from dropflow.execution.core import Core
 from dropflow.execution.drop_rules import INFRASTRUCTURE_RETRIES
@@ -52,6 +52,7 @@ from dropflow.execution.events import (
 from dropflow.execution.failure_table import FailureTable, Fault
 from dropflow.execution.followers import Followers
 from dropflow.execution.handover import Handover
+from dropflow.execution.interfaces import ContentRepository, Exchange, Runner
 from dropflow.execution.invariants import check
 from dropflow.execution.journal import Journal
 from dropflow.execution.ready import ReadyRuns, TaskBuilder

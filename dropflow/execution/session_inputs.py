@@ -12,18 +12,10 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import DropflowError, WorldError
-from dropflow.execution.api import (
-    Arrival,
-    AttemptResult,
-    Handle,
-    OpenStreams,
-    RemoteEvent,
-    StreamOpened,
-    is_not_begun,
-    is_postponed,
-)
 from dropflow.execution.attempt_times import AttemptTimes
-from dropflow.execution.content_table import ContentTable, OutgoingEvents
+from dropflow.execution.chains import is_not_begun
+from dropflow.execution.content_table import ContentTable, OpenStreams, OutgoingEvents
+from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import (
     Cancel,
@@ -42,6 +34,9 @@ from dropflow.execution.events import (
 )
 from dropflow.execution.failure_table import FailureTable
 from dropflow.execution.followers import Followers
+from dropflow.execution.interfaces import Arrival, RemoteEvent
+from dropflow.execution.tasks import AttemptResult, StreamOpened
+from dropflow.execution.walltime import is_postponed
 from dropflow.failure import Failure
 from dropflow.states import DropState
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from dropflow.apps.check import find_spec
 from dropflow.apps.loaded_modules import is_user_file, module_name
 from dropflow.errors import DropflowError
-from dropflow.execution.api import KeyPart
+from dropflow.execution.executor_spec import KeyPart
 from dropflow.reuse.store import ResultStore
 
 _OURS = "dropflow"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 import numpy as np
 
-from dropflow.execution.api import KeyPart
+from dropflow.execution.executor_spec import KeyPart
 from dropflow.formatting import few
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, needs_of

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dropflow.clock import Clock
-from dropflow.execution.api import LONG_SECONDS, Task
+from dropflow.execution.chains import LONG_SECONDS
+from dropflow.execution.tasks import Task
 from dropflow.graph.templates import Template
 
 # The time of a pool's thread, which does not count the time in which this process was stopped.

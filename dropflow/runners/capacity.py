@@ -21,8 +21,9 @@ from pathlib import Path
 import msgspec
 
 from dropflow.errors import MissingDependencyError
-from dropflow.execution.api import ExecutorSpec, Task
+from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.host_memory import host_memory
+from dropflow.execution.tasks import Task
 from dropflow.failure import Failure
 from dropflow.formatting import format_size, plural
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory

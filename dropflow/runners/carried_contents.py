@@ -32,8 +32,11 @@ from dropflow.data.file import part_for, remove_part
 from dropflow.data.storage_errors import checksum_of
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, StorageError, TransferError
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, Task, members, not_begun
+from dropflow.execution.chains import members, not_begun
+from dropflow.execution.contents import Handle
 from dropflow.execution.drop_log import DropLog
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Input, Task
 from dropflow.failure import Failure, summary_of
 from dropflow.files import force_to_disk, private_directory
 from dropflow.ids import drop_file_name

@@ -27,7 +27,7 @@ from distributed.core import rpc
 from distributed.security import Security
 
 from dropflow.errors import DropflowError, LinkError, WorkerStartError
-from dropflow.execution.api import ExecutorSpec
+from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (

@@ -7,7 +7,7 @@ in a stream waits for an idle worker, and has it to itself; while it waits, no w
 an attempt that declares memory or several processors: it waits until as many workers are idle, and only one of them
 works while it runs.
 
-A chain of attempts (`dropflow.execution.api`) is given to one worker. If its attempts are long, it ends early
+A chain of attempts (`dropflow.execution.chains`) is given to one worker. If its attempts are long, it ends early
 when others wait that should begin before the rest of it: those of another runner, or of greater priority.
 
 A suspect is an attempt of an application that a worker died with before. It gets a worker that no other attempt has
@@ -23,24 +23,16 @@ import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import msgspec
 
 from dropflow.errors import WorkerStartError
-from dropflow.execution.api import (
-    LONG_SECONDS,
-    AttemptResult,
-    ExecutorSpec,
-    ResultSink,
-    StreamOpened,
-    Task,
-    largest_needs,
-    members,
-    not_begun,
-    rest_not_begun,
-)
+from dropflow.execution.chains import LONG_SECONDS, largest_needs, members, not_begun, rest_not_begun
+from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.host_memory import HostMemory, Pressure
+from dropflow.execution.priority_queue import by_priority
+from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.graph.components import time_limit
 from dropflow.graph.templates import ResourceNeeds, needs_of
@@ -54,6 +46,7 @@ from dropflow.stopping import kill_after
 
 # The attempts of one session that wait for a worker of a pool.
 
+_PRIORITY = attrgetter("priority")
 _ANSWER_SECONDS = 0.05
 """How long to wait for a session that takes a result: it has other things to do, too."""
 
@@ -102,12 +95,9 @@ class RunnerQueue:
             self._held += tasks
             return
         suspects = [task for task in tasks if self.runs_alone(task)]
-        self.suspects.extend(suspects)
-        if any(task.priority for task in suspects):
-            self.suspects = deque(sorted(self.suspects, key=lambda task: -task.priority))
-        self.pending.extend([task for task in tasks if not self.runs_alone(task)] if suspects else tasks)
-        if self.pending and any(task.priority for task in (self.pending[0], *tasks)):
-            self.pending = deque(sorted(self.pending, key=lambda task: -task.priority))
+        self.suspects = _extended(self.suspects, suspects)
+        others = [task for task in tasks if not self.runs_alone(task)] if suspects else tasks
+        self.pending = _extended(self.pending, others)
         if self.broken is not None:
             self.fail_pending(self.broken)
 
@@ -228,6 +218,13 @@ class RunnerQueue:
 _PLAIN = ResourceNeeds()
 _CLOSE_SECONDS = 1.0
 """How long the attempts of a runner that is closed may continue before their workers are killed."""
+
+
+def _extended(queue: deque[Task], tasks: Sequence[Task]) -> deque[Task]:
+    """Return a queue with more attempts, in the order of their priorities; without priorities it is not sorted."""
+    ends = (queue[0], queue[-1]) if queue else ()
+    queue.extend(tasks)
+    return by_priority(queue, _PRIORITY) if any(task.priority for task in (*ends, *tasks)) else queue
 
 
 class Dispatcher:

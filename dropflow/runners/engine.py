@@ -5,7 +5,8 @@ from typing import Protocol
 
 import msgspec
 
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Task
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Task
 
 AttemptKey = tuple[int, int]
 """Drop and attempt."""

@@ -23,17 +23,10 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.errors import BadParameterError, LinkError, ResultLostError, WorkerDiedError, WorkerStartError
-from dropflow.execution.api import (
-    LONG_SECONDS,
-    AttemptResult,
-    ExecutorSpec,
-    ResultSink,
-    StreamOpened,
-    Task,
-    members,
-    not_begun,
-)
+from dropflow.execution.chains import LONG_SECONDS, members, not_begun
+from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.session_inputs import Inbox
+from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.physical import IntColumn
 from dropflow.runners.backlog import ExpectedSeconds
@@ -414,7 +407,7 @@ _CLOSE_SECONDS = 10.0
 
 
 class ExternalRunner:
-    """`dropflow.execution.api.Runner` of one session.
+    """`dropflow.execution.interfaces.Runner` of one session.
 
     Parameters
     ----------

@@ -21,7 +21,10 @@ import msgspec
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, MissingDependencyError, StorageError, WorkerDiedError
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Runner, StreamOpened, Task, members
+from dropflow.execution.chains import members
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.interfaces import Runner
+from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Piece, decode_batch, encode

@@ -13,18 +13,11 @@ from dropflow.apps.needs import with_time_limit
 from dropflow.apps.registry import app_class
 from dropflow.data.workspace import Workspace
 from dropflow.errors import BadParameterError, MissingDependencyError, UnknownComponentError
-from dropflow.execution.api import (
-    AttemptResult,
-    Executor,
-    ExecutorSpec,
-    ResultSink,
-    ReuseSpec,
-    Runner,
-    StreamOpened,
-    Task,
-    members,
-)
+from dropflow.execution.chains import members
+from dropflow.execution.executor_spec import ExecutorSpec, ReuseSpec
 from dropflow.execution.host_memory import host_memory
+from dropflow.execution.interfaces import Executor, Runner
+from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, ResourceNeeds, Template, ranks_per_node

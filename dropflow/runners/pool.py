@@ -35,9 +35,10 @@ import msgspec
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, InternalError, OutOfMemoryError, ResultLostError, WorkerStartError
-from dropflow.execution.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
 from dropflow.execution.drop_log import DropLog
+from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.host_memory import counter_files, host_memory
+from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure, summary_of
 from dropflow.runners.backlog import MOST_AHEAD, PoolClock
 from dropflow.runners.capacity import judge_memory
@@ -504,7 +505,7 @@ _ANSWER_SECONDS = 5.0
 
 
 class PooledRunner:
-    """`dropflow.execution.api.Runner` of one session, in the worker processes of a pool.
+    """`dropflow.execution.interfaces.Runner` of one session, in the worker processes of a pool.
 
     Parameters
     ----------

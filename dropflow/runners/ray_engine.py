@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
-from dropflow.execution.api import ExecutorSpec
+from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (

@@ -12,7 +12,8 @@ from dropflow.failure import summary_of
 from dropflow.formatting import few
 
 if TYPE_CHECKING:
-    from dropflow.execution.api import ExecutorSpec, Runner
+    from dropflow.execution.executor_spec import ExecutorSpec
+    from dropflow.execution.interfaces import Runner
     from dropflow.graph.physical import PhysicalGraph
 
 

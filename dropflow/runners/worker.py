@@ -32,7 +32,9 @@ import msgspec
 from dropflow.apps.loaded_modules import outdated_modules
 from dropflow.clock import SystemClock
 from dropflow.errors import AppError, StorageError
-from dropflow.execution.api import AttemptResult, Executor, Task, members, not_begun, with_input
+from dropflow.execution.chains import members, not_begun, with_input
+from dropflow.execution.interfaces import Executor
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.failure import Failure, name_of, summary_of
 from dropflow.graph.templates import ResourceNeeds, needs_of
 from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES, lack_of_gpus, thread_variables

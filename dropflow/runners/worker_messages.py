@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, StreamOpened, Task
+from dropflow.execution.contents import Handle
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Input, StreamOpened, Task
 
 _LENGTH = struct.Struct("<Q")
 _BLOCK = 1 << 18

@@ -19,8 +19,9 @@ from pathlib import Path
 import psutil
 
 from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
-from dropflow.execution.api import AttemptResult, Task, members
+from dropflow.execution.chains import members
 from dropflow.execution.host_memory import count_kills, host_memory
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.formatting import format_size
 from dropflow.graph.components import timed_out
 from dropflow.graph.templates import ResourceNeeds

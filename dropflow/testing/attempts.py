@@ -12,7 +12,10 @@ from typing import Any
 from dropflow.apps.execute import LocalExecutor
 from dropflow.data.read import read
 from dropflow.errors import AppError
-from dropflow.execution.api import LONG_SECONDS, AttemptResult, ExecutorSpec, Handle, Input, Output, StreamOpened, Task
+from dropflow.execution.chains import LONG_SECONDS
+from dropflow.execution.contents import Handle
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Input, Output, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name

@@ -15,9 +15,12 @@ import msgspec
 from dropflow.clock import SystemClock
 from dropflow.data.read import read
 from dropflow.errors import AppError, UsageError
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task
+from dropflow.execution.contents import Handle
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
 from dropflow.execution.statistics import SessionResult
+from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.graph.physical import PhysicalGraph, follower_column
 from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid

@@ -31,7 +31,7 @@ from dropflow.errors import (
     RangeError,
     StorageError,
 )
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.files import content_digest
 from managers.node.trees import TreeSource
 

@@ -10,8 +10,9 @@ from functools import partial
 from typing import cast
 
 from dropflow.errors import DropflowError, GoneError, LinkError, ProtocolError
-from dropflow.execution.api import Handle, RemoteEvent
+from dropflow.execution.contents import Handle
 from dropflow.execution.events import NO_CAUSE, NO_PRODUCER, Opened, Reported, Withdrawn, foreign
+from dropflow.execution.interfaces import RemoteEvent
 from dropflow.failure import Failure
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
@@ -33,7 +34,7 @@ Unavailable = Callable[[str, Callable[[], None]], None]
 
 
 class NodeArrival:
-    """`dropflow.execution.api.Arrival`: a message of another node, or an event whose contents are here now."""
+    """`dropflow.execution.interfaces.Arrival`: a message of another node, or an event whose contents are here now."""
 
     __slots__ = ("_open", "sender")
 

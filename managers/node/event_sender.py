@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from dropflow.errors import DropflowError, LinkError, UsageError
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.execution.events import NO_CAUSE, NO_PRODUCER, Lost, Publish, row_of_foreign
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState

@@ -13,8 +13,9 @@ from pathlib import Path
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, LinkError, UsageError
-from dropflow.execution.api import Arrival, Handle
+from dropflow.execution.contents import Handle
 from dropflow.execution.events import Lost, Publish
+from dropflow.execution.interfaces import Arrival
 from dropflow.failure import summary_of
 from dropflow.graph.slices import Slice
 from managers.links import ContentSource
@@ -88,7 +89,7 @@ class CopyJobs:
 
 
 class NodeExchange:
-    """`dropflow.execution.api.Exchange` of one session on one node.
+    """`dropflow.execution.interfaces.Exchange` of one session on one node.
 
     It starts no threads and waits only in `wait_for_room`. Methods are for the session's thread, except where they say
     otherwise.

@@ -18,7 +18,7 @@ from dropflow.apps.registry import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.errors import DropflowError, InternalError, StorageError
-from dropflow.execution.api import ContentRecord, Handle
+from dropflow.execution.contents import ContentRecord, Handle
 from dropflow.execution.continuation import Continuation, continuation_of, recomputed_drops
 from dropflow.execution.events import Lost
 from dropflow.execution.session import Session, Watch

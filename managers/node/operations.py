@@ -30,7 +30,7 @@ from dropflow.api.requests import (
 from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.data.file import remove_part
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.execution.session import Session
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph

@@ -22,7 +22,7 @@ from dropflow.clock import SystemClock
 from dropflow.data.read import open_file
 from dropflow.data.remote import url_of
 from dropflow.errors import BadFileError, GoneError, PreviewError, StorageError, WorldError
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.preview.source import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
 from managers.node.downloads import refuse_changed
 

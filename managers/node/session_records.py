@@ -17,7 +17,7 @@ from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery,
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, FailureList, FailureQuery, ResultList
 from dropflow.api.session_records import packed_columns
 from dropflow.data.remote import known_checksum
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import KnownStates, row_of_foreign
 from dropflow.execution.explain import explain, explain_repeat

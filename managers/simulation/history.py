@@ -14,7 +14,8 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from dropflow.data.repository import LocalRepository
-from dropflow.execution.api import Handle, Task
+from dropflow.execution.contents import Handle
+from dropflow.execution.tasks import Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid

@@ -18,10 +18,11 @@ from dropflow.data.store import Slot
 from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, WorkerDiedError
-from dropflow.execution.api import Handle, Output, Task
+from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.session import Session, Watch
 from dropflow.execution.session_inputs import Inbox, SessionInput
+from dropflow.execution.tasks import Output, Task
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid

@@ -10,18 +10,9 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.errors import DropflowError, InternalError, ResultLostError
-from dropflow.execution.api import (
-    AttemptResult,
-    Handle,
-    Output,
-    ResultSink,
-    StreamOpened,
-    Task,
-    members,
-    not_begun,
-    rest_not_begun,
-    with_input,
-)
+from dropflow.execution.chains import members, not_begun, rest_not_begun, with_input
+from dropflow.execution.contents import Handle
+from dropflow.execution.tasks import AttemptResult, Output, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, kill_after
@@ -37,7 +28,7 @@ OpenStream = Callable[[Task, Output, Callable[[Handle], None]], StreamedWriter |
 
 
 class SimulatedRunner:
-    """Implements `dropflow.execution.api.Runner` for a session that is stepped in one thread.
+    """Implements `dropflow.execution.interfaces.Runner` for a session that is stepped in one thread.
 
     Parameters
     ----------

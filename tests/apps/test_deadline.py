@@ -16,8 +16,8 @@ from dropflow.apps.api import Context
 from dropflow.apps.needs import with_time_limit
 from dropflow.data.file import FileWriter
 from dropflow.errors import BadGraphError, BadParameterError, Interrupted
-from dropflow.execution.api import AttemptResult, Task
 from dropflow.execution.drop_log import DropLog
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.components import time_limit
 from dropflow.graph.physical import PhysicalGraph

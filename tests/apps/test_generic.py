@@ -14,7 +14,8 @@ import pytest
 
 from dropflow.apps import function
 from dropflow.apps.execute import LocalExecutor
-from dropflow.execution.api import ExecutorSpec, Output, Task
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
 

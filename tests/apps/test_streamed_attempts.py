@@ -12,7 +12,9 @@ from dropflow.apps.builtin.copy import CopyApp
 from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import streaming_links
 from dropflow.data.streams import StreamReader
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, Output, StreamOpened, Task
+from dropflow.execution.contents import Handle
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Input, Output, StreamOpened, Task
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.states import DropState

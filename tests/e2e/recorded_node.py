@@ -16,8 +16,8 @@ import numpy as np
 
 from dropflow.__main__ import main as run
 from dropflow.clock import SystemClock
-from dropflow.execution.api import Task
 from dropflow.execution.session import Session
+from dropflow.execution.tasks import Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState

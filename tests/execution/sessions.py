@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dropflow.execution.api import AttemptResult, ContentRepository, Runner, Task
+from dropflow.execution.interfaces import ContentRepository, Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS

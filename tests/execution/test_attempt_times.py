@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from dropflow.apps.execute import UsageMeter
 from dropflow.clock import SystemClock
 from dropflow.execution import host_memory as module
-from dropflow.execution.api import AttemptResult, Usage
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.events import Run
 from dropflow.execution.host_memory import HostMemory, MemoryLimit, Pressure
 from dropflow.execution.ready import attempt_priority
+from dropflow.execution.tasks import AttemptResult, Usage
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.session_options import RunOptions

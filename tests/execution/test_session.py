@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, StorageError
-from dropflow.execution.api import AttemptResult, Handle, Task
+from dropflow.execution.contents import Handle
 from dropflow.execution.events import Action, Event, Finished
 from dropflow.execution.journal import Journal, JournalHeader, read, replay
 from dropflow.execution.session import Instrument
 from dropflow.execution.session_inputs import Inbox
 from dropflow.execution.statistics import SessionResult, Statistics
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.execution.api import Handle, Task
+from dropflow.execution.contents import Handle
 from dropflow.execution.explain import explain
 from dropflow.execution.journal import Journal, JournalHeader, replay
 from dropflow.execution.statistics import SessionResult
+from dropflow.execution.tasks import Task
 from dropflow.failure import Failure
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph, follower_column

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pytest
 
-from dropflow.execution.api import AttemptResult, Handle, StreamOpened, Task
+from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Event, Failed, Finished
 from dropflow.execution.session import Instrument
 from dropflow.execution.session_inputs import Inbox, SessionInput
 from dropflow.execution.statistics import Attempts, SessionResult, Statistics, StatisticsPublisher
+from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState

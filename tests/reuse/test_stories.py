@@ -20,7 +20,7 @@ from dropflow import Graph, RunResult
 from dropflow.apps.builtin.testing import SleepApp
 from dropflow.cli.main import commands
 from dropflow.cli.run import ForecastReply
-from dropflow.execution.api import KeyPart
+from dropflow.execution.executor_spec import KeyPart
 from dropflow.graph.codec import load
 from dropflow.reuse import code
 from dropflow.reuse.attempt import differences

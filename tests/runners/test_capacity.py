@@ -16,8 +16,11 @@ from dropflow import Graph
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.errors import BadGraphError
-from dropflow.execution.api import LONG_SECONDS, AttemptResult, PriorityQueue, Runner, StreamOpened, Task
+from dropflow.execution.chains import LONG_SECONDS
 from dropflow.execution.host_memory import MemoryLimit, Pressure
+from dropflow.execution.interfaces import Runner
+from dropflow.execution.priority_queue import PriorityQueue
+from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement

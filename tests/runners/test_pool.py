@@ -12,9 +12,11 @@ import pytest
 
 from dropflow import translate
 from dropflow.clock import SystemClock
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Output, Runner, StreamOpened, Task
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Session
 from dropflow.execution.statistics import SessionResult, Statistics
+from dropflow.execution.tasks import AttemptResult, Output, StreamOpened, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.runners.in_process import ThreadRunner

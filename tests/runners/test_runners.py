@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.clock import SystemClock
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, Input, Runner, Task
+from dropflow.execution.contents import Handle
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Session
 from dropflow.execution.statistics import SessionResult
+from dropflow.execution.tasks import AttemptResult, Input, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool

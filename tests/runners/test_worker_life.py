@@ -12,8 +12,9 @@ from textwrap import dedent
 import psutil
 import pytest
 
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Task
 from dropflow.execution.drop_log import DropLog
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.runners.descendants import WORKER_VARIABLE
 from dropflow.runners.pool import StartBackoff, WorkerPool

@@ -24,9 +24,11 @@ from dropflow.dask import Scheduler
 from dropflow.dask.portable import portable
 from dropflow.dask.translate import translate
 from dropflow.dask_tasks.task_app import TASKS_FIELD
-from dropflow.execution.api import ExecutorSpec, Handle, Input, Output, Task
+from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Begin, Event, Finished, Run
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import Input, Output, Task
 from dropflow.graph.build import from_columns
 from dropflow.graph.codec import digest, dump, load, parse, save
 from dropflow.graph.daliuge_read import read_pg_stream

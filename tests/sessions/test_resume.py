@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from dropflow.apps.execute import LocalExecutor
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, StorageError, WorkerStartError
-from dropflow.execution.api import AttemptResult, Executor, ExecutorSpec, Runner, Task
 from dropflow.execution.events import Begin, Cancel, Stopped
+from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.explain import explain_repeat
+from dropflow.execution.interfaces import Executor, Runner
 from dropflow.execution.journal import Journal, JournalHeader, read, replay
 from dropflow.execution.statistics import SessionResult
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.failure import Failure
 from dropflow.files import SessionLock
 from dropflow.graph.build import GraphBuilder

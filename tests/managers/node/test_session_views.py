@@ -22,9 +22,9 @@ from dropflow.api.event_stream import read_events
 from dropflow.api.node_records import LoadSample
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, SubmitQuery
 from dropflow.errors import LinkError, ProtocolError
-from dropflow.execution.api import Arrival, RemoteEvent
 from dropflow.execution.core import Core
 from dropflow.execution.events import Begin
+from dropflow.execution.interfaces import Arrival, RemoteEvent
 from dropflow.execution.statistics import Attempts, snapshot
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions.summaries import attempts_of, logical_nodes, running_by_node

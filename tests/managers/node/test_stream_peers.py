@@ -16,7 +16,7 @@ from dropflow.data import streams
 from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.errors import GoneError, StorageError
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.execution.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph

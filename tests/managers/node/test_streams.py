@@ -13,7 +13,7 @@ import pytest
 from dropflow.api.drop_records import DropQuery
 from dropflow.data import streams
 from dropflow.errors import GoneError
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.times.octets import read_receipts, read_sections

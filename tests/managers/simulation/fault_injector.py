@@ -7,7 +7,7 @@ from functools import partial, singledispatchmethod
 from typing import Any
 
 from dropflow.api.requests import RetryRequest
-from dropflow.execution.api import Task
+from dropflow.execution.tasks import Task
 from managers.machine_calls import Answered
 from managers.messages import (
     AcceptView,

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import InternalError
-from dropflow.execution.api import Task
 from dropflow.execution.session import Session
+from dropflow.execution.tasks import Task
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument

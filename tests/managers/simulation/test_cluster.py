@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.execution.api import Handle
+from dropflow.execution.contents import Handle
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.stopping import kill_after, stopped_after

@@ -12,7 +12,7 @@ import pytest
 from dropflow.api.requests import ResumeRequest, RetryRequest, SubmitQuery
 from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.errors import ConflictError, LinkError
-from dropflow.execution.api import Task
+from dropflow.execution.tasks import Task
 from dropflow.graph.physical import PhysicalGraph
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster

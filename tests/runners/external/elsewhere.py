@@ -16,7 +16,8 @@ from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.errors import StorageError, WorkerStartError
-from dropflow.execution.api import ExecutorSpec, Runner
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Session, Watch
 from dropflow.graph.build import GraphBuilder, from_columns
 from dropflow.graph.physical import PhysicalGraph

@@ -20,7 +20,8 @@ import psutil
 import pytest
 
 from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, WorkerStartError
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Task
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.runners.engine import Batch, BatchAnswer, EngineEvents, Piece, WorkerView, decode_batch, encode
 from dropflow.runners.external import workers_of_places
 from dropflow.runners.external_host import HostView, look

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadParameterError, ConflictError, LinkError
-from dropflow.execution.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
+from dropflow.execution.contents import Handle
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners import external
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
@@ -337,7 +339,7 @@ def test_workers_with_another_version_are_refused_with_what_to_do() -> None:
 
 def test_results_have_numbers_of_worker_processes_that_differ_between_hosts(played: Played) -> None:
     """Each host numbers its worker processes from 1; the session's table of times needs other numbers."""
-    from dropflow.execution.api import Usage  # noqa: PLC0415 - only here
+    from dropflow.execution.tasks import Usage  # noqa: PLC0415 - only here
 
     played.runner.submit(same_template(range(2)))
     assert until(lambda: len(played.engine.batches) == 2)

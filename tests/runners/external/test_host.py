@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from dropflow.errors import DropflowError, StorageError, WorkerDiedError
-from dropflow.execution.api import ExecutorSpec, Runner, Task
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.interfaces import Runner
+from dropflow.execution.tasks import Task
 from dropflow.runners.engine import Batch, BatchAnswer, decode_answer, decode_answers, encode
 from dropflow.runners.external_host import LEASE_SECONDS, Host, look, probe_file
 from dropflow.runners.in_process import ThreadRunner

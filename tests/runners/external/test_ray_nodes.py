@@ -14,7 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
-from dropflow.execution.api import ExecutorSpec, Runner
+from dropflow.execution.executor_spec import ExecutorSpec
+from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.external import ExternalRunner

@@ -1,0 +1,61 @@
+"""Chains of attempts that a runner gets as one task: the first one, with those that follow it in `Task.then`.
+
+A runner runs them one after another in one place. Each gets the output of the one before it as it was written, before
+it is committed (`with_input`). A chain ends at an attempt that fails, is aborted, or skips its output: those after it
+are answered with `not_begun`. So are those that the runner leaves, because it is held, or because others should begin
+before them. A session submits them again if they are still wanted.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dropflow.errors import DropflowError
+from dropflow.execution.tasks import AttemptResult, Task
+from dropflow.failure import Failure
+from dropflow.graph.templates import ResourceNeeds
+from dropflow.states import DropState
+
+LONG_SECONDS = 0.05
+"""Attempts that take longer are worth being given to a worker one by one, so that their order is exact."""
+_CHAINED_TASKS_KIND = "NotBegun"
+_CHAINED_TASKS_FAILURE = Failure(
+    code=DropflowError.code,
+    kind=_CHAINED_TASKS_KIND,
+    text="the attempt was not begun, because the chain before it has ended",
+)
+
+
+def members(task: Task) -> tuple[Task, ...]:
+    """Return the attempts of a task, in their order."""
+    return (task, *task.then)
+
+
+def with_input(task: Task, before: AttemptResult) -> Task | None:
+    """Return a task with its input from the attempt that it follows; None if that gives it none."""
+    (edge,) = task.inputs
+    if before.failure is not None or edge.drop in before.skipped:
+        return None
+    filled = msgspec.structs.replace(edge, state=DropState.COMPLETED, handle=before.handles.get(edge.drop))
+    return msgspec.structs.replace(task, inputs=(filled,))
+
+
+def not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
+    """Return the answers for attempts that were not begun. They do not count as attempts."""
+    return [AttemptResult(task.drop, task.attempt, failure=_CHAINED_TASKS_FAILURE) for task in tasks]
+
+
+def rest_not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
+    """Return the answers for the attempts that follow those of `tasks`, which a runner gives back."""
+    return not_begun(one for task in tasks for one in task.then)
+
+
+def is_not_begun(result: AttemptResult) -> bool:
+    """Return whether an attempt was not begun."""
+    return result.failure is not None and result.failure.kind == _CHAINED_TASKS_KIND
+
+
+def largest_needs(needs: Iterable[ResourceNeeds]) -> ResourceNeeds:
+    """Return what a chain takes: the most that one of its attempts needs."""
+    found = tuple(needs)
+    return ResourceNeeds(*(max(amounts) for amounts in zip(*found, strict=True)))

@@ -1,0 +1,109 @@
+"""What an executor is built from, in whichever process, and how it takes results of earlier runs."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dropflow.graph.templates import Link, Template
+
+
+class KeyPart(msgspec.Struct, frozen=True, array_like=True):
+    """One thing that the results of an application depend on, for its key and for people.
+
+    Attributes
+    ----------
+    kind : str
+        Such as ``parameter``, ``function``, ``module``, ``package`` or ``input``.
+    name, value : str
+        Its name, and its value, version or digest.
+    detail : str
+        Digest of a source in the store, to say which line has changed; empty for others.
+    """
+
+    kind: str
+    name: str
+    value: str
+    detail: str = ""
+
+
+class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How the attempts of a session take results from the store, and put theirs there; see `dropflow.reuse`.
+
+    Attributes
+    ----------
+    store : str
+        Directory of the store.
+    graph : str
+        Name of the graph.
+    nodes : tuple of (tuple of KeyPart) or None
+        What the results of each template depend on, beside their inputs; None if they are not reused.
+    always_run : mapping of int to str
+        Why those of the others, whose keys say so, are never reused.
+    keys : str
+        File with the keys that were known before anything ran, one row for each drop; empty if there is none.
+    log : str
+        File that names the drops whose results were taken.
+    verify : float
+        Share of the results that are computed again, and compared, 0 to 1.
+    trust_times : bool
+        Whether size and time stand for the content of a file outside of the session.
+    """
+
+    store: str
+    graph: str
+    nodes: tuple[tuple[KeyPart, ...] | None, ...]
+    always_run: Mapping[int, str] = {}
+    keys: str = ""
+    log: str = ""
+    verify: float = 0.0
+    trust_times: bool = False
+
+
+class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor is built from, in whichever process; sent once, not per task.
+
+    Attributes
+    ----------
+    session : str
+        Session id.
+    directory : str
+        Absolute path of the session directory. Under it: ``files/`` (relative file drops; working directory of
+        commands), ``logs/<oid>.log``, ``results/``, ``tmp/`` (uncommitted parts).
+    folder : str
+        Absolute path of the working directory of worker processes; ``files/`` if it is empty.
+    templates, links : tuples
+        Of the physical graph.
+    prefix : str
+        Of the physical graph.
+    log_limit : int
+        Bytes kept of the output of one drop.
+    durable : bool
+        Whether files are forced to the disk before they are committed.
+    until : float
+        Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
+    tag : str
+        In the names of uncommitted parts: another one for each process that works in the directory.
+    is_detached : bool
+        Whether contents are committed on another host, so that all uncommitted ones are in ``tmp``.
+    reuse : ReuseSpec or None
+        How results of earlier runs are taken; None if they are not.
+    retry_memory : float
+        By how much the memory of a drop grows when an attempt had too little, and is repeated; 0 if it is not.
+    report_locals : bool
+        Whether failures have the local variables of the function that raised.
+    """
+
+    session: str
+    directory: str
+    templates: tuple[Template, ...]
+    links: tuple[Link, ...]
+    prefix: str = ""
+    folder: str = ""
+    log_limit: int = 1_000_000
+    durable: bool = False
+    until: float = 0.0
+    tag: str = ""
+    is_detached: bool = False
+    reuse: ReuseSpec | None = None
+    retry_memory: float = 0.0
+    report_locals: bool = False
