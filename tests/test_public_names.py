@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import dropflow
-from dropflow import errors, testing
+from dropflow import errors, runners, testing
 
 PUBLIC_NAMES = [
     "AmbiguousError",
@@ -84,8 +84,35 @@ TESTING_NAMES = [
     "try_app",
 ]
 
+RUNNER_NAMES = [
+    "AttemptResult",
+    "Batch",
+    "BatchAnswer",
+    "ContentRelay",
+    "Engine",
+    "EngineEvents",
+    "Executor",
+    "ExecutorSpec",
+    "ExternalRunner",
+    "Failure",
+    "ResultLostError",
+    "ResultSink",
+    "Runner",
+    "StreamOpened",
+    "Task",
+    "WorkerDiedError",
+    "WorkerView",
+    "aborted",
+    "build_executor",
+    "not_begun",
+    "rest_not_begun",
+    "stopped_after",
+]
 
-@pytest.mark.parametrize(("module", "names"), [(dropflow, PUBLIC_NAMES), (testing, TESTING_NAMES)])
+
+@pytest.mark.parametrize(
+    ("module", "names"), [(dropflow, PUBLIC_NAMES), (testing, TESTING_NAMES), (runners, RUNNER_NAMES)]
+)
 def test_the_public_names_are_those_of_the_list(module: ModuleType, names: list[str]) -> None:
     """The public interface changes only together with this list; every name exists, and `dir` lists it."""
     assert sorted(module.__all__) == sorted(names)

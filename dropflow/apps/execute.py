@@ -358,7 +358,7 @@ _IMPORT_SECONDS = 0.05
 _ROUTER = LogRouter()  # one per process, as the standard streams are
 
 
-def build(spec: ExecutorSpec) -> "LocalExecutor":
+def build_executor(spec: ExecutorSpec) -> "LocalExecutor":
     """Return the executor of a session in a worker process. Workers import this function by its dotted name."""
     return LocalExecutor(spec, owns_process=True)
 

@@ -4,6 +4,9 @@ A session stays in its process, with its core, journal, retries and commits; a r
 workers of another engine an `external_host` has worker processes of ours, so that attempts begin, time out, are killed
 and are logged there as they are here. The packages of engines are imported when a runner starts.
 
+The names of this package are public: authors of runners import them from here. A module is imported when one of its
+names is first used.
+
 ==================  ===================================================================================================
 `make_runner`       The runner of a session: threads for applications that wait; for the others worker processes,
                     threads or an engine; a limit of how many processors its attempts use
@@ -35,3 +38,75 @@ and are logged there as they are here. The packages of engines are imported when
                     ``package.module:function``
 ==================  ===================================================================================================
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dropflow.apps.execute import build_executor
+    from dropflow.errors import ResultLostError, WorkerDiedError
+    from dropflow.execution.chains import not_begun, rest_not_begun
+    from dropflow.execution.executor_spec import ExecutorSpec
+    from dropflow.execution.interfaces import Executor, Runner
+    from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
+    from dropflow.failure import Failure
+    from dropflow.runners.carried_contents import ContentRelay
+    from dropflow.runners.engine import Batch, BatchAnswer, Engine, EngineEvents, WorkerView
+    from dropflow.runners.external import ExternalRunner
+    from dropflow.runners.in_process import aborted
+    from dropflow.stopping import stopped_after
+
+__all__ = [
+    "AttemptResult",
+    "Batch",
+    "BatchAnswer",
+    "ContentRelay",
+    "Engine",
+    "EngineEvents",
+    "Executor",
+    "ExecutorSpec",
+    "ExternalRunner",
+    "Failure",
+    "ResultLostError",
+    "ResultSink",
+    "Runner",
+    "StreamOpened",
+    "Task",
+    "WorkerDiedError",
+    "WorkerView",
+    "aborted",
+    "build_executor",
+    "not_begun",
+    "rest_not_begun",
+    "stopped_after",
+]
+
+if not TYPE_CHECKING:
+    _MODULES = {
+        "dropflow.apps.execute": ("build_executor",),
+        "dropflow.errors": ("ResultLostError", "WorkerDiedError"),
+        "dropflow.execution.chains": ("not_begun", "rest_not_begun"),
+        "dropflow.execution.executor_spec": ("ExecutorSpec",),
+        "dropflow.execution.interfaces": ("Executor", "Runner"),
+        "dropflow.execution.tasks": ("AttemptResult", "ResultSink", "StreamOpened", "Task"),
+        "dropflow.failure": ("Failure",),
+        "dropflow.runners.carried_contents": ("ContentRelay",),
+        "dropflow.runners.engine": ("Batch", "BatchAnswer", "Engine", "EngineEvents", "WorkerView"),
+        "dropflow.runners.external": ("ExternalRunner",),
+        "dropflow.runners.in_process": ("aborted",),
+        "dropflow.stopping": ("stopped_after",),
+    }
+    _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used (PEP 562)."""
+        from importlib import import_module  # noqa: PLC0415 - not needed until then
+
+        if name not in _ORIGINS:
+            raise AttributeError(f"module 'dropflow.runners' has no attribute {name!r}")
+        value = getattr(import_module(_ORIGINS[name]), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """List the public names."""
+        return __all__

@@ -432,7 +432,7 @@ class ExternalRunner:
         engine: Engine,
         spec: ExecutorSpec,
         *,
-        factory: str = "dropflow.apps.execute:build",
+        factory: str = "dropflow.apps.execute:build_executor",
         most: int | None = None,
         places: Sequence[str] = (),
         place_of: IntColumn | None = None,

@@ -182,7 +182,7 @@ class WorkerPool:
         ``package.module:function`` that makes an `Executor` from a spec.
     """
 
-    def __init__(self, workers: int, *, logs: Path, factory: str = "dropflow.apps.execute:build") -> None:
+    def __init__(self, workers: int, *, logs: Path, factory: str = "dropflow.apps.execute:build_executor") -> None:
         self.size = workers
         self._runner_numbers = itertools.count()
         self._worker_numbers = itertools.count()
@@ -602,7 +602,9 @@ class ProcessRunner(PooledRunner):
         ``package.module:function`` that makes an `Executor` from the spec.
     """
 
-    def __init__(self, spec: ExecutorSpec, *, workers: int, factory: str = "dropflow.apps.execute:build") -> None:
+    def __init__(
+        self, spec: ExecutorSpec, *, workers: int, factory: str = "dropflow.apps.execute:build_executor"
+    ) -> None:
         super().__init__(WorkerPool(workers, logs=Path(spec.directory, "logs"), factory=factory), 1, spec)
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """The documents: their commands and code run, names and links exist, and the site and changelog are built."""
 
+import ast
 import importlib
 import json
 import os
@@ -445,6 +446,22 @@ def test_the_tests_in_the_guide_pass(guide: str, tests: int, tmp_path: Path) -> 
     assert len(blocks) == text.count("```python")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{tests} passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "page", sorted({*DOCS.glob("howto/*.md"), *DOCS.glob("tutorial/*.md")}), ids=lambda page: page.stem
+)
+def test_code_in_a_guide_imports_only_public_names(page: Path) -> None:
+    """What a guide imports from dropflow is in the `__all__` of `dropflow.errors` or of a package in the reference."""
+    reference = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    listed = [*re.findall(r"automodule:: (\S+)", reference), "dropflow.errors"]
+    internal = []
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "dropflow":
+                public = importlib.import_module(node.module).__all__ if node.module in listed else []
+                internal += [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in public]
+    assert internal == []
 
 
 # The documentation site.
