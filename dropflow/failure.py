@@ -97,6 +97,33 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         return error
 
 
+class RootCause(msgspec.Struct, frozen=True, kw_only=True):
+    """One root cause: the drop that failed by itself, and the number of drops in ERROR because of it, itself included.
+
+    `took_along` of them are other drops. A drop that was cancelled alone is a cause too, and not in ERROR itself. The
+    counts of all causes add up to the drops in ERROR, and `took_along` to those that others took along.
+
+    A lost node is a root cause too: then `drop` is empty, `name` is the name of the node, `count` the number of drops
+    that are lost or cancelled because of it, and `drops` the first of those on the node itself. `row` is the drop's row
+    in the whole graph, which identifies the cause on all nodes; -1 for a lost node. `inputs` has a line for each input
+    and argument of the attempt.
+    """
+
+    drop: str
+    name: str
+    code: str
+    kind: str
+    text: str
+    hint: str = ""
+    detail: str = ""
+    inputs: tuple[str, ...] = ()
+    count: int = 1
+    took_along: int = 0
+    attempts: int = 1
+    drops: tuple[str, ...] = ()
+    row: int = -1
+
+
 def _class_of(code: str, root: type[DropflowError]) -> type[DropflowError]:
     """Return the class below `root` that has this code; `WorldError` for a code of another version."""
     if root.code == code:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from dropflow.failure import RootCause
 from dropflow.formatting import format_quiet, format_remaining, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.states import SessionState, is_over
@@ -39,33 +40,14 @@ class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     counts: DropCounts = NO_DROPS
 
 
-class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause: the drop that failed by itself, and the number of drops in ERROR because of it, itself included.
+class FailureInfo(RootCause, frozen=True, kw_only=True):
+    """A root cause as a manager has it, with the node of its drop.
 
-    `took_along` of them are other drops. A drop that was cancelled alone is a cause too, and not in ERROR itself. The
-    counts of all causes add up to the drops in ERROR, and `took_along` to those that others took along.
-
-    A lost node is a root cause too: then `drop` is empty, `name` is the name of the node, `count` the number of drops
-    on all nodes that are lost because of it, and `drops` the first of those on the node itself. `row` is the drop's row
-    in the whole graph, which identifies the cause on all nodes; -1 for a lost node. `node` is empty in the report of a
-    node that only knows the row of a cause elsewhere. `inputs` has a line for each input and argument of the attempt.
+    `node` is empty in the report of a node that only knows the row of a cause elsewhere.
     """
 
-    drop: str
-    name: str
     node: str
-    code: str
-    kind: str
-    text: str
-    hint: str = ""
-    detail: str = ""
-    inputs: tuple[str, ...] = ()
-    count: int = 1
-    took_along: int = 0
-    attempts: int = 1
     has_log: bool = False
-    drops: tuple[str, ...] = ()
-    row: int = -1
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dropflow.clock import Clock
 from dropflow.execution.core import Core
-from dropflow.failure import Failure
+from dropflow.failure import Failure, RootCause
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
@@ -227,30 +227,13 @@ def _lost_by_template(core: Core) -> list[int]:
 # Reports of a session for people: the root causes of its failures, and its result.
 
 
-class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause: the drop that failed first, and how many are in ERROR because of it, including itself.
+class FailureReport(RootCause, frozen=True, kw_only=True):
+    """A root cause as the session has it that it belongs to; `log` is the path of the log of its drop.
 
-    `took_along` of them are other drops. A drop that was cancelled alone is a cause too, and not in ERROR itself.
-
-    For a cause on another node there are only the `row` in the whole graph and the `count` on this node; `text` is
-    empty. A lost node is a cause without a `drop`: `count` is the number of drops on this node that were cancelled
-    because of it, and `drops` are the first known drops of the lost node that were not settled.
+    For a cause on another node there are only the `row` and the `count` on this node; `text` is empty.
     """
 
-    drop: str
-    name: str
-    code: str
-    kind: str
-    text: str
-    hint: str = ""
-    detail: str = ""
-    inputs: tuple[str, ...] = ()
-    count: int = 1
-    took_along: int = 0
-    attempts: int = 1
     log: str = ""
-    row: int = -1
-    drops: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """Return the cause, the traceback and the end of the log, for notebooks."""

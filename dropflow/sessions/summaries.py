@@ -7,12 +7,12 @@ import numpy as np
 
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd
 from dropflow.execution.statistics import Attempts, FailureReport, NodeStatistics, Statistics, by_name
+from dropflow.failure import RootCause
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 
-_SHARED = tuple(name for name in FailureReport.__struct_fields__ if name != "log")
-"""The fields of a failure that a report of the session has, too."""
+_SHARED = RootCause.__struct_fields__
 
 
 def failure_info(report: FailureReport, node: str = "") -> FailureInfo:
