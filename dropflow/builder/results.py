@@ -28,6 +28,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.sessions.functions import DropContent, RunResult
 from dropflow.submission.options import ConnectionOptions, environment_connection
+from translator.options import PartitionOptions
 
 if TYPE_CHECKING:
     from translator.plan.machines import Machines
@@ -307,7 +308,6 @@ def submit(
     """
     # Most graphs run on this machine, and need no planner.
     from dropflow.submission.submit import PlacementOptions, fit, submit_fitted, submit_once, usable_nodes  # noqa: PLC0415
-    from translator.options import PartitionOptions  # noqa: PLC0415
 
     placement = PlacementOptions(planning=PartitionOptions(algorithm=algorithm) if algorithm else None)
     query = SubmitQuery(session=session, replicas=replicas, memory_limit=memory_limit)

@@ -10,7 +10,8 @@ package may import all others, and no other one imports it.
                    reply of a command that failed; columns, and commands to paste
 `common_options`   The frame around every command, options that several have, and the types of their values
 `candidates`       Candidates for the completion of arguments in shells
-`graph_options`    The options of commands that plan, submit, or take a run or a session
+`plan_options`     The options that steer a plan: those of the stage, measurements, and the nodes of a manager
+`run_or_session`   RUN of a command line: the directory of a run on this machine, or a session of a manager
 `run`              ``dropflow run`` and ``resume``: graphs on this machine, and how sessions go on
 `retry`            ``dropflow retry``: failed drops of a run, or of a session of a manager, again
 `graphs`           ``dropflow check``, ``fill``, ``info`` and ``diff``: what is in graphs, and what is wrong with them
@@ -24,10 +25,9 @@ package may import all others, and no other one imports it.
 `open`             ``dropflow open``: an address that signs a browser in
 `log`              ``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own
 `fetch`            ``dropflow fetch``: copy the results of a session into a directory
-`explain`          ``dropflow explain``: why a drop is in its state, and what made it; how ``diff`` compares sessions
-`origin`           What runs and sessions have computed, and from what, for ``explain``
-`compare`          What differs between two runs or sessions, for ``diff``
-`divergence`       Where two runs begin to differ, and how their contents do, for ``diff``
+`explain`          ``dropflow explain``: why a drop is in its state, and what made it
+`origin`           What runs and sessions have computed, and from what, for ``explain --origin``
+`compare`          What differs between two runs or sessions, and where their contents begin to, for ``diff``
 `times`            ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
 `servers`          ``dropflow node``, ``island``, ``master``, ``daemon``, ``translator``, ``up``, ``down`` and
                    ``service``

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, split_arg_string
 
-from dropflow.files import JOURNAL
 from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -82,17 +81,6 @@ def _runs(context: click.Context, incomplete: str) -> Iterator[str]:
 def _nodes(context: click.Context, incomplete: str) -> Iterator[str]:
     with _client(context) as client:
         yield from (one.name for one in client.nodes() if one.name.startswith(incomplete))
-
-
-def is_run_directory(run: str, *, has_url: bool = False) -> bool:
-    """Return whether RUN is the directory of a run, and not a session: what is written as a path, or is there.
-
-    Names of sessions have no slash. With the address of a manager, a name without one is a session.
-    """
-    from dropflow.files import GRAPH_FILE
-
-    is_there = not has_url and any(Path(run, name).exists() for name in (GRAPH_FILE, JOURNAL))
-    return is_there or "/" in run or run in (".", "..")
 
 
 def _drops(context: click.Context, incomplete: str) -> Iterator[str]:

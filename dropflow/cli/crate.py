@@ -19,19 +19,28 @@ from urllib.parse import unquote
 import msgspec
 import numpy as np
 
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.prov import MOST_DROPS, PROV, write_prov
+from dropflow.cli.run_or_session import is_run_directory, report_of
 from dropflow.clock import SystemClock
 from dropflow.data.registry import is_read_from_outside
 from dropflow.data.storage_errors import storage_errors
-from dropflow.errors import BadFileError, optional_package
+from dropflow.errors import BadFileError, UsageError, optional_package
 from dropflow.files import GRAPH_FILE, replace_file
+from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, save
 from dropflow.graph.drop_counts import failed_words
 from dropflow.graph.notes import repository_of, software_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid
+from dropflow.reuse.log import origin_in
 from dropflow.states import SessionState
+from dropflow.submission.manager_records import default_key
+from dropflow.submission.options import ConnectionOptions
 from dropflow.web.report import SessionReport
+from managers.keys import load
 
 METADATA = "ro-crate-metadata.json"
 SIGNATURE = f"{METADATA}.sig"
@@ -45,9 +54,79 @@ _WORKFLOW = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 _HOME = "https://github.com/dropflow/dropflow"
 _MOST_PARAMETERS = 2000
 _TEXT = 2000
+_SHOWN_MISSING = 25
+
+
+class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written for an archive.
+
+    Attributes
+    ----------
+    signed : int
+        How many files its signature covers; 0 without one.
+    """
+
+    ok: bool
+    file: str
+    results: int
+    missing: tuple[str, ...]
+    signed: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """The file, the results that are not described, and the signature."""
+        yield f"{self.file} describes {plural(self.results, 'result')}"
+        if self.missing:
+            yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN_MISSING)}"
+        if self.signed:
+            yield f"signed: {plural(self.signed, 'file')}"
 
 
 def write_crate(
+    output: CommandOutput, manager: ConnectionOptions, run: str, directory: Path, license_: str, *, is_signed: bool
+) -> Exit:
+    """Write a run into a Workflow Run RO-Crate, and answer with what is in it."""
+    if not directory.is_dir():
+        raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
+    key = None
+    if is_signed:
+        key = load(Path(manager.key) if manager.key else default_key())
+    report = report_of(manager, run, has_states=True)
+    if report.graph.drops > MOST_DROPS:
+        output.note(f"the provenance of single drops is left out: there are more than {MOST_DROPS:,}")
+    found, missing = _describe(
+        report,
+        directory.absolute(),
+        license_=license_ or "not stated",
+        reused=_origins(manager, run, report),
+    )
+    signed = 0 if key is None else sign_crate(directory, key.secret, key.fingerprint)
+    file = str(directory / METADATA)
+    output.answer(CrateReply(ok=not missing, file=file, results=found, missing=tuple(missing), signed=signed))
+    return Exit.FAILED if missing else Exit.FINISHED
+
+
+def _origins(manager: ConnectionOptions, run: str, report: SessionReport) -> dict[int, str]:
+    """Return from which session and host results were taken, by their drops."""
+    graph, results = report.graph, report.results.results
+    found = {one.drop: one.reused for one in results if one.reused}
+    if not report.detail.reused or is_run_directory(run, has_url=manager.url is not None):
+        return found
+    # The node of a result knows only what its own applications have taken.
+    away = [
+        (one.drop, app)
+        for one in results
+        for app in graph.predecessors.of(one.drop)
+        if one.drop not in found and graph.part[app] != graph.part[one.drop]
+    ]
+    if away:
+        with manager.connect() as client:
+            for drop, app in away:
+                if origin := origin_in(client.drop(run, oid(graph, app)).reasons):
+                    found[drop] = origin
+    return found
+
+
+def _describe(
     report: SessionReport, directory: Path, *, license_: str, reused: Mapping[int, str]
 ) -> tuple[int, list[str]]:
     """Describe a session in a directory that has its results; return how many it has, and the paths of the others.

@@ -10,12 +10,12 @@ import msgspec
 
 from dropflow.api.drop_records import DropDetail, ResultInfo
 from dropflow.api.session_records import FailureInfo
-from dropflow.cli.candidates import drops, is_run_directory, runs
+from dropflow.cli.candidates import drops, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import refuse_without_run
-from dropflow.cli.origin import checksum_text, show_origin, write_crate
+from dropflow.cli.origin import checksum_text, show_origin
 from dropflow.cli.output import CommandOutput
+from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.failure import Failure
 from dropflow.files import JOURNAL
@@ -132,6 +132,8 @@ def explain_command(
     if sign and crate is None:
         raise UsageError("--sign is for a crate", where="--sign", hint="name its directory with --crate DIR")
     if crate is not None:
+        from dropflow.cli.crate import write_crate
+
         return write_crate(output, manager, run, Path(crate), license_, is_signed=sign)
     if origin:
         from dropflow.api.drop_records import PageQuery

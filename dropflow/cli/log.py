@@ -14,8 +14,8 @@ from dropflow.api.logs import LEVELS
 from dropflow.cli import candidates
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
 from dropflow.errors import UsageError
 from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
 from dropflow.formatting import printable
@@ -135,7 +135,7 @@ def log_command(
 
     if run is not None:
         refuse_without_run(run)
-        if candidates.is_run_directory(run, has_url=manager.url is not None):
+        if is_run_directory(run, has_url=manager.url is not None):
             if node:
                 raise UsageError(f"--node is for sessions: {run} is the directory of a run", hint="leave it out")
             return printed(_RunLog(run))

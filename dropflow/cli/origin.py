@@ -1,62 +1,22 @@
-"""What runs and sessions have computed, and from what: ``dropflow explain --origin`` and ``--crate``."""
+"""What runs and sessions have computed, and from what: ``dropflow explain --origin``."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from dropflow.cli.candidates import is_run_directory
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, columns
-from dropflow.errors import UsageError
+from dropflow.cli.run_or_session import report_of
 from dropflow.formatting import few, format_brief, format_size, plural, single_line
 from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from dropflow.api.drop_records import PageQuery
     from dropflow.web.origin import Origin, OriginDrop
-    from dropflow.web.report import SessionReport
     from dropflow.web.signature import SessionSignature
 
 _SHOWN = 25
-
-
-def report_of(
-    manager: ConnectionOptions, run: str, *, other_url: str | None = None, has_states: bool = False
-) -> "SessionReport":
-    """Return the report, with results, of the directory of a run, or of a session.
-
-    Parameters
-    ----------
-    manager : ConnectionOptions
-        Names the manager.
-    run : str
-        A directory if it is written as a path, or if no address is given and there is a run of that name.
-    other_url : str, optional
-        The manager of the session, if it is another one.
-    has_states : bool
-        Whether the states of the drops of a session are read, too.
-
-    Raises
-    ------
-    NotFoundError
-        There is no such run or session.
-    DropflowError
-        It cannot be read, or the manager cannot be reached.
-    """
-    if is_run_directory(run, has_url=bool(other_url or manager.url)):
-        from dropflow.sessions.report import run_report
-
-        return run_report(Path(run))
-    from dropflow.submission.connection import connect_to, manager_url
-    from dropflow.web.report import session_report
-
-    url = manager_url(manager if other_url is None else ConnectionOptions(url=other_url))
-    if other_url is not None and manager.url is None:  # the token is for the manager of the options
-        manager = ConnectionOptions(key=manager.key)
-    with connect_to(url, manager) as client:
-        return session_report(client, run, has_results=True, has_states=has_states)
 
 
 class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,84 +85,6 @@ def _made(drop: "OriginDrop") -> str:
         for one in drop.attempts
     ]
     return "; ".join(tried)
-
-
-class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written for an archive.
-
-    Attributes
-    ----------
-    signed : int
-        How many files its signature covers; 0 without one.
-    """
-
-    ok: bool
-    file: str
-    results: int
-    missing: tuple[str, ...]
-    signed: int = 0
-
-    def lines(self) -> Iterator[str]:
-        """The file, the results that are not described, and the signature."""
-        yield f"{self.file} describes {plural(self.results, 'result')}"
-        if self.missing:
-            yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN)}"
-        if self.signed:
-            yield f"signed: {plural(self.signed, 'file')}"
-
-
-def write_crate(
-    output: CommandOutput, manager: ConnectionOptions, run: str, directory: Path, license_: str, *, is_signed: bool
-) -> Exit:
-    """Write a run into a Workflow Run RO-Crate, and answer with what is in it."""
-    from dropflow.cli.crate import METADATA, sign_crate, write_crate
-    from dropflow.cli.prov import MOST_DROPS
-
-    if not directory.is_dir():
-        raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
-    key = None
-    if is_signed:
-        from dropflow.submission.manager_records import default_key
-        from managers.keys import load
-
-        key = load(Path(manager.key) if manager.key else default_key())
-    report = report_of(manager, run, has_states=True)
-    if report.graph.drops > MOST_DROPS:
-        output.note(f"the provenance of single drops is left out: there are more than {MOST_DROPS:,}")
-    found, missing = write_crate(
-        report,
-        directory.absolute(),
-        license_=license_ or "not stated",
-        reused=_origins(manager, run, report),
-    )
-    signed = 0 if key is None else sign_crate(directory, key.secret, key.fingerprint)
-    file = str(directory / METADATA)
-    output.answer(CrateReply(ok=not missing, file=file, results=found, missing=tuple(missing), signed=signed))
-    return Exit.FAILED if missing else Exit.FINISHED
-
-
-def _origins(manager: ConnectionOptions, run: str, report: "SessionReport") -> dict[int, str]:
-    """Return from which session and host results were taken, by their drops."""
-    from dropflow.graph.text_ids import oid
-    from dropflow.reuse.log import origin_in
-
-    graph, results = report.graph, report.results.results
-    found = {one.drop: one.reused for one in results if one.reused}
-    if not report.detail.reused or is_run_directory(run, has_url=manager.url is not None):
-        return found
-    # The node of a result knows only what its own applications have taken.
-    away = [
-        (one.drop, app)
-        for one in results
-        for app in graph.predecessors.of(one.drop)
-        if one.drop not in found and graph.part[app] != graph.part[one.drop]
-    ]
-    if away:
-        with manager.connect() as client:
-            for drop, app in away:
-                if origin := origin_in(client.drop(run, oid(graph, app)).reasons):
-                    found[drop] = origin
-    return found
 
 
 def show_origin(

@@ -26,13 +26,8 @@ from dropflow.cli.common_options import (
     target_option,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import (
-    PlanningChoice,
-    is_url,
-    nodes_of_manager,
-    planning_options,
-)
 from dropflow.cli.output import CommandOutput, OutputKind, columns, problem_lines
+from dropflow.cli.plan_options import PlanningChoice, is_url, nodes_of_manager, planning_options
 from dropflow.cli.times import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from dropflow.cli.candidates import drops, is_run_directory, runs
+from dropflow.cli.candidates import drops, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.cli.run_or_session import is_run_directory
 from dropflow.errors import ConflictError, MissingDependencyError, UsageError, install_hint
 from dropflow.formatting import format_size, plural
 from dropflow.ids import drop_file_name, safe_name

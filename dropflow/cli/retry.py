@@ -17,9 +17,9 @@ from dropflow.cli.common_options import (
     utf8,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import continue_session, is_directory, session_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run import CancelOnSignal, RunReply, exit_of_run
+from dropflow.cli.run_or_session import continue_session, continues_directory, manager_session_options
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
 from dropflow.session_options import RunOptions
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.argument("run", metavar="RUN", shell_complete=runs)
 @click.argument("drops", metavar="[DROP]...", nargs=-1, shell_complete=drops)
 @connection_options
-@session_options
+@manager_session_options
 @patience_option
 @click.option(
     "--from",
@@ -105,7 +105,7 @@ def retry_command(
             f"DROP ({', '.join(drops)}) and --from cannot be given together",
             hint="DROP names drops that failed; name all from which the run starts again with --from",
         )
-    if not is_directory(run):
+    if not continues_directory(run):
         from dropflow.api.requests import RetryRequest
 
         def again(client: "Client") -> "SessionInfo":

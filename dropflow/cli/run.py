@@ -22,8 +22,9 @@ from dropflow.cli.common_options import (
     setting_options,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import continue_session, is_directory, profile_option, seconds_by, session_options
 from dropflow.cli.output import CommandOutput, OutputKind, columns, shell_command
+from dropflow.cli.plan_options import profile_option, seconds_by
+from dropflow.cli.run_or_session import continue_session, continues_directory, manager_session_options
 from dropflow.cli.session_end import count_lines, failure_lines, headline, incomplete_lines
 from dropflow.files import SUMMARY
 from dropflow.formatting import format_brief, format_duration, plural
@@ -314,7 +315,7 @@ _LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 @output_options
 @click.argument("run", metavar="RUN", shell_complete=runs)
 @connection_options
-@session_options
+@manager_session_options
 @patience_option
 @options_of(RunOptions)
 @grace_option
@@ -357,7 +358,7 @@ def resume_command(
     goes on; if the others do so too, applications run on both sides, and the results may differ. It is refused if a
     majority answers.
     """
-    if not is_directory(run):
+    if not continues_directory(run):
         from dropflow.api.requests import ResumeRequest
 
         request = ResumeRequest(

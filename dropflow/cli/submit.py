@@ -17,8 +17,8 @@ from dropflow.cli.common_options import (
     setting_options,
 )
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import PlanningChoice, planning_options, seconds_by
 from dropflow.cli.output import CommandOutput
+from dropflow.cli.plan_options import PlanningChoice, planning_options, seconds_by
 from dropflow.errors import UsageError
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.session_options import SubmitOptions

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 import msgspec
 
-from dropflow.cli.candidates import is_run_directory, runs
+from dropflow.cli.candidates import runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import refuse_without_run
 from dropflow.cli.output import CommandOutput, columns, output_file
+from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.formatting import format_brief, format_size, plural
 from dropflow.submission.options import ConnectionOptions

@@ -23,6 +23,7 @@ from dropflow.errors import BadParameterError
 from dropflow.formatting import format_size, plural
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column, without_fusion
+from translator.options import PartitionOptions
 
 _SHOWN = 12
 """Kinds of tasks that are listed for each step."""
@@ -264,7 +265,6 @@ def _producers(tasks: TranslatedGraph) -> IntColumn:
 
 
 def _placed(tasks: TranslatedGraph, units: IntColumn, nodes: int, algorithm: str) -> ExplainedStep:
-    from translator.options import PartitionOptions  # noqa: PLC0415
     from translator.plan.machines import equal_machines  # noqa: PLC0415
     from translator.plan.registry import partition  # noqa: PLC0415 - the planner is large
 

@@ -4,7 +4,7 @@
 
 ================  ======================================================================================================
 `launch`          ``dropflow launch``: graphs and clusters on the hosts of a batch system, or over ssh
-`submission`      Jobs of it: how they are submitted and waited for, on the host of their batch system
+`job_submission`  Jobs of it: how they are submitted and waited for, on the host of their batch system
 `launched_job`    What runs inside such a job: the head on its first host, and a node manager on each
 `hosts`           Hosts over ssh: their check, and the start of their nodes
 `login`           Login nodes: jobs that are submitted there, and managers that are reached through one

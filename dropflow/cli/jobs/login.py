@@ -30,7 +30,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.hosts import first_line
-from dropflow.cli.jobs.submission import LaunchReply, ScriptReply, run_order
+from dropflow.cli.jobs.job_submission import LaunchReply, ScriptReply, run_order
 from dropflow.cli.output import CommandOutput, ErrorReply, JsonOutput, OutputKind
 from dropflow.cli.session_replies import SubmitReply
 from dropflow.errors import BadFileError, LinkError, MissingDependencyError, NotFoundError, UsageError

@@ -18,7 +18,7 @@ import msgspec
 from dropflow.api.client import Client
 from dropflow.api.requests import DrainRequest
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.jobs.submission import ScriptReply
+from dropflow.cli.jobs.job_submission import ScriptReply
 from dropflow.cli.output import CommandOutput, columns
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, DropflowError, JobRefusedError, NotFoundError, UsageError
