@@ -4,10 +4,28 @@ A request to the manager is the event `Call`, and its answer the action `Return`
 action `Ask`, and its answer the event `Answered` or `Unanswered`. Requests and answers are matched by number.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
+
+Answer = TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+
+
+class CallId(int, Generic[Answer]):
+    """Number of a call that is answered with a value of this type."""
+
+
+MachineOperation = (
+    Callable[Concatenate[CallId[Answer], float, Arguments], None] | Callable[Arguments, Generator[Any, Any, Answer]]
+)
+"""A method of a machine that is called from other threads.
+
+That of a node gets the number of the call, and the monotonic time; it may answer later. That of an island or a master
+is a routine (`managers.composite.routines`) that returns the answer.
+"""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -15,17 +33,14 @@ class Call(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    id : int
+    id : CallId
         Number of the call.
-    operation : str
-        Name of a method of `dropflow.api.manager.Manager`, or of another operation that the machine has.
-    arguments : mapping of str to object
-        Arguments of the operation, by name.
+    operation : partial
+        A `MachineOperation` with the arguments of the caller.
     """
 
-    id: int
-    operation: str
-    arguments: Mapping[str, Any] = {}
+    id: CallId[Any]
+    operation: partial[Any]
 
 
 class Return(msgspec.Struct, frozen=True):

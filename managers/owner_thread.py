@@ -12,14 +12,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from dropflow.clock import Clock
 from dropflow.errors import InternalError, LinkError
 from dropflow.execution.session_inputs import Inbox
 from dropflow.failure import text_of
-from managers.machine_calls import Call, Return
+from managers.machine_calls import Answer, Arguments, Call, CallId, MachineOperation, Return
 
 _log = logging.getLogger(__name__)
 
@@ -115,17 +116,30 @@ class Owner:
         """Give an event to the machine. Does not wait. After `close`, the event is dropped."""
         self._inbox.put([event])
 
-    def submit(self, operation: str, /, **arguments: Any) -> "Future[Any]":
-        """Call an operation of the machine, and return the future of its answer."""
-        future: Future[Any] = Future()
-        self._inbox.put([_Submitted(operation, arguments, future)])
+    def submit(
+        self,
+        operation: MachineOperation[Answer, Arguments],
+        /,
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> "Future[Answer]":
+        """Call an operation of the machine in its thread, and return the future of its answer."""
+        future: Future[Answer] = Future()
+        call: partial[Any] = partial(cast(Callable[..., Any], operation), *arguments, **named)
+        self._inbox.put([_Submitted(call, future)])
         if self._is_over:
             # The thread may have ended before it saw this call; if it did see it, the future has its answer.
             self._refuse(future)
         return future
 
-    def call(self, operation: str, /, **arguments: Any) -> Any:
-        """Call an operation of the machine, and wait for its answer.
+    def call(
+        self,
+        operation: MachineOperation[Answer, Arguments],
+        /,
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Answer:
+        """Call an operation of the machine in its thread, and wait for its answer.
 
         Raises
         ------
@@ -134,7 +148,7 @@ class Owner:
         LinkError
             The manager is closed.
         """
-        return self.submit(operation, **arguments).result()
+        return self.submit(operation, *arguments, **named).result()
 
     def close(self) -> None:
         """End the thread. Calls that are not answered yet raise LinkError; jobs end by themselves. Idempotent."""
@@ -214,7 +228,7 @@ class Owner:
         elif isinstance(item, _Submitted):
             self._last_call += 1
             self._calls[self._last_call] = item.future
-            event = Call(self._last_call, item.operation, item.arguments)
+            event = Call(CallId(self._last_call), item.operation)
         error = self._decide(self._machine.handle, event, now)
         if error is not None and isinstance(event, Call) and event.id in self._calls:
             text = f"manager {self._name} failed: {text_of(error)}"
@@ -280,8 +294,7 @@ _Jobs = SimpleQueue[_Job | None]
 class _Submitted(NamedTuple):
     """A call that has no number yet."""
 
-    operation: str
-    arguments: Mapping[str, Any]
+    operation: partial[Any]
     future: "Future[Any]"
 
 

@@ -10,7 +10,6 @@ from dropflow.api import operations
 from dropflow.api.contents import ContentsRequest, DataQuery, Download
 from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, PageQuery, ResultInfo
-from dropflow.api.node_records import Child
 from dropflow.api.operations import Operation
 from dropflow.api.requests import (
     ALL_TIMES,
@@ -31,7 +30,7 @@ from dropflow.states import SessionState
 from dropflow.web.times import SessionTimes
 from managers.composite.children import ChildView
 from managers.composite.log_merging import MERGES, KnownCauses, sorted_rows
-from managers.composite.machine import Gathered
+from managers.composite.machine import CompositeMachine, Gathered
 from managers.composite.merging import ended_detail, known_detail, known_ends, lost_nodes, merge_failures, row_ranges
 from managers.composite.routines import SECONDS
 from managers.owner_thread import Owner
@@ -49,11 +48,14 @@ class ContentQueries(SessionTimes):
     Parameters
     ----------
     owner : Owner
-        Asks the children; see `managers.composite.machine`.
+        The thread of the machine.
+    machine : CompositeMachine
+        Asks the children.
     """
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, machine: CompositeMachine) -> None:
         self._owner = owner
+        self._machine = machine
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return what carries out an operation, by its name: a method of that name, or the route of the operation."""
@@ -109,7 +111,7 @@ class ContentQueries(SessionTimes):
         cause = detail.failure
         if cause is None:
             return detail
-        known: Sequence[FailureInfo] = self._owner.call("session", session=session).failures
+        known: Sequence[FailureInfo] = self._owner.call(self._machine.sessions.session, session).failures
         if cause.row >= 0:
             known = merge_failures(self._failures_in(session, (cause.row,)))
         whole = next((one for one in known if (one.row, one.name) == (cause.row, cause.name)), cause)
@@ -136,7 +138,7 @@ class ContentQueries(SessionTimes):
             found = merge_failures(self._failures_in(session, query.row_numbers))
             return FailureList(failures=found, total=len(found), offset=query.offset, limit=query.limit)
         first = self._ask(session, "failures", query=FailureQuery(columns=True))
-        parts = self._owner.call("parts", session=session)
+        parts = self._owner.call(self._machine.parts, session)
         if not parts:
             first.replies.raise_unless_answered(f"session {session!r}")
         answers = [page for _, page in first.replies.values]
@@ -160,8 +162,8 @@ class ContentQueries(SessionTimes):
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of all drops of the children that answer; a cursor has those of all children."""
         before = _cursors(since)
-        holding = {part.child for part in self._owner.call("parts", session=session)}
-        children: tuple[Child, ...] = self._owner.call("children")
+        holding = {part.child for part in self._owner.call(self._machine.parts, session)}
+        children = self._owner.call(self._machine.list_children)
         each = {child.url: {"since": before.get(child.url, "")} for child in children if child.name in holding}
         found = self._ask(session, "states", each=each or None)
         if not found.missing:
@@ -205,7 +207,7 @@ class ContentQueries(SessionTimes):
         LinkError
             A child with a part of the session did not answer. It was done on the others.
         """
-        status = self._owner.call("session", session=session).status
+        status = self._owner.call(self._machine.sessions.session, session).status
         if status != SessionState.FINISHED.name:
             raise ConflictError(f"session {session!r} is {status}, and not FINISHED: its results are not released")
         found = self._ask(session, "release", _LONG, rows=rows)
@@ -227,7 +229,7 @@ class ContentQueries(SessionTimes):
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph, from the first child that can read it: each of them has the whole graph."""
-        return cast(PhysicalGraph, self._owner.call("graph", session=session))
+        return self._owner.call(self._machine.sessions.graph, session)
 
     def _rows(
         self, session: str, query: DropQuery, counted: Sequence[tuple[ChildView, DropPage]]
@@ -273,7 +275,7 @@ class ContentQueries(SessionTimes):
         return self._holder(found.node), found
 
     def _holder(self, node: str) -> ChildView:
-        return cast(ChildView, self._owner.call("holder", node=node))
+        return self._owner.call(self._machine.holder, node)
 
     def _open(self, view: ChildView, session: str, operation: str, what: str, **arguments: Any) -> Download:
         return cast(Download, self._ask_one(view, session, operation, what, _LONG, **arguments))
@@ -295,15 +297,8 @@ class ContentQueries(SessionTimes):
         **arguments: Any,
     ) -> Gathered:
         """Call an operation of all children, or of those in `each`, with further arguments for each."""
-        found = self._owner.call(
-            "ask_children",
-            session=session,
-            operation=operation,
-            arguments={"session": session, **arguments},
-            seconds=seconds,
-            each=each,
-        )
-        return cast(Gathered, found)
+        every = {"session": session, **arguments}
+        return self._owner.call(self._machine.ask_children, session, operation, every, seconds, each)
 
 
 def _copy_of(queries: ContentQueries, session: str, drop: str) -> ResultInfo | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from dropflow.api.node_records import Child, ManagerStatus, NodeInfo
-from dropflow.api.operations import OPERATIONS
+from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.states import UNKNOWN
@@ -26,7 +26,7 @@ from managers.composite.sessions import LongPoll, PendingDeletions, Sessions
 from managers.composite.shared import Shared
 from managers.composite.witness import VoterSent, Witness, WitnessListens
 from managers.composite.witness_replacement import WitnessReplacement
-from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
+from managers.machine_calls import Answer, Answered, Ask, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
 _STATUS_SECONDS = 1.0
@@ -84,8 +84,7 @@ class CompositeMachine:
     """Decides what an island or master does; see `managers.owner_thread.Machine`.
 
     Events are `CompositeEvent`; actions are `Return`, `Ask`, `ComputePlan`, `Discard`, `Disconnect`, `SendToPeer` and
-    `LogWarning`. Operations are the methods of `dropflow.api.manager.Manager`
-    without downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
+    `LogWarning`. What is called from other threads are its `operations`, and other routines of it and of its parts.
 
     Parameters
     ----------
@@ -144,48 +143,46 @@ class CompositeMachine:
             log=self._log,
         )
         deletions = PendingDeletions()
-        self._deployments = Deployments(shared, deploy_seconds=deploy_seconds, undo_later=deletions.add)
-        resumptions = Resumptions(shared, self._deployments)
-        self._sessions = Sessions(
+        self.deployments = Deployments(shared, deploy_seconds=deploy_seconds, undo_later=deletions.add)
+        resumptions = Resumptions(shared, self.deployments)
+        self.sessions = Sessions(
             shared,
-            deployments=self._deployments,
+            deployments=self.deployments,
             resumptions=resumptions,
             deletions=deletions,
             delete_at=self._delete_at,
         )
-        self._members = MemberChanges(shared, self._sessions, self._deployments)
-        self._witnesses = WitnessReplacement(shared, self._sessions, self._members)
-        self._operations: Mapping[str, Callable[..., Routine[Any]]] = {
-            **{one.name: partial(self._forward, one.name) for one in OPERATIONS if one.to == "node"},
-            **self._members.operations(),
-            "status": self._status,
-            "nodes": self._deployments.nodes,
-            "components": self._deployments.components,
-            "children": self._list_children,
+        self.members = MemberChanges(shared, self.sessions, self.deployments)
+        self._witnesses = WitnessReplacement(shared, self.sessions, self.members)
+        self.operations: Mapping[str, Callable[..., Routine[Any]]] = {
+            **{one.name: partial(self.forward, one) for one in OPERATIONS if one.to == "node"},
+            **self.members.operations(),
+            "status": self.status,
+            "nodes": self.deployments.nodes,
+            "components": self.deployments.components,
+            "children": self.list_children,
             "add_child": self._add_child,
             "remove_child": self._remove_child,
-            "submit": self._sessions.submit,
-            "prepare": self._deployments.prepare,
-            "start": self._deployments.start,
-            "undo": self._sessions.undo,
-            "sessions": self._sessions.sessions,
-            "session": self._sessions.session,
-            "watch": self._sessions.watch,
-            "cancel": self._sessions.cancel,
-            "pause": partial(self._sessions.switch, "pause"),
-            "unpause": partial(self._sessions.switch, "unpause"),
-            "graph": self._sessions.graph,
-            "resume": self._sessions.resume,
+            "submit": self.sessions.submit,
+            "prepare": self.deployments.prepare,
+            "start": self.deployments.start,
+            "undo": self.sessions.undo,
+            "sessions": self.sessions.sessions,
+            "session": self.sessions.session,
+            "watch": self.sessions.watch,
+            "cancel": self.sessions.cancel,
+            "pause": partial(self.sessions.switch, "pause"),
+            "unpause": partial(self.sessions.switch, "unpause"),
+            "graph": self.sessions.graph,
+            "resume": self.sessions.resume,
             "remains": resumptions.remains,
             "delete": self._delete,
-            "ask_children": self._ask_children,
-            "parts": self._parts,
-            "holder": self._holder,
         }
+        """What is called from other threads by name: operations of `dropflow.api.manager.Manager`."""
 
     def known(self, session: str) -> SessionDetail | None:
         """Return a session as far as the last answers of the children tell; None if no child has it."""
-        return self._sessions.merged(session)
+        return self.sessions.merged(session)
 
     # The three methods of a machine.
 
@@ -194,8 +191,7 @@ class CompositeMachine:
         self._time.read(now)
         match event:
             case Call():
-                routine = self._operations[event.operation](**event.arguments)
-                self._routines.begin(routine, partial(self._return, event.id))
+                self._routines.begin(event.operation(), partial(self._return, event.id))
             case VoterSent():
                 return list(self._witness.receive(event, now))
             case WitnessListens():
@@ -222,7 +218,7 @@ class CompositeMachine:
         due = min(
             self._children.deadline(),
             self._routines.deadline(),
-            self._sessions.watched.deadline(),
+            self.sessions.watched.deadline(),
         )
         # Time between two events counts only if it is short; see `managers.machine_calls`.
         return inf if due == inf else min(self._time.until(due), self._time.raw + self._period / 2)
@@ -234,11 +230,11 @@ class CompositeMachine:
         for view in self._children.departed():
             if not self._cache.has_unfinished(view.url):
                 self._remove(view.url)
-        for session, node in self._members.wanted():
+        for session, node in self.members.wanted():
             if node is None:
-                self._begin_background("rebalance", session, "its nodes", self._members.rebalance(session))
+                self._begin_background("rebalance", session, "its nodes", self.members.rebalance(session))
             else:
-                self._begin_background("add a node to", session, node.url, self._members.join(session, node))
+                self._begin_background("add a node to", session, node.url, self.members.join(session, node))
         for lacking in self._witnesses.wanted():
             name = lacking.session
             self._begin_background("replace the witness of", name, "its nodes", self._witnesses.replace(lacking))
@@ -247,7 +243,7 @@ class CompositeMachine:
             self._routines.tick()  # one routine may make the condition of another true
         for request in self._children.due():
             self._ask(request, request.url, "status", {}, request.seconds)
-        for poll in self._sessions.watched.begin(self._sessions.wanted_polls()):
+        for poll in self.sessions.watched.begin(self.sessions.wanted_polls()):
             version = self._cache.version_of(poll.session, poll.url)
             arguments = {"session": poll.session, "version": version, "seconds": poll.seconds}
             self._ask(poll, poll.url, "watch", arguments, poll.seconds + _POLL_MARGIN)
@@ -268,10 +264,10 @@ class CompositeMachine:
         """Process the answer to a status request or long poll."""
         request = asked.request
         if isinstance(request, LongPoll):
-            self._sessions.watched.end(request, is_answered=isinstance(event, Answered))
+            self.sessions.watched.end(request, is_answered=isinstance(event, Answered))
             view = self._children.by_url().get(request.url)
             if isinstance(event, Answered) and view is not None:
-                self._sessions.note(view, event.value, since=asked.since)
+                self.sessions.note(view, event.value, since=asked.since)
         elif isinstance(event, Unanswered):
             text = event.error.text if isinstance(event.error, DropflowError) else f"cannot be asked: {event.error}"
             self._children.unanswered(request, text)
@@ -281,14 +277,14 @@ class CompositeMachine:
                 self._take_status(view, event.value, since=asked.since)
 
     def _take_status(self, view: ChildView, status: ManagerStatus, *, since: int) -> None:
-        finished = [row for row in status.finished if not self._sessions.delete_if_wanted(view, row)]
+        finished = [row for row in status.finished if not self.sessions.delete_if_wanted(view, row)]
         others = [row.session for row in finished]
-        self._sessions.note_list(view, status.sessions, others, since=since)
+        self.sessions.note_list(view, status.sessions, others, since=since)
         changed = [row.session for row in finished if not self._cache.is_current(view.url, row)]
         if not changed:
             # The details of a session that is over here have the end of parts whose nodes do not answer.
             old = [row.session for row in finished if self._cache.has_old_details(row.session, view.url)]
-            unknown = (name for name in old if (found := self._sessions.merged(name)) and found.status == UNKNOWN)
+            unknown = (name for name in old if (found := self.sessions.merged(name)) and found.status == UNKNOWN)
             changed = list(islice(unknown, 1))
         if len(changed) == 1:
             self._begin_background("fetch", changed[0], view.url, self._fetch_one(view, changed[0]))
@@ -317,7 +313,7 @@ class CompositeMachine:
         since = self._cache.answers
         with suppress(DropflowError):
             detail = yield from self._requests.ask_one(view.url, "session", session=session)
-            self._sessions.note(view, detail, since=since)
+            self.sessions.note(view, detail, since=since)
 
     def _fetch_all(self, view: ChildView) -> Routine[None]:
         """Fetch all sessions of a child, because many are new or over."""
@@ -325,7 +321,7 @@ class CompositeMachine:
         with suppress(DropflowError):
             infos = yield from self._requests.ask_one(view.url, "sessions")
             for info in infos:
-                self._sessions.note(view, info, since=since)
+                self.sessions.note(view, info, since=since)
 
     def _delete_at(self, session: str, url: str, epoch: int) -> None:
         self._begin_background("delete", session, url, self._delete_one(session, url, epoch))
@@ -343,19 +339,19 @@ class CompositeMachine:
 
     # Operations on children.
 
-    def _status(self) -> Routine[tuple[tuple[NodeInfo, ...], tuple[SessionInfo, ...]]]:
+    def status(self) -> Routine[tuple[tuple[NodeInfo, ...], tuple[SessionInfo, ...]]]:
         """Return the nodes and the sessions, from the last answers of the children."""
         # Not for long: if this manager is below the one that asks, neither has answered yet.
         yield Until(self._children.is_settled, _STATUS_SECONDS)
         nodes = nodes_of(self._children.views(), role=self._role)
-        return nodes, tuple(as_info(detail) for detail in self._sessions.all_merged())
+        return nodes, tuple(as_info(detail) for detail in self.sessions.all_merged())
 
     def _delete(self, session: str, epoch: int | None = None) -> Routine[None]:
         """Delete a session on all children, unless it was deployed again after `epoch`."""
         self._witness.forget(session, epoch)
-        yield from self._sessions.delete(session, epoch)
+        yield from self.sessions.delete(session, epoch)
 
-    def _list_children(self) -> Routine[tuple[Child, ...]]:
+    def list_children(self) -> Routine[tuple[Child, ...]]:
         """Return all children, sorted by name."""
         yield from self._requests.settle()
         return tuple(view.as_child() for view in self._children.views())
@@ -376,22 +372,22 @@ class CompositeMachine:
         self._remove(url)
         yield from ()
 
-    def _forward(self, operation: str, node: str, **arguments: Any) -> Routine[Any]:
+    def forward(self, operation: Operation[Answer], node: str, **arguments: Any) -> Routine[Answer]:
         """Call an operation on a node of the child through which the node is reached."""
         yield from self._requests.settle()
-        view: ChildView = yield from self._holder(node)
-        answer = yield from self._requests.ask_one(view.url, operation, node=node, **arguments)
+        view: ChildView = yield from self.holder(node)
+        answer: Answer = yield from self._requests.ask_one(view.url, operation.name, node=node, **arguments)
         return answer
 
     def _remove(self, url: str) -> None:
         address = self._children.remove(url)
         self._routines.remove_child(address)
-        self._sessions.forget_child(address)
+        self.sessions.forget_child(address)
         self._actions.append(Disconnect(address))
 
     # Operations for what is in a session; see `managers.composite.content_queries`.
 
-    def _ask_children(
+    def ask_children(
         self,
         session: str,
         operation: str,
@@ -411,12 +407,12 @@ class CompositeMachine:
         holders = {*self._cache.holders(session) - former, *(view.url for view in silent)}
         return Gathered(replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)))
 
-    def _parts(self, session: str) -> Routine[list[SessionPart]]:
+    def parts(self, session: str) -> Routine[list[SessionPart]]:
         """Return the parts of a session, from the last answers of the children."""
         yield from ()
         return self._cache.parts(session, self._children.by_url())
 
-    def _holder(self, node: str) -> Routine[ChildView]:
+    def holder(self, node: str) -> Routine[ChildView]:
         """Return the child through which a node is reached, or that has this name itself."""
         yield from ()
         for view in self._children.views():

@@ -7,10 +7,10 @@ It stores no sessions. It answers from what its children answer now and, for chi
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
+from dropflow.api import operations
 from dropflow.api.contents import Download
 from dropflow.api.logs import LogPage, LogQuery, ManagerLog
 from dropflow.api.manager import Manager
@@ -26,7 +26,7 @@ from managers.composite.children import canonical
 from managers.composite.connections import ChildConnections, Job, WitnessLinks
 from managers.composite.content_queries import ContentQueries
 from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine
-from managers.deployment import Deployment, deployment_download
+from managers.deployment import deployment_download
 from managers.discovery import Announcement, Discovery
 from managers.keys import ClusterKey
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
@@ -108,6 +108,7 @@ class Composite(Manager):
             deploy_seconds=deploy_seconds,
             offset=self._clock.now() - self._clock.monotonic(),
         )
+        self._machine = machine
         connections = ChildConnections(name, connect, self._clock, work=self._work)
         self._witness = WitnessLinks(name, clock=self._clock)
         effects = {**connections.effects(), **self._witness.effects()}
@@ -115,7 +116,7 @@ class Composite(Manager):
         self._connections = connections
         if links_bind:
             self._witness.listen(links_bind, links_advertise, key, post=self._owner.post)
-        queries = ContentQueries(self._owner)
+        queries = ContentQueries(self._owner, machine)
         self._handlers: Mapping[str, Callable[..., Any]] = {
             **queries.handlers(),
             "info": self._info,
@@ -152,12 +153,14 @@ class Composite(Manager):
 
     def call(self, operation: Operation[_Answer], /, **arguments: Any) -> _Answer:
         """Carry out an operation in the thread of the caller, or have the state machine do it."""
-        handler = self._handlers.get(operation.name) or partial(self._owner.call, operation.name)
-        return operation.answered(handler(**arguments))
+        handler = self._handlers.get(operation.name)
+        if handler is not None:
+            return operation.answered(handler(**arguments))
+        return operation.answered(self._owner.call(self._machine.operations[operation.name], **arguments))
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph, from the first child that can read it: each of them has the whole graph."""
-        return cast(PhysicalGraph, self._owner.call("graph", session=session))
+        return self._owner.call(self._machine.sessions.graph, session)
 
     def _info(self) -> ManagerInfo:
         return manager_info(
@@ -172,22 +175,22 @@ class Composite(Manager):
 
     def _status(self) -> ManagerStatus:
         """Return what a parent asks once per period, from the last answers of the children."""
-        nodes, sessions = self._owner.call("status")
+        nodes, sessions = self._owner.call(self._machine.status)
         return ManagerStatus.of(self._info(), nodes, sessions)
 
     def _submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Deploy a graph. What it needs of nodes is found here, in the thread of the caller."""
         needs = sorted({need for needs in host_needs(graph.templates).values() for need in needs})[:MOST_NEEDS]
-        return cast(SessionInfo, self._owner.call("submit", graph=graph, options=options, needs=tuple(needs)))
+        return self._owner.call(self._machine.sessions.submit, graph, options, tuple(needs))
 
     def _deployment(self, session: str) -> Download:
-        return deployment_download(cast(Deployment, self._owner.call("deployment", session=session)))
+        return deployment_download(self._owner.call(self._machine.members.deployment, session))
 
     def _read_log(self, node: str, query: LogQuery) -> LogPage:
         """Return a page of the log of this manager, or of a node or child below."""
         if node == self._name:
             return self._manager_log.page(query)
-        return cast(LogPage, self._owner.call("manager_log", node=node, query=query))
+        return self._owner.call(self._machine.forward, operations.MANAGER_LOG, node, query=query)
 
 
 # Children that zeroconf finds: those with the same cluster key, as they come and go.

@@ -120,7 +120,7 @@ class MemberChanges:
     def operations(self) -> Mapping[str, Callable[..., Routine[Any]]]:
         """Return the operations of `dropflow.api.manager.Manager` that are here, by name."""
         at_member = {one.name: partial(self._at_member, one) for one in OPERATIONS if one.to == "member"}
-        return {**at_member, "retry": self._retry}
+        return {**at_member, "deployment": self.deployment, "retry": self._retry}
 
     def wanted(self) -> list[tuple[str, NodeInfo | None]]:
         """Return which sessions are to be changed now: with the node to be added, or without one to be rebalanced."""
@@ -170,7 +170,7 @@ class MemberChanges:
             self._changing.discard(session)
 
     def _join(self, session: str, node: NodeInfo) -> Routine[None]:
-        deployment: Deployment = yield from self._ask_member(session, "deployment")
+        deployment = yield from self.deployment(session)
         others = tuple(place for place in deployment.places if place.node != node.name)
         own = Place(node.name, node.links, node.incarnation)
         if own in deployment.places:
@@ -217,6 +217,11 @@ class MemberChanges:
             raise ConflictError(f"session {session!r} is over", where=self._shared.name)
         info = yield from self._sessions.resume(session, request)
         return info
+
+    def deployment(self, session: str) -> Routine[Deployment]:
+        """Return the deployment with which another node can join a session."""
+        found: Deployment = yield from self._ask_member(session, "deployment")
+        return found
 
     def add_member(self, session: str, member: MemberRequest) -> Routine[None]:
         """Have a node that is prepared become a member of a session, or a manager its witness."""

@@ -134,7 +134,7 @@ class NodeManager(Manager):
             kept=_KEPT,
             now=self._clock.monotonic(),
         )
-        self._draining = machine.draining
+        self._machine = machine
         self._host = host = SessionHost(name, machine.table, directory=sessions, clock=self._clock)
         self._owner = Owner(machine, host.effects(), name=name, clock=self._clock)
         host.owner = self._owner
@@ -202,7 +202,7 @@ class NodeManager(Manager):
         handler = self._handlers.get(operation.name)
         if handler is not None:
             return operation.answered(handler(**arguments))
-        value = self._owner.call(operation.name, **arguments)
+        value = self._owner.call(self._machine.operations[operation.name], **arguments)
         return operation.answered(self._operations.decided(operation.name, value, **arguments))
 
     def graph(self, session: str) -> PhysicalGraph:
@@ -234,7 +234,7 @@ class NodeManager(Manager):
             NodeInfo(
                 name=self.name,
                 url=self._url,
-                state=self._draining.state,
+                state=self._machine.draining.state,
                 links=self._links.address,
                 incarnation=self._links.incarnation,
                 version=__version__,
@@ -262,8 +262,9 @@ class NodeManager(Manager):
 
     def _drain(self, node: str, request: DrainRequest) -> DrainReply:
         """Give all sessions to their other nodes, and have the process end when none is left."""
-        reply: DrainReply = self._owner.call("drain", node=node, request=request)
-        self._owner.submit("drained").add_done_callback(lambda _: self._on_drained())
+        draining = self._machine.draining
+        reply = self._owner.call(draining.drain, node=node, request=request)
+        self._owner.submit(draining.drained).add_done_callback(lambda _: self._on_drained())
         return reply
 
     def drain_before_end(self, seconds: float) -> None:
@@ -273,8 +274,9 @@ class NodeManager(Manager):
         """
         if seconds > 0:
             with suppress(LinkError):  # when it was closed before
-                self._owner.call("drain", node=self.name, request=DrainRequest(grace=seconds), is_ending=True)
-                self._owner.call("drained")
+                request = DrainRequest(grace=seconds)
+                self._owner.call(self._machine.draining.drain, node=self.name, request=request, is_ending=True)
+                self._owner.call(self._machine.draining.drained)
 
     # Sessions.
 
@@ -304,7 +306,7 @@ class NodeManager(Manager):
     def _retry(self, session: str, request: RetryRequest) -> SessionInfo:
         """Run failed drops of a session again, while it runs or after it has ended; or other drops of one that has."""
         if not request.start and not self._operations.find(session).state.is_terminal:
-            self._owner.call("retry", session=session, request=request)
+            self._owner.call(self._machine.members.retry, session=session, request=request)
             return self._operations.find(session).info()
         if request.if_running:
             raise ConflictError(f"session {session!r} is over", where=self.name)
@@ -315,7 +317,7 @@ class NodeManager(Manager):
         self._history.close()
         self._operations.close()
         with suppress(LinkError):  # when it was closed before
-            self._owner.call("close")
+            self._owner.call(self._machine.closing.close)
         self._owner.close()
         self._resources.pool.close()
         self._links.flush(self._last_acks)

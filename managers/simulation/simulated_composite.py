@@ -174,9 +174,8 @@ class SimulatedComposite:
     def answer(self, operation: str, arguments: Mapping[str, Any], on_return: OnReturn) -> None:
         """Call an operation of `dropflow.api.manager.Manager`."""
         if operation == "status":
-            self.owner.submit("status", partial(self._return_status, on_return))
-        else:
-            self.owner.submit(operation, on_return, **arguments)
+            on_return = partial(self._return_status, on_return)
+        self.owner.submit(self.machine.operations[operation], on_return, **arguments)
 
     def _return_status(self, on_return: OnReturn, value: Any, error: Exception | None) -> None:
         if error is not None:

@@ -271,7 +271,7 @@ class SimulatedNode:
         self._incarnation = incarnation
         self._started = self.clock.now()
         machine = NodeMachine(name, incarnation, recover_all(directory, name), now=self.simulation.monotonic())
-        self._draining = machine.draining
+        self._machine = machine
         self._host = SessionHost(name, machine.table, directory=directory, clock=self.clock)
         self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process, on_action=on_action)
         self._host.owner = self.owner
@@ -326,7 +326,7 @@ class SimulatedNode:
                 answer, error = None, gone
             on_return(answer, error)
 
-        self.owner.submit(operation, decided, **arguments)
+        self.owner.submit(self._machine.operations[operation], decided, **arguments)
 
     def _pause(self, session: str, *, is_paused: bool) -> SessionInfo:
         found = self._operations.find(session)
@@ -354,7 +354,7 @@ class SimulatedNode:
             NodeInfo(
                 name=self.name,
                 url=self.url,
-                state=self._draining.state,
+                state=self._machine.draining.state,
                 links=self.links.address,
                 incarnation=self._incarnation,
                 version=__version__,

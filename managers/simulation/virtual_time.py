@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dropflow.errors import InternalError
-from managers.machine_calls import Call, Return
+from managers.machine_calls import Call, CallId, Return
 from managers.owner_thread import Machine
 
 _MOST_EVENTS = 1_000_000
@@ -331,11 +331,11 @@ class SimulatedOwner:
         """Give an event to the machine, after the events that were posted before."""
         self._process.call_later(0.0, partial(self._handle, event))
 
-    def submit(self, operation: str, on_return: OnReturn, /, **arguments: Any) -> None:
+    def submit(self, operation: Callable[..., Any], on_return: OnReturn, /, **arguments: Any) -> None:
         """Call an operation of the machine; its answer goes to `on_return`."""
-        number = next(self._numbers)
+        number = CallId[Any](next(self._numbers))
         self._calls[number] = on_return
-        self.post(Call(number, operation, arguments))
+        self.post(Call(number, partial(operation, **arguments)))
 
     def work(self, job: Callable[[], Any]) -> None:
         """Run `job` after a random time, and give its result to the machine, unless it is None."""
@@ -379,5 +379,5 @@ def _text(item: Any) -> str:
     for name in ("operation", "session", "url", "error"):
         value = getattr(item, name, None)
         if value:
-            parts.append(f"{name}={value}")
+            parts.append(f"{name}={value.func.__name__ if isinstance(value, partial) else value}")
     return " ".join(parts)

@@ -9,7 +9,7 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, InternalError, LinkError, NotFoundError
-from managers.machine_calls import Call, Return
+from managers.machine_calls import Call, CallId, Return
 from managers.owner_thread import Owner
 from managers.probing import call_in_parallel
 
@@ -31,7 +31,7 @@ class Break(NamedTuple):
 
 
 class Answers:
-    """A machine that answers ``echo`` itself, ``work`` after a job, ``later`` in its next tick, and ``never`` never."""
+    """A machine whose operations are answered at once, after a job, in its next tick, or never."""
 
     def __init__(self) -> None:
         self.late: list[int] = []
@@ -43,20 +43,42 @@ class Answers:
         if isinstance(event, Worked):
             return [Return(event.call, "worked")]
         assert isinstance(event, Call)
-        match event.operation:
-            case "echo":
-                return [Return(event.id, event.arguments["value"])]
-            case "refuse":
-                return [Return(event.id, error=ConflictError("there is one already"))]
-            case "work":
-                return [Work(event.id)]
-            case "later" | "never":
-                self.late += [event.id] * (event.operation == "later")
-                return []
-            case "break":
-                return [Break(), Return(event.id, "went on")]
-            case _:
-                raise KeyError(f"{event.operation} at {now}")
+        self.actions: list[Any] = []
+        event.operation(event.id, now)
+        return self.actions
+
+    def echo(self, call: CallId[object], now: float, value: object) -> None:
+        """Return a value."""
+        del now
+        self.actions.append(Return(call, value))
+
+    def refuse(self, call: CallId[None], now: float) -> None:
+        """Raise an error."""
+        del now
+        self.actions.append(Return(call, error=ConflictError("there is one already")))
+
+    def work(self, call: CallId[str], now: float) -> None:
+        """Return after a job."""
+        del now
+        self.actions.append(Work(call))
+
+    def later(self, call: CallId[float], now: float) -> None:
+        """Return in the next tick."""
+        del now
+        self.late.append(call)
+
+    def never(self, call: CallId[None], now: float) -> None:
+        """Do not return."""
+
+    def fail(self, call: CallId[None], now: float) -> None:
+        """Raise an error that is a bug."""
+        del call
+        raise KeyError(f"unknown at {now}")
+
+    def go_on(self, call: CallId[str], now: float) -> None:
+        """Return after an effect that raises."""
+        del now
+        self.actions += [Break(), Return(call, "went on")]
 
     def tick(self, now: float) -> Sequence[Any]:
         """See `managers.owner_thread.Machine`."""
@@ -106,18 +128,18 @@ def harness() -> Iterator[Harness]:
 
 def test_calls_return_what_the_machine_answers(harness: Harness) -> None:
     """A value is returned, an error is raised, and only the owner's thread runs the machine."""
-    assert [harness.owner.call("echo", value=value) for value in (1, 2)] == [1, 2]
+    assert [harness.owner.call(harness.machine.echo, value=value) for value in (1, 2)] == [1, 2]
     with pytest.raises(ConflictError, match="there is one already"):
-        harness.owner.call("refuse")
+        harness.owner.call(harness.machine.refuse)
     assert harness.machine.threads == {"owner-x"}
 
 
 def test_jobs_run_elsewhere_and_come_back_as_events(harness: Harness) -> None:
     """Calls are answered while jobs run; no more jobs run at a time than allowed, and all of them are done."""
-    futures = [harness.owner.submit("work") for _ in range(5)]
+    futures = [harness.owner.submit(harness.machine.work) for _ in range(5)]
     for _ in range(2):
         assert harness.begun.acquire(timeout=60)
-    assert harness.owner.call("echo", value="meanwhile") == "meanwhile"
+    assert harness.owner.call(harness.machine.echo, value="meanwhile") == "meanwhile"
     assert not harness.begun.acquire(blocking=False)
     harness.gate.set()
 
@@ -128,7 +150,7 @@ def test_jobs_one_after_another_have_one_thread(harness: Harness) -> None:
     """A thread whose job is done takes the next job."""
     harness.gate.set()
     for _ in range(10):
-        harness.owner.call("work")
+        harness.owner.call(harness.machine.work)
 
     assert len(harness.workers) == 1
 
@@ -138,14 +160,14 @@ def test_threads_without_jobs_end() -> None:
     with closing(Harness(idle=0.0)) as harness:
         harness.gate.set()
         for _ in range(2):
-            assert harness.owner.call("work") == "worked"
+            assert harness.owner.call(harness.machine.work) == "worked"
             _wait_for_job_threads()
             assert [thread.name for thread in threading.enumerate() if thread.name.endswith("-x")] == ["owner-x"]
 
 
 def test_threads_of_jobs_end_with_the_owner(harness: Harness) -> None:
     """Threads end if they have no job when the owner is closed, and otherwise when their job is done."""
-    harness.owner.submit("work")
+    harness.owner.submit(harness.machine.work)
     assert harness.begun.acquire(timeout=60)
     harness.owner.close()
     harness.gate.set()
@@ -161,12 +183,12 @@ def _wait_for_job_threads() -> None:
 
 def test_the_machine_ticks_at_its_deadline(harness: Harness) -> None:
     """A call that the machine answers in `tick` is answered without another event."""
-    assert harness.owner.submit("later").result(60) > 0
+    assert harness.owner.submit(harness.machine.later).result(60) > 0
 
 
 def test_a_closed_owner_refuses_calls(harness: Harness) -> None:
     """Waiting and later calls raise LinkError, and closing again does nothing."""
-    waiting = harness.owner.submit("never")
+    waiting = harness.owner.submit(harness.machine.never)
     harness.owner.close()
     harness.owner.close()
     harness.owner.post(Worked(1))
@@ -174,14 +196,15 @@ def test_a_closed_owner_refuses_calls(harness: Harness) -> None:
     with pytest.raises(LinkError, match="manager x is stopping"):
         waiting.result(60)
     with pytest.raises(LinkError, match="manager x is stopping"):
-        harness.owner.call("echo", value=1)
+        harness.owner.call(harness.machine.echo, value=1)
 
 
 def test_calls_behind_a_close_are_refused() -> None:
     """A call that is in the queue behind the end of the owner raises LinkError."""
-    owner = Owner(Answers(), {}, name="y", clock=SystemClock())
+    machine = Answers()
+    owner = Owner(machine, {}, name="y", clock=SystemClock())
     owner.close()
-    late = owner.submit("echo", value=1)
+    late = owner.submit(machine.never)
     owner.start()
 
     with pytest.raises(LinkError, match="manager y is stopping"):
@@ -191,9 +214,9 @@ def test_calls_behind_a_close_are_refused() -> None:
 def test_a_bug_in_a_machine_fails_one_call(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     """An exception of a machine or an effect is logged and raised by its call, and other calls go on."""
     with caplog.at_level(logging.ERROR), pytest.raises(InternalError, match="manager x failed: 'unknown at"):
-        harness.owner.call("unknown")
+        harness.owner.call(harness.machine.fail)
     with caplog.at_level(logging.ERROR):
-        assert harness.owner.call("break") == "went on"
+        assert harness.owner.call(harness.machine.go_on) == "went on"
 
     assert ["a bug of dropflow" in record.getMessage() for record in caplog.records] == [True, True]
 

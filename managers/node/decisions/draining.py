@@ -17,7 +17,7 @@ from typing import Literal
 from dropflow.api.requests import CancelRequest, DrainedSession, DrainReply, DrainRequest
 from dropflow.errors import LinkError
 from dropflow.formatting import plural
-from managers.machine_calls import Return
+from managers.machine_calls import CallId, Return
 from managers.node.decisions.events import Action, ContentsRead, Log, ReadContents, ShowWaiting
 from managers.node.decisions.lifecycle import Lifecycle, Timers
 from managers.node.decisions.members import MemberOperations
@@ -104,7 +104,9 @@ class Draining:
 
     # Operations.
 
-    def drain(self, call: int, now: float, *, node: str, request: DrainRequest, is_ending: bool = False) -> None:
+    def drain(
+        self, call: CallId[DrainReply], now: float, *, node: str, request: DrainRequest, is_ending: bool = False
+    ) -> None:
         """Begin to give all sessions away; answered at once. Again is no error: the earliest end counts.
 
         Parameters
@@ -135,7 +137,7 @@ class Draining:
         over = sum(record.phase.is_quiet for record in self._table)
         self._actions.append(Return(call, DrainReply(node=self._node, seconds=seconds, sessions=found, over=over)))
 
-    def drained(self, call: int, now: float) -> None:
+    def drained(self, call: CallId[None], now: float) -> None:
         """Wait until no session is left that is given away; answered then, or when the time is over."""
         del now
         self._calls.append(call)

@@ -10,7 +10,7 @@ from math import inf
 from dropflow.api.requests import CancelRequest
 from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
-from managers.machine_calls import Return
+from managers.machine_calls import CallId, Return
 from managers.node.decisions.events import (
     Action,
     CancelSession,
@@ -314,7 +314,7 @@ class Closing:
         self._actions = actions
         self._calls: list[int] = []
 
-    def close(self, call: int, now: float) -> None:
+    def close(self, call: CallId[None], now: float) -> None:
         """Cancel all sessions; answered once all are over, or after some time."""
         reason = f"node {self._node} is stopping"
         self.has_begun = True

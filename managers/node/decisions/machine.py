@@ -6,6 +6,7 @@ only after its thread has ended.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from dropflow.api.requests import CancelRequest
 from dropflow.errors import (
@@ -18,7 +19,7 @@ from dropflow.errors import (
     UsageError,
 )
 from managers.deployment import Deployment
-from managers.machine_calls import Call, Return
+from managers.machine_calls import Call, CallId, Return
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.node.decisions.draining import Draining
 from managers.node.decisions.events import (
@@ -53,7 +54,7 @@ from managers.node.decisions.events import (
 from managers.node.decisions.lifecycle import Closing, Lifecycle, Timers
 from managers.node.decisions.members import MemberOperations, PeerLosses
 from managers.node.decisions.peer_monitor import PeerMonitor
-from managers.node.decisions.sessions import FinishedRecord, Phase, SessionRecord, SessionTable
+from managers.node.decisions.sessions import FinishedRecord, Phase, Postponed, SessionRecord, SessionTable
 from managers.node.decisions.view_changes import ViewChanges
 from managers.recovery.vote import ConnectPeers
 
@@ -125,9 +126,8 @@ _MOST_WITHDRAWN = 1000
 class NodeMachine:
     """The decisions of one node manager.
 
-    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch`, `close`, and those of
-    `MemberOperations` and `Draining`, as in `dropflow.api.manager`. They return None; `cancel` returns the instance of
-    the session, None if it is removed, and `drain` a `DrainReply`.
+    What is called from other threads are its `operations`, and the methods of `members`, `draining` and `closing`. They
+    return None; `cancel` returns the instance of the session, None if it is removed, and `drain` a `DrainReply`.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class NodeMachine:
         self._sessions = Lifecycle(name, self.table, self._timers, self._actions, kept=kept)
         self._views = ViewChanges(name, self.table, self.peers, self._sessions, self._actions, patience=lost_after / 2)
         self._withdrawn: dict[tuple[str, int], None] = {}
-        self._members = MemberOperations(
+        self.members = MemberOperations(
             name, incarnation, views=self._views, visible=self._visible, actions=self._actions
         )
         self._losses = PeerLosses(
@@ -173,42 +173,43 @@ class NodeMachine:
             peers=self.peers,
             sessions=self._sessions,
             views=self._views,
-            members=self._members,
+            members=self.members,
             stop=self._stop,
             actions=self._actions,
         )
-        self._closing = Closing(name, self.table, self._sessions, self._timers, self._actions)
+        self.closing = Closing(name, self.table, self._sessions, self._timers, self._actions)
         self.draining = Draining(
             name,
             table=self.table,
             sessions=self._sessions,
             views=self._views,
-            members=self._members,
+            members=self.members,
             timers=self._timers,
             actions=self._actions,
         )
-        self._operations: Mapping[str, Callable[..., None]] = {
+        self.operations: Mapping[str, Callable[..., None]] = {
             "prepare": self._prepare,
             "start": self._start,
             "undo": self._undo,
             "cancel": self._cancel,
             "delete": self._delete,
             "watch": self._watch,
-            "rebalance": self._members.rebalance,
-            "retry": self._members.retry,
-            "force_continue": self._members.force_continue,
-            "add_member": self._members.add_member,
+            "rebalance": self.members.rebalance,
+            "retry": self.members.retry,
+            "force_continue": self.members.force_continue,
+            "add_member": self.members.add_member,
             "drain": self.draining.drain,
             "drained": self.draining.drained,
-            "close": self._closing.close,
+            "close": self.closing.close,
         }
+        """What is called from other threads by name; most are operations of `dropflow.api.manager.Manager`."""
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """Process an event at monotonic time `now`, and return the actions to carry out, in order."""
         match event:
             case Call():
                 try:
-                    self._operations[event.operation](event.id, now, **event.arguments)
+                    event.operation(event.id, now)
                 except DropflowError as error:
                     self._sessions.answer([event.id], error)
             case PeerSent():
@@ -229,7 +230,7 @@ class NodeMachine:
         self._losses.take(now)
         self.draining.look(now)
         self._losses.take(now)
-        self._closing.finish()
+        self.closing.finish()
         return self._take_actions()
 
     def _on_record(self, event: SessionEvent | ViewEvent, now: float) -> None:
@@ -265,11 +266,11 @@ class NodeMachine:
 
     # Operations.
 
-    def _prepare(self, call: int, now: float, *, deployment: Deployment, seconds: float) -> None:
+    def _prepare(self, call: CallId[None], now: float, *, deployment: Deployment, seconds: float) -> None:
         """Begin to build a session; answered once its peers have answered."""
         name, epoch = deployment.session, deployment.epoch
         refuse_other_process(deployment, self._name, self._incarnation)
-        if self._closing.has_begun:
+        if self.closing.has_begun:
             raise LinkError(f"node {self._name} is stopping")
         if self.draining.has_begun:
             raise LinkError(
@@ -314,7 +315,7 @@ class NodeMachine:
         self.table.add(record)
         self._actions.append(Build(deployment))
 
-    def _start(self, call: int, now: float, *, session: str, epoch: int) -> None:
+    def _start(self, call: CallId[None], now: float, *, session: str, epoch: int) -> None:
         record = self._visible(session)
         if record.epoch != epoch:
             raise ConflictError(f"session {session!r} was deployed again", hint="look at its status")
@@ -325,7 +326,7 @@ class NodeMachine:
         self._views.start(record, now)
         self._sessions.answer([call])
 
-    def _undo(self, call: int, now: float, *, session: str, epoch: int, reason: str) -> None:
+    def _undo(self, call: CallId[None], now: float, *, session: str, epoch: int, reason: str) -> None:
         """Remove a session of this deployment. Answered when it is removed, or directly while it is being built."""
         # A `prepare` of this deployment that comes later must be refused.
         self._withdrawn[session, epoch] = None
@@ -347,7 +348,7 @@ class NodeMachine:
             record.removing.append((call, None))
         self._sessions.withdraw(record, now)
 
-    def _cancel(self, call: int, now: float, *, session: str, reason: str, grace: float) -> None:
+    def _cancel(self, call: CallId[Any], now: float, *, session: str, reason: str, grace: float) -> None:
         """Cancel a session; answered when the request is on the disk. One that is being prepared is removed."""
         request = CancelRequest(reason=reason, grace=grace)
         record = self.table.get(session)
@@ -362,7 +363,7 @@ class NodeMachine:
             return
         self._actions.append(RecordCancel(session, record.epoch, record.instance, call, request))
 
-    def _delete(self, call: int, now: float, *, session: str, epoch: int | None = None) -> None:
+    def _delete(self, call: CallId[None], now: float, *, session: str, epoch: int | None = None) -> None:
         """Remove a session, unless it was deployed again after `epoch`; answered once it is removed."""
         record = self._visible(session)
         if epoch is not None and record.epoch > epoch:
@@ -372,7 +373,7 @@ class NodeMachine:
         record.removing.append((call, None))
         self._sessions.withdraw(record, now, GoneError(f"session {session!r} was deleted before it started"))
 
-    def _watch(self, call: int, now: float, *, session: str, version: int, seconds: float) -> None:
+    def _watch(self, call: CallId[None], now: float, *, session: str, version: int, seconds: float) -> None:
         """Answered once the session's version is not `version`, or it is over, or `seconds` have passed."""
         self._sessions.watch(self._visible(session), call, version, now + seconds, now)
 
@@ -411,7 +412,7 @@ class NodeMachine:
                 sessions.changed(record)
             case Over():
                 record.result = event.status
-                self._members.over(record, event.failure)
+                self.members.over(record, event.failure)
                 sessions.over(record)
                 self._losses.lose(self.peers.release(record.name, now), now)
             case Ended():
@@ -462,7 +463,9 @@ class NodeMachine:
         self._actions += [ConnectPeers(record.name, record.epoch, tuple(asked.values())), ReadPeers()]
 
 
-def _taken_from(postponed: list[tuple[int, Deployment, float]]) -> list[tuple[int, Deployment, float]]:
+def _taken_from(
+    postponed: list[Postponed],
+) -> list[Postponed]:
     """Take the deployments from a list that do not continue the session there, which is removed."""
     anew = [one for one in postponed if not one[1].is_continuation]
     postponed[:] = [one for one in postponed if one[1].is_continuation]

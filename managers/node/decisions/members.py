@@ -8,7 +8,7 @@ from dropflow.errors import ConflictError
 from dropflow.failure import Failure
 from dropflow.states import SessionState
 from managers.deployment import Place
-from managers.machine_calls import Return
+from managers.machine_calls import CallId, Return
 from managers.messages import SessionDone, StopSession
 from managers.node.decisions.events import (
     Action,
@@ -63,11 +63,11 @@ class MemberOperations:
         self._visible = visible
         self._numbers = count(1)
 
-    def rebalance(self, call: int, now: float, *, session: str) -> None:
+    def rebalance(self, call: CallId[None], now: float, *, session: str) -> None:
         """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
         self._request(self._visible(session), call, RequestedChange(self._new_id(), is_rebalancing=True), now)
 
-    def retry(self, call: int, now: float, *, session: str, request: RetryRequest) -> None:
+    def retry(self, call: CallId[None], now: float, *, session: str, request: RetryRequest) -> None:
         """Try failed drops again while the session runs; answered when that is decided."""
         if request.settings or request.code:
             raise ConflictError(
@@ -78,7 +78,7 @@ class MemberOperations:
         change = RequestedChange(self._new_id(), is_retrying=True, drops=request.drops)
         self._request(self._visible(session), call, change, now)
 
-    def force_continue(self, call: int, now: float, *, session: str) -> None:
+    def force_continue(self, call: CallId[None], now: float, *, session: str) -> None:
         """Go on without a majority of the voters; answered when that is decided. Refused if there is a majority."""
         record = self._visible(session)
         if record.member is not None:
@@ -92,7 +92,7 @@ class MemberOperations:
                 )
         self._request(record, call, RequestedChange(self._new_id(), is_forced=True), now)
 
-    def add_member(self, call: int, now: float, *, session: str, member: MemberRequest) -> None:
+    def add_member(self, call: CallId[None], now: float, *, session: str, member: MemberRequest) -> None:
         """Have a node that is prepared become a member, or a manager the witness; answered when it is one.
 
         A witness that is not lost is not replaced.

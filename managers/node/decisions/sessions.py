@@ -23,9 +23,13 @@ from dropflow.errors import InternalError
 from dropflow.failure import Failure
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
+from managers.machine_calls import CallId
 from managers.node.decisions.copies import ContentCopies
 from managers.node.decisions.view_requests import ViewRequests
 from managers.recovery.vote import AdoptDecision, Voter
+
+Postponed = tuple[CallId[None], Deployment, float]
+"""A call of `prepare` with its arguments."""
 
 
 class Phase(Enum):
@@ -276,7 +280,7 @@ class SessionRecord:
         Whether it is to end: it was cancelled, is to fail, or is over on all members. What is at work in it ends it.
     former : SessionRecord or None
         The same session, which was over, while this one is being deployed to continue it.
-    postponed : list of (int, Deployment, float)
+    postponed : list of (CallId, Deployment, float)
         Calls of `prepare` that continue it, and wait until nothing works on it any more.
     is_continuation : bool
         Whether it continues a session that was over.
@@ -304,7 +308,7 @@ class SessionRecord:
     work: Work = Work.NONE
     is_stopping: bool = False
     former: "SessionRecord | None" = None
-    postponed: list[tuple[int, Deployment, float]] = field(default_factory=list)
+    postponed: list[Postponed] = field(default_factory=list)
     is_continuation: bool = False
     member: ViewMember | None = None
     own_failure: Failure | None = None

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from dropflow.api.node_records import ManagerStatus
 from dropflow.api.session_records import SessionInfo
 from dropflow.errors import LinkError, NotFoundError
-from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
+from managers.machine_calls import Answered, Ask, Return, Unanswered
 
 # A slow, obvious model of deployments: which steps a composite may take after which answers.
 
@@ -303,16 +304,14 @@ class CompositeModel:
             self.children[url] = self._keys
             self._trouble[url] = self.event - 1
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: int, operation: str, arguments: Mapping[str, Any]) -> None:
         """Note a call."""
-        options = call.arguments.get("options")
-        session = str(call.arguments.get("session", "") if options is None else options.session)
-        epoch = self._evidence.sure_epoch(session, self.children) if call.operation == "delete" else 0
-        if call.operation == "submit":
+        options = arguments.get("options")
+        session = str(arguments.get("session", "") if options is None else options.session)
+        epoch = self._evidence.sure_epoch(session, self.children) if operation == "delete" else 0
+        if operation == "submit":
             self._submitted.add(session)
-        self.calls[call.id] = _OpenCall(
-            call.operation, session, self.event, self.now, epoch, dict(self.children), options
-        )
+        self.calls[call] = _OpenCall(operation, session, self.event, self.now, epoch, dict(self.children), options)
 
     def plan(self, options: object, record: DeploymentRecord) -> None:
         """Note a deployment that was planned for the call with these options."""

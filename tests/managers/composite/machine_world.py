@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dropflow.api.node_records import ManagerInfo, ManagerStatus, NodeInfo
 from dropflow.api.session_records import SessionDetail
 from dropflow.errors import DropflowError, LinkError, NotFoundError
 from managers.composite.machine import ChildConfigured, CompositeMachine
-from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
+from managers.machine_calls import Answered, Ask, Call, CallId, Return, Unanswered
 
 
 @dataclass
@@ -92,7 +93,11 @@ class MachineWorld:
         """Call an operation; its answer will be in `returned`, by this number."""
         number = len(self.calls) + 1
         self.calls[number] = (operation, arguments, self.now)
-        self.take(self.machine.handle(Call(number, operation, arguments), self.now))
+        self.take(
+            self.machine.handle(
+                Call(CallId(number), partial(self.machine.operations[operation], **arguments)), self.now
+            )
+        )
         return number
 
     def take(self, actions: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -13,7 +14,7 @@ from managers.composite.connections import answer_plan
 from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine, Disconnect
 from managers.composite.routines import ComputePlan, PlanDeployment
 from managers.deployment import Deployment
-from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
+from managers.machine_calls import Answered, Ask, Call, CallId, Return, Unanswered
 from tests.managers.composite.composite_model import STEPS, CompositeModel, DeploymentRecord
 
 # A child of a composite as a dictionary: a node that deploys, changes, loses and deletes sessions at once.
@@ -205,12 +206,11 @@ class RandomWorld:
         """Call an operation."""
         self._calls += 1
         self._begin_event()
-        call = Call(self._calls, operation, arguments)
-        self.model.begin(call)
+        self.model.begin(self._calls, operation, arguments)
         if operation == "add_child":
             self.departed.discard(arguments["url"])
             self.model.add_child(arguments["url"])
-        self._handle(call)
+        self._handle(Call(CallId(self._calls), partial(self.machine.operations[operation], **arguments)))
         return self._calls
 
     def open(self, *operations: str) -> list[int]:

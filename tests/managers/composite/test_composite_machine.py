@@ -1,6 +1,7 @@
 """The state machine of islands and masters, as transcripts: no threads, no clock."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from managers.composite.machine import Disconnect
 from managers.deployment import Deployment
-from managers.machine_calls import Answered, Call, Unanswered
+from managers.machine_calls import Answered, Call, CallId, Unanswered
 from managers.planning import plan_deployment
 from tests.managers.composite.machine_world import MachineWorld
 from tests.managers.composite.random_world import REQUESTS, HeldSession, RandomWorld, RestartableChild
@@ -228,7 +229,9 @@ def test_late_answers_of_a_removed_child_are_ignored() -> None:
     world.answer_all()
     world.advance(1.0)
     late = [world.outcome(ask) for ask in world.asked.values() if "b" in ask.url]
-    actions = world.machine.handle(Call(1_000, "remove_child", {"url": "http://b:8000"}), world.now)
+    actions = world.machine.handle(
+        Call(CallId(1_000), partial(world.machine.operations["remove_child"], "http://b:8000")), world.now
+    )
     assert Disconnect("http://b:8000") in actions
     for event in late:
         world.deliver(event)

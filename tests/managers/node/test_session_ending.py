@@ -1,5 +1,6 @@
 """One thing at a time works in a session, and ends it: the machine of a node, with a model of a session's thread."""
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,7 @@ from dropflow.errors import BadFileError
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.links import ReceivedMessage
-from managers.machine_calls import Call
+from managers.machine_calls import Call, CallId
 from managers.messages import (
     AcceptView,
     AdoptView,
@@ -70,10 +71,14 @@ class Member:
         self.machine = NodeMachine("a", 1, {})
         self.now = 0.0
         deployment = Deployment(session="s", epoch=1, graph="g", drops=3, created=0.0, places=PLACES)
-        self.send(Call(1, "prepare", {"deployment": deployment, "seconds": 10.0}))
+        self.call(1, "prepare", deployment=deployment, seconds=10.0)
         self.send(Built("s", 1, "s", ("b", "c")))
         self.send(PeersRead({"b": (1, 0.0), "c": (1, 0.0)}))
-        self.started = self.send(Call(2, "start", {"session": "s", "epoch": 1}))
+        self.started = self.call(2, "start", session="s", epoch=1)
+
+    def call(self, call: int, operation: str, **arguments: Any) -> list[Any]:
+        """Call an operation, and return all actions."""
+        return self.send(Call(CallId(call), partial(self.machine.operations[operation], **arguments)))
 
     def send(self, event: Any) -> list[Any]:
         """Let the machine handle an event, and return all actions."""
@@ -318,7 +323,7 @@ class OneEnding(RuleBasedStateMachine):
     def call(self, operation: str, **arguments: Any) -> None:
         """Call an operation."""
         self.calls += 1
-        self.carry_out(self.member.send(Call(self.calls, operation, {"session": "s", **arguments})))
+        self.carry_out(self.member.call(self.calls, operation, session="s", **arguments))
 
     @precondition(lambda self: self.records)
     @rule()
