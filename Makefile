@@ -77,6 +77,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/oxlint dropflow managers  # their JavaScript
 	$(BIN)/codespell README.md CONTRIBUTING.md docs dropflow translator managers palettes tests examples benchmarks
 	$(BIN)/interrogate --quiet tests
 	$(BIN)/zizmor --quiet --offline .github

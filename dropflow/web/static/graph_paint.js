@@ -134,7 +134,7 @@ function drawNumbers(context, theme, labels) {
 
 function drawBox(frame, box, cell, isNear) {
   const { context, camera, model, theme, matrix, byPart, chosenBox } = frame;
-  const { columns, head, counts, markedIn, size } = model;
+  const { columns, head, counts, markedIn } = model;
   const [x, y] = camera.toScreen(columns.x[box], columns.y[box]);
   const width = columns.width[box] * camera.scale;
   const height = columns.height[box] * camera.scale;

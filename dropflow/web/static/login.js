@@ -59,7 +59,7 @@ async function login(asked) {
 }
 
 function isLoopback(host) {
-  return host === "localhost" || host === "[::1]" || /^127\./.test(host);
+  return host === "localhost" || host === "[::1]" || host.startsWith("127.");
 }
 
 /** The page of the front door that comes back here with a ticket; nothing if this is the front door. */

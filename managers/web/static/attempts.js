@@ -222,7 +222,7 @@ export class Attempts {
 
   /** The attempt that another one waited for, or -1. */
   before(row) {
-    let at = this.known(row, "before") ?? -1;
+    const at = this.known(row, "before") ?? -1;
     if (at < 0) return -1;
     for (const { name, rows } of this.nodes) {
       const base = this.analysed.base.get(name);
