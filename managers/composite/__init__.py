@@ -12,8 +12,7 @@
 `sessions`             The operations of a composite on sessions: ask the children, remember their answers, merge them
 `session_cache`        The last answers of children about sessions: for when a child does not answer, and to number
                        changes
-`deployments`          Deployments from a composite to its children: each child with nodes of the session gets the whole
-                       graph
+`deployments`          Submits graphs: plans them, and deploys the whole graph to each child with nodes of the session
 `resumptions`          Continuing sessions that were stopped: what their nodes have, a plan, and another deployment
 `members`              Changes of the nodes of sessions that run: a composite asks a member for them, and adds nodes
                        that come

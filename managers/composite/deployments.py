@@ -1,4 +1,4 @@
-"""Deployments from a composite to its children: each child with nodes of the session gets the whole graph.
+"""Submits graphs: plans them, and deploys the whole graph to each child with nodes of the session.
 
 A deployment has two steps: all children prepare, then all start. Nothing runs until all have prepared. If one fails or
 misses the deadline, the deployment is undone on all of them, also on the one that failed: it may only have been slow.

@@ -1,7 +1,8 @@
 """The node manager: sessions on one host, linked to those on others.
 
 ===================  ===================================================================================================
-`host`               Carries out what `NodeMachine` decides about the sessions of a node
+`host`               Carries out what `NodeMachine` decides about the sessions of a node, and passes on what other nodes
+                     send
 `decisions`          What the node manager decides, as a state machine without I/O
 `hosted_session`     A session that this process executes: its parts, its states, and what users see of it
 `progress`           How far a hosted session has come: its state, times and statistics, and how fast its drops settle
@@ -9,8 +10,8 @@
                      incarnation
 `exchange`           A session's exchange with the other nodes that hold drops of it, over links
 `content_watch`      Watches the contents of a session that other members hold copies of
-`event_receiver`     Events of drops of other nodes: the messages in which they arrive, and the events of a session that
-                     follow
+`event_receiver`     Applies events of drops that arrive from other nodes: it turns their messages into events of the
+                     session
 `event_sender`       Events of drops here, as messages to the nodes of their neighbours
 `contents`           Contents of drops on their way between nodes
 `trees`              Directories as tar files that exist only on their way

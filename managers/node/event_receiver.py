@@ -1,4 +1,4 @@
-"""Events of drops of other nodes: the messages in which they arrive, and the events of a session that follow.
+"""Applies events of drops that arrive from other nodes: it turns their messages into events of the session.
 
 All but `EventReceiver.receive` runs in the session's thread. Contents that must be fetched are fetched by a pool, and
 the event that they belong to arrives once more when they are here.

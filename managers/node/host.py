@@ -1,4 +1,4 @@
-"""Carries out what `NodeMachine` decides about the sessions of a node."""
+"""Carries out what `NodeMachine` decides about the sessions of a node, and passes on what other nodes send."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -5,11 +5,12 @@
 `events`           Its events and actions, besides the calls of `managers.machine_calls`
 `sessions`         One table of all sessions of the node, hosted and finished, with one explicit phase each
 `lifecycle`        The life of each session, from the end of its preparation to its removal, and the end of the node
-`members`          Members join or leave sessions, answer or are lost
-`view_changes`     The views of the sessions
+`peer_monitor`     Which other nodes the sessions here need, and which of them are lost
+`losses`           What happens to the sessions of a node when other nodes stop, restart or are lost
+`members`          Changes of the members of sessions that others ask for, and of what each has to do
 `view_requests`    Changes of views that the node was asked for: sent to the member that decides, again until a view has
                    them
-`peer_monitor`     Which other nodes the sessions here need, and which of them are lost
+`view_changes`     Each session from one view to the next: it stops, its voters agree, it continues
 `draining`         The node gives its sessions away before it ends
 `copies`           Copies of contents on other members, so that the loss of a node does not lose them
 =================  =====================================================================================================

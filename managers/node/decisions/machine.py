@@ -52,7 +52,8 @@ from managers.node.decisions.events import (
     ViewEvent,
 )
 from managers.node.decisions.lifecycle import Closing, Lifecycle, Timers
-from managers.node.decisions.members import MemberOperations, PeerLosses
+from managers.node.decisions.losses import PeerLosses
+from managers.node.decisions.members import MemberOperations
 from managers.node.decisions.peer_monitor import PeerMonitor
 from managers.node.decisions.sessions import FinishedRecord, Phase, Postponed, SessionRecord, SessionTable
 from managers.node.decisions.view_changes import ViewChanges

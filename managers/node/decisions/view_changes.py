@@ -1,4 +1,4 @@
-"""The views of the sessions of a node: part of `NodeMachine`.
+"""Each session from one view to the next: it stops, its voters agree, it continues. Part of `NodeMachine`.
 
 A session with at least three voters goes on after the loss of a node: its voters agree on the next view, see
 `managers.recovery.vote`. Pure decisions; they append actions to a list that the machine owns.
