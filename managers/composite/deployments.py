@@ -7,7 +7,7 @@ misses the deadline, the deployment is undone on all of them, also on the one th
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,13 @@ class _Target:
     nodes: tuple[str, ...]
 
 
+class _PreparedNodes(NamedTuple):
+    """The nodes that were prepared for a deployment, and whether it continues a session."""
+
+    nodes: frozenset[str]
+    is_continuation: bool
+
+
 class Deployments:
     """Routines that deploy.
 
@@ -69,7 +76,7 @@ class Deployments:
         self._undo_later = undo_later
         self._undone = Newest[str, str](_REMEMBERED)
         """Sessions whose last deployment was undone, and why."""
-        self._prepared = Newest[tuple[str, int], frozenset[str]](_REMEMBERED)
+        self._prepared = Newest[tuple[str, int], _PreparedNodes](_REMEMBERED)
         self._submitting: dict[str, DropflowError | None] = {}
         """Names of the sessions that are being deployed by `submit`, and the error of those that were cancelled."""
 
@@ -210,8 +217,8 @@ class Deployments:
             A child failed: its error, naming it.
         """
         targets = yield from self._targets(deployment.nodes)
-        self._prepared[deployment.session, deployment.epoch] = frozenset(
-            node for target in targets for node in target.nodes
+        self._prepared[deployment.session, deployment.epoch] = _PreparedNodes(
+            frozenset(node for target in targets for node in target.nodes), deployment.is_continuation
         )
         # Less than what the caller waits, so that the answer names the children that were late.
         outcomes = yield from self._prepare(deployment, targets, seconds * 0.9)
@@ -229,14 +236,14 @@ class Deployments:
         DropflowError
             A child failed: its error, naming it.
         """
-        nodes = self._prepared.get((session, epoch))
-        if nodes is None:
+        prepared = self._prepared.get((session, epoch))
+        if prepared is None:
             targets = self._all_targets()
         else:
-            targets = yield from self._targets(nodes)
+            targets = yield from self._targets(prepared.nodes)
         outcomes = yield from self._call(targets, "start", _START_SECONDS, session=session, epoch=epoch)
         errors = _errors(targets, outcomes)
-        if nodes is None:
+        if prepared is None:
             # After a restart we do not know which children were prepared, so NotFound is not an error.
             errors = {name: error for name, error in errors.items() if not isinstance(error, NotFoundError)}
             if not errors and all(outcome.error is not None for outcome in outcomes.values()):
@@ -252,14 +259,15 @@ class Deployments:
         DropflowError
             Children that could not: the error of one, naming all.
         """
-        nodes = self._prepared.pop((session, epoch), None)
-        if nodes is None:
+        prepared = self._prepared.pop((session, epoch), None)
+        if prepared is None:
             targets = self._all_targets()
         else:
-            targets = yield from self._targets(nodes, strict=False)
+            targets = yield from self._targets(prepared.nodes, strict=False)
         self.note_undone(session, reason)
         outcomes = yield from self._call(targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=reason)
-        self._undo_silent(session, epoch, outcomes)
+        # After a restart we do not know whether the session had contents before: then they stay.
+        self._undo_silent(session, epoch, outcomes, is_first=prepared is not None and not prepared.is_continuation)
         errors = _errors(targets, outcomes)
         wrong = {name: error for name, error in errors.items() if not isinstance(error, NotFoundError)}
         if wrong:
@@ -277,10 +285,13 @@ class Deployments:
             if is_own and isinstance(outcome.error, LinkError) and not isinstance(outcome.error, RestartedError):
                 self._shared.children.silence(url, outcome.error.text)
 
-    def _undo_silent(self, session: str, epoch: int, outcomes: Mapping[str, Outcome]) -> None:
-        """Have a deployment be removed on the children that did not answer; one may only have been stopped."""
+    def _undo_silent(self, session: str, epoch: int, outcomes: Mapping[str, Outcome], *, is_first: bool) -> None:
+        """Have a deployment be removed on the children that did not answer; one may only have been stopped.
+
+        A deployment that is not the first continues a session, whose contents stay; a node gives it up by itself.
+        """
         for url, outcome in outcomes.items():
-            if isinstance(outcome.error, LinkError):
+            if is_first and isinstance(outcome.error, LinkError):
                 self._undo_later(session, url, epoch)
 
     def fresh_nodes(self) -> Routine[tuple[NodeInfo, ...]]:
@@ -332,7 +343,7 @@ class Deployments:
         outcomes = yield from self._call(
             targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=str(error)
         )
-        self._undo_silent(session, epoch, outcomes)
+        self._undo_silent(session, epoch, outcomes, is_first=not deployment.is_continuation)
         stuck = {name: why for name, why in _errors(targets, outcomes).items() if name not in errors}
         undone = ", ".join(target.view.name for target in targets if target.view.name not in stuck)
         error.add_note(f"undone on {undone}")

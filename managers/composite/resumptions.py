@@ -54,10 +54,11 @@ class Resumptions:
         """
         deadline = self._shared.time.now + REPLAN_SECONDS
         while True:
+            # Nodes that were started again a moment ago are asked for what they have, too.
+            nodes = yield from self._deployments.fresh_nodes()
             encoded = yield from self.remains(session, ignore_damage=request.ignore_damage)
             parts = tuple(_decoder.decode(part) for part in encoded)
             graph = yield from self._graph(session, newest_holders(session, parts))
-            nodes = yield from self._deployments.fresh_nodes()
             planned = yield PlanResumption(graph, parts, request, nodes, after, self._shared.witness.place)
             if planned.error is not None:
                 raise planned.error

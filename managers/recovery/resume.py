@@ -166,7 +166,9 @@ def plan_resumption(
         every.refuse(placed, states, is_reset, _outside_inputs(copies), where=session)
     runs = is_reset | ~np.isin(states, [int(state) for state in _SETTLED])
     runs[unpack_column(decision.repeated, np.int32)] = True
-    if not runs.any():
+    # Its nodes may have been lost after the last drop, and before the end of the session.
+    is_cut_off = not causes and any(part.status == "FAILED" for part in copies.counted.values())
+    if not runs.any() and not is_cut_off:
         raise ConflictError(
             f"session {session!r} has ended: nothing is left to run",
             hint="'dropflow retry' tries failed drops again" if causes else "its results are there: 'dropflow fetch'",

@@ -159,11 +159,22 @@ def test_two_nodes_that_could_not_go_on_alone_are_continued_by_one() -> None:
     assert [place.node for place in plan.places] == ["a"]
 
 
+def test_a_session_whose_nodes_were_lost_after_its_last_drop_ends() -> None:
+    """Nothing runs again: the session is continued, so that it is FINISHED."""
+    graph = _graph()
+    parts = [_part(graph, name, dict.fromkeys(("A", "x", "B", "y", "C", "z"), C)) for name in NAMES]
+    plan = plan_resumption(graph, parts, ResumeRequest(), _nodes(*NAMES), now=1.0)
+    decision = decode_decision(plan.decision)
+
+    assert [place.node for place in plan.places] == list(NAMES)
+    assert [*unpack_column(decision.reset, np.int32), *unpack_column(decision.repeated, np.int32)] == []
+
+
 def test_a_session_that_has_ended_is_refused() -> None:
     """Nothing is left to run, or only a retry would run something."""
     graph = _graph()
     ended = dict.fromkeys(("A", "x", "B", "y", "C", "z"), C)
-    parts = [_part(graph, name, ended) for name in NAMES]
+    parts = [msgspec.structs.replace(_part(graph, name, ended), status="FINISHED") for name in NAMES]
     with pytest.raises(ConflictError, match="nothing is left to run") as refused:
         plan_resumption(graph, parts, ResumeRequest(), _nodes(*NAMES), now=1.0)
     assert "dropflow fetch" in refused.value.hint

@@ -431,8 +431,7 @@ def _trial(seed: int, tmp_path: Path) -> None:
     assert _result(tmp_path) in (before, after)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [11, 30, 34, *nightly(*(seed for seed in range(60) if seed not in (11, 30, 34)))])
 def test_nodes_that_die_while_drops_run_again(seed: int, tmp_path: Path) -> None:
     """The session is then as it was, or goes on with the drops that run again: all results are old, or all new."""
     _trial(seed, tmp_path)
