@@ -80,7 +80,9 @@ def translation(program: str, tasks: int, side: int, repeat: int) -> dict[str, A
     """Return the figures of a program until its first task."""
     nodes, keys = graph_of(program, tasks, side)
     made = translate(nodes, keys, {}, runs_constants=True)
-    ours = {key: -int(made.graph.priority[row]) for row, key in enumerate(made.keys[: made.tasks])}
+    priority = made.graph.priority
+    assert priority is not None  # noqa: S101
+    ours = {key: -int(priority[row]) for row, key in enumerate(made.keys[: made.tasks])}
     theirs = order(nodes)
     first = -len(nodes)
     return {

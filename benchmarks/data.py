@@ -138,7 +138,7 @@ def contents(repository: LocalRepository, repeat: int) -> list[dict[str, Any]]:
 
 class _Source:
     port = name = "x"
-    is_text, in_memory = False, True
+    is_text, in_memory, is_joint = False, True, False
     path, url = Path(), ""
 
     def __init__(self, body: bytes) -> None:

@@ -31,7 +31,7 @@ from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import slice_by_place
+from dropflow.graph.slices import slice_for
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.graph.text_ids import oids
 from translator.options import PartitionOptions
@@ -150,7 +150,7 @@ def operations(graph: PhysicalGraph, folder: Path) -> dict[str, tuple[Callable[[
         "partition_blocks": (lambda: partition(graph, PartitionOptions(algorithm="blocks", parts=PARTS)), "partition"),
         "partition_metis": (lambda: partition(replace(graph), PartitionOptions(parts=PARTS)), "partition"),
         "judge": (lambda: quality_of(cut), ""),
-        "slice": (lambda: slice_by_place(cut), "slice"),
+        "slice": (lambda: [slice_for(cut, place) for place in cut.places], "slice"),
         "save": (lambda: path.write_bytes(b"".join(dump(graph))), "save"),
         "load": (lambda: load(path), "load"),
         "load_mmap": (lambda: load(path, mmap=True), "load"),

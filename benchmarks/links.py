@@ -200,7 +200,7 @@ def events(key: ClusterKey | None, seconds: float) -> dict[str, float]:
                 sent += batch
             links.send("peer", last)
             pipe.recv()
-            report[f"in_batches_of_{batch}"] = round(sent / (time.perf_counter() - start))
+            report[f"in_batches_of_{batch}"] = float(round(sent / (time.perf_counter() - start)))
     return report
 
 

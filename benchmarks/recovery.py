@@ -202,7 +202,7 @@ def loss(drops: int, seconds: float, lost_after: float) -> dict[str, Any]:
         "ratio": round(broken.seconds / whole.seconds, 2),
         "ran_again": len(again),
         "ran_again_of_all": round(len(again) / shape.steps, 4),
-        "decided": int((unpack_column(decision.reset, np.int32) < shape.steps).sum()),
+        "decided": int((unpack_column(decision.reset, np.int32).astype(np.int32) < shape.steps).sum()),
         **fewest(graph, planned, kill, records),
         "same_result": _results(whole) == _results(broken) == sorted(values(shape)),
     }
@@ -217,7 +217,7 @@ def fewest(graph: PhysicalGraph, plan: PlanView, kill: "_Kill", records: list[Re
         rows = unpack_column(report.rows, np.int32)
         is_own = np.array([graph.places[part] == node for part in graph.part[rows].tolist()], dtype=np.bool_)
         states[rows[is_own]] = unpack_column(report.states, np.uint8)[is_own]
-        available[rows[is_own]] = unpack_column(report.available, np.uint8)[is_own] > 0
+        available[rows[is_own]] = unpack_column(report.available, np.uint8).astype(bool)[is_own]
     there = [one for one in records if abs(one.process) in kill.workers and one.nanoseconds <= kill.moment]
     ended = {one.number for one in there if one.process < 0}
     interrupted = {one.number for one in there} - ended

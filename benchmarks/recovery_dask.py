@@ -15,7 +15,7 @@ from recovery_work import Log, Shape, step, values
 _MOST_SECONDS = 300.0
 
 
-class Losses(SchedulerPlugin):
+class Losses(SchedulerPlugin):  # type: ignore[misc]
     """Notes when the scheduler removes a worker."""
 
     def __init__(self) -> None:

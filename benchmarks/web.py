@@ -76,7 +76,7 @@ class ChangingManager(FakeManager):
         self._now = np.zeros(graph.drops, dtype=np.uint8)
         self._log.update(self._now)
         self._version = 1
-        self._sections = sections_of(executed(graph, 3, workers=4))
+        self._attempts = sections_of(executed(graph, 3, workers=4))
         self._began = time.monotonic()
         self._turn = threading.Condition()
         threading.Thread(target=self._change, daemon=True).start()
@@ -124,7 +124,7 @@ class ChangingManager(FakeManager):
         """Return the attempts that have ended, from those on that are known."""
         share = min((time.monotonic() - self._began + 10) / _ENDING, 1.0)
         chunks = []
-        for section in self._sections:
+        for section in self._attempts:
             done, first = int(share * section.total), query.known.get(section.node, 0)
             chunks.append(
                 pack_times(structs.replace(section, first=first, total=done, records=section.records[first:done]))

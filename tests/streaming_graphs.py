@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 BLOCK = 1 << 16
 
 
-def bash(kind: str, command: str, **fields: object) -> dict[str, object]:
+def bash(kind: str, command: str, **fields: object) -> dict[str, Any]:
     """Return the fields of a shell command."""
     arguments = (Argument(name="command", value=command, type="String"),)
     return {"component": f"dlg.apps.bash_shell_app.{kind}", "arguments": arguments, **fields}

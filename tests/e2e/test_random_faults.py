@@ -20,7 +20,7 @@ import pytest
 
 from dropflow.graph.codec import save
 from tests.e2e.launched import Launched, running_slurm, running_ssh
-from tests.processes import Running
+from tests.processes import Running, words
 from tests.recovery_graphs import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(7200)]
@@ -70,8 +70,9 @@ class Trial:
             self.chance.choice(found).kill()
 
     def kill_worker(self) -> None:
-        """Kill what a node has started."""
-        found = [child for node in self.found(*_NODE) for child in node.children(recursive=True)]
+        """Kill a worker. A command of an application that is killed is an error of the application."""
+        children = [child for node in self.found(*_NODE) for child in node.children(recursive=True)]
+        found = [child for child in children if "dropflow.runners.worker" in words(child)]
         if found:
             self.chance.choice(found).kill()
 
@@ -132,7 +133,7 @@ _NODE = ("launch member", "launch host", "dropflow node")
 _RESUMED = "scontrol update nodename=n1 state=resume; scontrol update nodename=n2 state=resume || true"
 _EVERYWHERE: dict[str, Callable[[Trial], None]] = {
     "kill -9 of a node": lambda trial: trial.kill(*_NODE),
-    "kill -9 of what a node runs": Trial.kill_worker,
+    "kill -9 of a worker": Trial.kill_worker,
     "SIGSTOP of a node": lambda trial: trial.stop_node(seconds=0),
     "SIGSTOP of a node for 5 s": lambda trial: trial.stop_node(seconds=5),
 }
