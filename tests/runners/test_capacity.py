@@ -19,7 +19,6 @@ from dropflow.errors import BadGraphError
 from dropflow.execution.chains import LONG_SECONDS
 from dropflow.execution.host_memory import MemoryLimit, Pressure
 from dropflow.execution.interfaces import Runner
-from dropflow.execution.priority_queue import PriorityQueue
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import PhysicalGraph
@@ -295,24 +294,6 @@ def test_capacity_is_never_exceeded(needs: list[tuple[int, int]], random: object
         if fits:
             capacity.take(wanted)
             running.append(wanted)
-
-
-@given(st.lists(st.one_of(st.none(), st.tuples(st.integers(-3, 3), st.integers()))))
-def test_a_priority_queue_is_a_stable_sort(steps: list[tuple[int, int] | None]) -> None:
-    """Items leave by priority, and among equals in the order in which they were added."""
-    queue: PriorityQueue[tuple[int, int]] = PriorityQueue(lambda item: item[0])
-    model: list[tuple[int, int]] = []
-    for step in steps:
-        if step is not None:
-            queue.append(step)
-            model.append(step)
-        elif model:
-            first = max(model, key=lambda item: item[0])
-            assert queue.first == first
-            assert queue.popleft() == first
-            model.remove(first)
-        assert list(queue) == sorted(model, key=lambda item: -item[0])
-        assert len(queue) == len(model)
 
 
 def test_notes_name_unusual_needs() -> None:
