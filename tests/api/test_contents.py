@@ -247,7 +247,7 @@ def test_a_node_carries_out_every_operation(tmp_path: Path) -> None:
     """There is a handler for each, or the state machine of the node has it."""
     node = NodeManager("n", root=tmp_path, runner="threads", workers=1)
     try:
-        assert _names(_MANAGER) <= {*node._handlers, *node._owner._machine._operations}
+        assert _names(_MANAGER) <= {*node._handlers, *node._owner._machine.operations}
     finally:
         node.close()
 
@@ -256,7 +256,7 @@ def test_an_island_carries_out_every_operation() -> None:
     """There is a handler for each, or the state machine has it; answers of all children have a way to be merged."""
     island = Composite("i", "island", connect=lambda _: FakeManager())
 
-    assert _names(_MANAGER) <= {*island._handlers, *island._owner._machine._operations}
+    assert _names(_MANAGER) <= {*island._handlers, *island._owner._machine.operations}
     assert set(MERGES) == {operation.name for operation in OPERATIONS if operation.to == "all"}
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dropflow.failure import Problem, Severity
 from tests.translator.documents import codes, document, errors, field, graph_of, link, node, port, read, small
+from translator import problem_codes
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
 from translator.options import ValidateOptions
 from translator.problem_codes import CODES, problem
@@ -166,7 +167,10 @@ def test_every_code_that_is_used_has_a_meaning() -> None:
     """All codes in the sources are in the table, and each code of the table is used."""
     folders = [ROOT / "translator", ROOT / "dropflow"]
     sources = [path for folder in folders for path in folder.rglob("*.py") if path.name != "problem_codes.py"]
-    used = {code for path in sources for code in re.findall(r'"((?:LG|PG|PT)\d{3})"', path.read_text(encoding="utf-8"))}
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
+    used = set(re.findall(r'"((?:LG|PG|PT)\d{3})"', text))
+    names = {name: code for name, code in vars(problem_codes).items() if isinstance(code, str) and code in CODES}
+    used |= {code for name, code in names.items() if re.search(rf"\b{name}\b", text)}
 
     assert used == set(CODES)
 
