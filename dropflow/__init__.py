@@ -4,17 +4,18 @@ This module is the public interface: everything in `__all__` is imported from he
 `dropflow.testing` has what tests of applications need. Other modules are internal and may change; the guides to an
 application, a store and a runner of one's own name the few that these need.
 
-The package is laid out in rings; an outer ring imports inner ones, never the other way. Packages of one ring may import
-each other where `pyproject.toml` says so: `apps`, `reuse` and `runners`, and those that submit graphs, do::
+The package is laid out in rings; an outer ring imports inner ones, never the other way. `apps`, `reuse` and `runners`
+may import each other; `pyproject.toml` has the whole contract::
 
     dropflow.cli                       commands; each is imported when it is run
-    dropflow.builder | dropflow.dask   graphs written in Python; collections of dask
+    dropflow.dask                      collections of dask
+    dropflow.builder                   graphs written in Python
     dropflow.submission                the manager that is meant, and what is submitted to it
     dropflow.sessions                  one graph on this machine, and what runs leave in their directories
     dropflow.web                       what the pages of all servers share
-    dropflow.api | dropflow.apps       operations and records of managers; applications and their execution
+    dropflow.apps                      applications and their execution
     dropflow.reuse | dropflow.runners  results that are not computed twice; threads, processes and other engines
-    dropflow.data                      stores of data drops
+    dropflow.api | dropflow.data       operations and records of managers; stores of data drops
     dropflow.execution                 the sans-IO core, sessions, the journal
     dropflow.times | dropflow.preview  where the time of a run went; pictures and tables of contents
     dropflow.graph                     physical graphs as tables, their files and formats
@@ -146,22 +147,18 @@ _MODULES = {
     "translator.logical": ("LogicalGraph",),
     "translator.pipeline": ("Translation",),
 }
-_ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
-_ERRORS = "dropflow.errors"
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used, so that ``import dropflow`` stays quick (PEP 562)."""
+        """Import a public name when it is first used: those that no module above has are classes of errors."""
         from importlib import import_module  # noqa: PLC0415 - not needed until then
 
-        if name not in __all__:
-            raise AttributeError(f"module 'dropflow' has no attribute {name!r}")
+        from dropflow.public_names import imported  # noqa: PLC0415 - not needed until then
+
         if name == "testing":
             return import_module("dropflow.testing")
-        value = getattr(import_module(_ORIGINS.get(name, _ERRORS)), name)
-        globals()[name] = value
-        return value
+        return imported("dropflow", {**_MODULES, "dropflow.errors": __all__}, name)
 
     def __dir__() -> list[str]:
         """List the public names."""

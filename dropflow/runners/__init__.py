@@ -41,6 +41,8 @@ names is first used.
 
 from typing import TYPE_CHECKING
 
+from dropflow.public_names import imported
+
 if TYPE_CHECKING:
     from dropflow.apps.execute import build_executor
     from dropflow.errors import ResultLostError, WorkerDiedError
@@ -95,17 +97,10 @@ if not TYPE_CHECKING:
         "dropflow.runners.in_process": ("aborted",),
         "dropflow.stopping": ("stopped_after",),
     }
-    _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used (PEP 562)."""
-        from importlib import import_module  # noqa: PLC0415 - not needed until then
-
-        if name not in _ORIGINS:
-            raise AttributeError(f"module 'dropflow.runners' has no attribute {name!r}")
-        value = getattr(import_module(_ORIGINS[name]), name)
-        globals()[name] = value
-        return value
+        """Import a public name when it is first used."""
+        return imported("dropflow.runners", _MODULES, name)
 
     def __dir__() -> list[str]:
         """List the public names."""

@@ -12,6 +12,8 @@ is first used. May import everything of `dropflow` but the command line; nothing
 
 from typing import TYPE_CHECKING
 
+from dropflow.public_names import imported
+
 if TYPE_CHECKING:
     from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
     from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of
@@ -31,18 +33,15 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+    _MODULES = {
+        "dropflow.testing.attempts": ("FAILED", "SKIPPED", "Attempted", "Given", "Wanted", "try_app"),
+        "dropflow.testing.conformance": ("RunOutcome", "RunnerConformance", "outcome_of"),
+        "dropflow.testing.drawing": ("draw",),
+    }
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used (PEP 562)."""
-        from importlib import import_module  # noqa: PLC0415 - not needed until then
-
-        if name not in __all__:
-            raise AttributeError(f"module 'dropflow.testing' has no attribute {name!r}")
-        runners = dict.fromkeys(("RunOutcome", "RunnerConformance", "outcome_of"), "conformance")
-        module = {"draw": "drawing", **runners}.get(name, "attempts")
-        value = getattr(import_module(f"dropflow.testing.{module}"), name)
-        globals()[name] = value
-        return value
+        """Import a public name when it is first used."""
+        return imported("dropflow.testing", _MODULES, name)
 
     def __dir__() -> list[str]:
         """List the public names."""

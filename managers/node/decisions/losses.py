@@ -1,6 +1,6 @@
 """What happens to the sessions of a node when other nodes stop, restart or are lost: part of `NodeMachine`.
 
-`peer_monitor` tells who is lost. Here each session goes on in another view, or fails.
+`peer_monitor` finds the lost nodes. Each session that needs one of them goes on in another view, or fails.
 """
 
 from collections.abc import Callable, Iterable

@@ -464,9 +464,7 @@ class NodeMachine:
         self._actions += [ConnectPeers(record.name, record.epoch, tuple(asked.values())), ReadPeers()]
 
 
-def _taken_from(
-    postponed: list[Postponed],
-) -> list[Postponed]:
+def _taken_from(postponed: list[Postponed]) -> list[Postponed]:
     """Take the deployments from a list that do not continue the session there, which is removed."""
     anew = [one for one in postponed if not one[1].is_continuation]
     postponed[:] = [one for one in postponed if one[1].is_continuation]
