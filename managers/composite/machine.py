@@ -20,7 +20,7 @@ from managers.composite.deployments import Deployments
 from managers.composite.members import MemberChanges
 from managers.composite.merging import SessionPart, as_info
 from managers.composite.resumptions import Resumptions
-from managers.composite.routines import SECONDS, Replies, Requests, Routine, Routines, Until
+from managers.composite.routines import SECONDS, Replies, Requests, Routine, RoutineAction, Routines, Until
 from managers.composite.session_cache import SessionCache
 from managers.composite.sessions import LongPoll, PendingDeletions, Sessions
 from managers.composite.shared import Shared
@@ -28,6 +28,7 @@ from managers.composite.witness import VoterSent, Witness, WitnessListens
 from managers.composite.witness_replacement import WitnessReplacement
 from managers.machine_calls import Answer, Answered, Ask, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
+from managers.recovery.vote import SendToPeer
 
 _STATUS_SECONDS = 1.0
 """How long the answer to a parent waits for the first answers of the children."""
@@ -78,13 +79,14 @@ class _Asked:
 
 CompositeEvent = Call | Answered | Unanswered | ChildConfigured | ChildDeparted | VoterSent | WitnessListens
 """What a `CompositeMachine` takes in."""
+CompositeAction = Return | RoutineAction | Disconnect | SendToPeer | LogWarning
+"""What it returns."""
 
 
 class CompositeMachine:
     """Decides what an island or master does; see `managers.owner_thread.Machine`.
 
-    Events are `CompositeEvent`; actions are `Return`, `Ask`, `ComputePlan`, `Discard`, `Disconnect`, `SendToPeer` and
-    `LogWarning`. What is called from other threads are its `operations`, and other routines of it and of its parts.
+    What is called from other threads are its `operations`, and other routines of it and of its parts.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ class CompositeMachine:
         self._asked: dict[int, _Asked] = {}
         self._background: set[tuple[str, str, str]] = set()
         """Fetches and deletions that are under way, with session and child."""
-        self._actions: list[Any] = []
+        self._actions: list[CompositeAction] = []
         self._time = MachineTime(offset=offset, period=self._period)
         self._children = Children(
             name,
@@ -186,14 +188,14 @@ class CompositeMachine:
 
     # The three methods of a machine.
 
-    def handle(self, event: CompositeEvent, now: float) -> list[Any]:
+    def handle(self, event: CompositeEvent, now: float) -> list[CompositeAction]:
         """Process one event at monotonic time `now`, and return the actions to carry out, in order."""
         self._time.read(now)
         match event:
             case Call():
                 self._routines.begin(event.operation(), partial(self._return, event.id))
             case VoterSent():
-                return list(self._witness.receive(event, now))
+                return [*self._witness.receive(event, now)]
             case WitnessListens():
                 self._witness.place = event.place
             case ChildConfigured():
@@ -208,7 +210,7 @@ class CompositeMachine:
                     self._routines.take(event)
         return self._decide()
 
-    def tick(self, now: float) -> list[Any]:
+    def tick(self, now: float) -> list[CompositeAction]:
         """Return the actions that are due at `now`."""
         self._time.read(now)
         return self._decide()
@@ -225,7 +227,7 @@ class CompositeMachine:
 
     # What follows from an event.
 
-    def _decide(self) -> list[Any]:
+    def _decide(self) -> list[CompositeAction]:
         self._children.judge()
         for view in self._children.departed():
             if not self._cache.has_unfinished(view.url):

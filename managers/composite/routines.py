@@ -125,7 +125,7 @@ STEPS = ("prepare", "start", "undo")
 Wait = Gather | Until | PlanDeployment | PlanResumption
 Routine = Generator[Wait, Any, Value]
 Finish = Callable[[Any, DropflowError | None], None]
-Action = Ask | Discard | ComputePlan
+RoutineAction = Ask | Discard | ComputePlan
 
 
 @dataclass(eq=False)
@@ -197,7 +197,7 @@ class Routines:
         self._signs = signs
         self._why_lost = why_lost
         self._next_id = next_id
-        self._actions: list[Action] = []
+        self._actions: list[RoutineAction] = []
         self._asked: dict[int, tuple[_Gathering, str]] = {}
         self._plans: dict[int, _Running] = {}
         self._children: dict[str, _Child] = {}
@@ -268,7 +268,7 @@ class Routines:
         deadlines += [gathering.deadline for gathering in self._gatherings]
         return min(deadlines, default=inf)
 
-    def actions(self) -> list[Action]:
+    def actions(self) -> list[RoutineAction]:
         """Return the actions since the last call."""
         found, self._actions = self._actions, []
         return found

@@ -3,13 +3,19 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, InternalError, LinkError, NotFoundError
+from managers.composite.connections import ChildConnections, WitnessLinks
+from managers.composite.machine import CompositeAction
 from managers.machine_calls import Call, CallId, Return
+from managers.node.decisions.events import Action
+from managers.node.decisions.sessions import SessionTable
+from managers.node.host import SessionHost
 from managers.owner_thread import Owner
 from managers.probing import call_in_parallel
 
@@ -223,6 +229,20 @@ def test_a_bug_in_a_machine_fails_one_call(harness: Harness, caplog: pytest.LogC
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+def test_each_action_of_a_machine_has_an_effect() -> None:
+    """The tables of effects have the types of all actions that the machines return, and no others.
+
+    A missing effect would only be seen in the log of the manager, and its session would wait.
+    """
+    clock = SystemClock()
+    node = SessionHost("n", SessionTable({}), directory=Path(), clock=clock).effects()
+    children = ChildConnections("i", pytest.fail, clock, work=lambda _: None).effects()
+    island = children | WitnessLinks("i", clock=clock).effects()
+
+    assert {Return, *node} == set(get_args(Action))
+    assert {Return, *island} == set(get_args(CompositeAction))
 
 
 def test_results_and_errors_are_returned_by_name() -> None:
