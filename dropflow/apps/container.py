@@ -34,13 +34,14 @@ from dropflow.apps.container_engine import (
     container_engine,
     fetch_command,
     labels,
+    pull_error,
     read_record,
 )
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFiller, status_text
 from dropflow.apps.surroundings import RUN_IN, VARIABLES
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.data.workspace import PART_FOLDER
-from dropflow.errors import AppError, BadParameterError, MissingDependencyError, OutOfMemoryError
+from dropflow.errors import AppError, BadParameterError, OutOfMemoryError
 from dropflow.formatting import format_size
 from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template, needs_of
@@ -360,11 +361,7 @@ def _fetch(context: Context, engine: ContainerEngine, image: str) -> None:
         The image is not available.
     """
     if context.command(fetch_command(engine, image), {}):
-        raise MissingDependencyError(
-            f"the image '{image}' is not on this host, and cannot be pulled",
-            hint=f"correct the field 'image'; the drop's log has the answer of {engine.command[0]} to 'pull {image}'",
-            of_host=True,
-        )
+        raise pull_error(engine, {image: "the drop's log has its answer"})
 
 
 @contextlib.contextmanager

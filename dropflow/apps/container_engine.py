@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -190,14 +190,19 @@ def pull_images(
         else:
             found[image] = _unchanging(used, wanted, directory)
     if failed:
-        listed = "; ".join(f"'{image}': {answer}" for image, answer in failed.items())
-        raise MissingDependencyError(
-            f"{used.name} cannot pull the image{'s' if len(failed) > 1 else ''} {listed}",
-            hint="correct the field 'image', log in to the registry, or load the image on this host before",
-            of_host=True,
-        )
+        raise pull_error(used, failed)
     _write_record(directory, ContainerRecord(used.command, {**known.images, **found}))
     return found
+
+
+def pull_error(engine: ContainerEngine, answers: Mapping[str, str]) -> MissingDependencyError:
+    """Return the error for images that an engine could not pull, with its answer for each of them."""
+    listed = "; ".join(f"'{image}': {answer}" for image, answer in answers.items())
+    return MissingDependencyError(
+        f"{engine.name} cannot pull the image{'s' if len(answers) > 1 else ''} {listed}",
+        hint="correct the field 'image', log in to the registry, or load the image on this host before",
+        of_host=True,
+    )
 
 
 def note_images(images: Iterable[str], directory: Path, *, engine: str = "") -> None:

@@ -28,7 +28,10 @@ package may import all others, and no other one imports it.
 `explain`          ``dropflow explain``: why a drop is in its state, and what made it
 `origin`           What runs and sessions have computed, and from what, for ``explain --origin``
 `compare`          What differs between two runs or sessions, and where their contents begin to, for ``diff``
-`times`            ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
+`times`            ``dropflow times``: how long attempts waited and ran, and when
+`measured_runs`    What runs, sessions of managers and files of measurements have recorded of their attempts
+`written_files`    Files that commands write in one of several forms: traces, pictures, reports, measurements and
+                   answers
 `servers`          ``dropflow node``, ``island``, ``master``, ``daemon``, ``translator``, ``up``, ``down`` and
                    ``service``
 `jobs`             ``dropflow launch`` and ``pool``: clusters on the hosts of a batch system, or over ssh

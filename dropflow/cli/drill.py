@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -13,7 +13,7 @@ from dropflow.cli.common_options import Duration, output_options, parse_duration
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, columns
 from dropflow.cli.plan import PlanOrder, check_parts, plan_options, planned
-from dropflow.cli.times import file_form, file_options, write_file
+from dropflow.cli.written_files import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.formatting import DASH, format_brief, plural
 from dropflow.session_options import usable_cores
@@ -87,7 +87,7 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
     nodes, cores : int
         Number of nodes, and of their cores together.
     faults : tuple of str
-        What happens in each trial, as the options say it.
+        What happens in each trial, from the options.
     planned_s : float
         Seconds that the plan takes.
     undisturbed_s : float
@@ -251,7 +251,7 @@ def drill_command(
     sessions and the recovery of the managers on virtual time. The answer has the distribution of the ends, the work
     that is repeated, the contents that are worst to lose, and what another copy, node or walltime would change.
     """
-    form = file_form(form, target, _FILES)
+    form = file_form(form, target, *_FILES)
     made = planned(output, order, keep=order.parts is None, may_be_run=True)
     prepared = _Prepared(made, losses=losses, slow=slow, cuts=cuts)
     reply = prepared.reply(
@@ -261,15 +261,16 @@ def drill_command(
         output.answer(reply)
         return Exit.FINISHED
 
-    def write(stream: BinaryIO) -> None:
-        if form == "html":
-            from dropflow.web.report import render_page
+    def html(stream: BinaryIO) -> None:
+        from dropflow.web.report import render_page
 
-            stream.write(render_page("drill", reply=reply))
-        else:
-            stream.write(msgspec.json.encode(reply))
+        stream.write(render_page("drill", reply=reply))
 
-    write_file(output, reply.graph, str(form), target, write)
+    writers: dict[str, Callable[[BinaryIO], object]] = {
+        "html": html,
+        "json": lambda stream: stream.write(msgspec.json.encode(reply)),
+    }
+    write_file(output, reply.graph, form, target, writers[form])
     return Exit.FINISHED
 
 

@@ -5,7 +5,7 @@ The last four are stages of one function, `planned`, and have one set of options
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -28,7 +28,7 @@ from dropflow.cli.common_options import (
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, OutputKind, columns, problem_lines
 from dropflow.cli.plan_options import PlanningChoice, is_url, nodes_of_manager, planning_options
-from dropflow.cli.times import file_form, file_options, write_file
+from dropflow.cli.written_files import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
@@ -233,7 +233,7 @@ def _graph_to_plan(output: CommandOutput, order: PlanOrder, *, may_be_run: bool 
     What cannot run on this host is a warning, as the graph may run on other hosts.
     """
     from dropflow.cli.graph_files import note_warnings, read_graph
-    from dropflow.cli.times import measured_graph
+    from dropflow.cli.measured_runs import measured_graph
 
     if may_be_run and (Path(order.graph).is_dir() or _SESSION.fullmatch(order.graph)):
         return order.choice.measured(output, measured_graph(output, environment_connection(), order.graph))
@@ -617,7 +617,7 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
     from translator.plan.task_graph import work_of
     from translator.plan.timeline import perfetto_trace, timeline_picture
 
-    form = file_form(form, target, _FILES)
+    form = file_form(form, target, *_FILES)
     made = planned(output, order, keep=order.parts is None)
     graph, nodes = made.graph, machines_for(made.graph, made.options, made.machines)
     check_parts(graph.parts, len(nodes.nodes))
@@ -630,15 +630,12 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
         output.answer(reply)
         return Exit.FINISHED
 
-    def write(stream: BinaryIO) -> None:
-        if form == "trace":
-            stream.writelines(perfetto_trace(graph, work, nodes, run))
-        elif form == "svg":
-            write_svg(timeline_picture(graph, work, nodes, run), stream)
-        else:
-            stream.write(msgspec.json.encode(reply))
-
-    write_file(output, graph.name, form, target, write)
+    writers: dict[str, Callable[[BinaryIO], object]] = {
+        "trace": lambda stream: stream.writelines(perfetto_trace(graph, work, nodes, run)),
+        "svg": lambda stream: write_svg(timeline_picture(graph, work, nodes, run), stream),
+        "json": lambda stream: stream.write(msgspec.json.encode(reply)),
+    }
+    write_file(output, graph.name, form, target, writers[form])
     return Exit.FINISHED
 
 

@@ -27,12 +27,12 @@ def headline(status: str, drops: int, seconds: float, states: Mapping[str, int],
 
 
 def beside_status(status: str, text: str) -> str:
-    """Return the text about a session without what its status says: ``CANCELLED  enough``."""
+    """Return the text to print beside a status, without repeating it: ``CANCELLED  enough``."""
     return text.removeprefix("cancelled").removeprefix(": ") if status == SessionState.CANCELLED.name else text
 
 
 def count_lines(counts: DropCounts) -> Iterator[str]:
-    """Yield how many drops failed, were taken along, and are lost, if that is more than the lines of causes say."""
+    """Yield how many drops failed, were taken along, and are lost, if the causes do not show it already."""
     if counts.took_along or counts.lost:
         yield f"  {failed_words(counts)}"
 

@@ -1,7 +1,7 @@
 """``dropflow times``: how long attempts waited and ran, and when; as a table, or in a file of one of several forms."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -12,185 +12,16 @@ import msgspec
 from dropflow.cli.candidates import runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import CommandOutput, columns, output_file
-from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
-from dropflow.errors import NotFoundError, UsageError
+from dropflow.cli.measured_runs import are_directories, measured_by, measured_run, recorded
+from dropflow.cli.output import CommandOutput, columns
+from dropflow.cli.written_files import file_form, file_options, write_file
+from dropflow.errors import UsageError
 from dropflow.formatting import format_brief, format_size, plural
 from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
-    from dropflow.graph.physical import PhysicalGraph
-    from dropflow.times.measured_run import MeasuredRun
-    from dropflow.times.octets import TimesSection
     from dropflow.times.statistics import TimesStatistics
     from translator.plan.measured import MeasuredNode
-
-# The records of the attempts of runs and sessions.
-
-
-def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
-    """Return whether RUN... are directories of a run, and not a session of a manager.
-
-    Raises
-    ------
-    UsageError
-        Several sessions are named.
-    """
-    here = all(is_run_directory(run, has_url=manager.url is not None) for run in runs)
-    for run in runs:
-        refuse_without_run(run)
-    if not here and len(runs) > 1:
-        raise UsageError(f"{len(runs)} sessions are named", where=runs[1], hint="name one session, or directories")
-    return here
-
-
-def _recorded(
-    output: CommandOutput, manager: ConnectionOptions, runs: Sequence[str]
-) -> "tuple[PhysicalGraph, list[TimesSection]]":
-    """Return the graph and the records of the directories of one run, or of a session.
-
-    Notes tell which nodes of a session did not answer.
-
-    Raises
-    ------
-    NotFoundError
-        There is no such run or session.
-    """
-    if are_directories(manager, runs):
-        from dropflow.times.measured_run import read_parts
-
-        return read_parts([Path(run) for run in runs])
-    from dropflow.times.octets import read_sections
-
-    with manager.connect() as client:
-        sections = list(read_sections(client.times(runs[0]).chunks, where=client.url))
-        graph = client.graph(runs[0])
-    for section in sections:
-        if section.missing:
-            output.note(f"node {section.node} did not answer: its attempts are missing ({section.missing})")
-    return graph, sections
-
-
-def _run_of(output: CommandOutput, manager: ConnectionOptions, runs: Sequence[str]) -> "MeasuredRun":
-    """Return what the directories of one run, or a session of a manager, have recorded; see `_recorded`."""
-    import numpy as np
-
-    from dropflow.times.measured_run import MeasuredRun
-
-    graph, sections = _recorded(output, manager, runs)
-    return MeasuredRun(graph, np.concatenate([section.records for section in sections]))
-
-
-def measured_graph(output: CommandOutput, manager: ConnectionOptions, run: str) -> "PhysicalGraph":
-    """Return the graph of the directory of a run, or of a session, with the times and sizes that it has measured."""
-    from translator.plan.measured import measured_nodes, with_measured_nodes
-
-    found = _run_of(output, manager, [run])
-    return with_measured_nodes(found.graph, measured_nodes(found))
-
-
-def measured_by(output: CommandOutput, manager: ConnectionOptions, profiles: Sequence[str]) -> "Iterator[MeasuredNode]":
-    """Yield what runs, sessions and files of profiles have measured.
-
-    Raises
-    ------
-    NotFoundError
-        There is no such run, session or file, or nothing of it was recorded.
-    BadFileError
-        A file is not a profile.
-    """
-    from translator.plan.measured import measured_nodes, read_profile
-
-    for profile in profiles:
-        if Path(profile).is_file():
-            yield from read_profile(Path(profile))
-            continue
-        run = _run_of(output, manager, [profile])
-        if not len(run.records):
-            raise NotFoundError("this run has recorded no attempts", where=profile, hint="run it again")
-        yield from measured_nodes(run)
-
-
-# Files that commands write: traces, pictures, reports, measurements and graphs.
-
-_FORMS = {".svg": "svg", ".html": "html", ".htm": "html", ".json": "json", ".npz": "profile"}
-
-
-class WrittenReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was written of a run or a plan, and its size in bytes."""
-
-    ok: bool = True
-    run: str
-    form: str
-    file: str
-    size: int
-
-    def lines(self) -> Iterator[str]:
-        """One line."""
-        yield f"{self.file}: {format_size(self.size)}, {self.form} of {self.run}"
-
-
-def file_options(*forms: str) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
-    """Return the options about a file that a command writes in one of several forms: `form` and `target`."""
-
-    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
-        texts = {
-            "trace": "trace (JSON for https://ui.perfetto.dev)",
-            "otlp": "otlp (JSON for an OpenTelemetry collector)",
-            "svg": "svg (a picture)",
-            "html": "html (a report with graph, timeline, failures, times, parameters and versions)",
-            "json": "json (the answer)",
-            "profile": "profile (measurements, .npz, for --profile of other commands)",
-        }
-        help_text = f"Write a file: {', '.join(texts[form] for form in forms)}. By default, -o FILE says it."
-        function = click.option("--format", "form", type=click.Choice(forms), help=help_text)(function)
-        return click.option(
-            "-o", "target", metavar="FILE", help="Write to FILE; - is standard output. The suffix gives the format."
-        )(function)
-
-    return decorate
-
-
-def file_form(form: str | None, target: str | None, forms: Sequence[str]) -> str | None:
-    """Return the form of the file to write; None if none is wanted. Called before anything is computed.
-
-    Raises
-    ------
-    UsageError
-        The suffix says no form, there is no such directory, or standard output cannot take it.
-    """
-    if target is None and form is None:
-        return None
-    path = Path(target or "-")
-    found = form or _FORMS.get(path.suffix.lower())
-    if found not in forms:
-        endings = ", ".join(suffix for suffix, name in _FORMS.items() if name in forms)
-        hint = f"end it with {endings}, or give --format {', '.join(forms)}"
-        raise UsageError("the form of the file is not known", where=str(target), hint=hint)
-    if found == "profile" and str(path) == "-":
-        raise UsageError("measurements are not a text", where="--format profile", hint="name a file with -o FILE.npz")
-    if not path.parent.is_dir():
-        raise UsageError("no such directory", where=str(path.parent), hint="make it, or name another file")
-    if path.is_dir():
-        raise UsageError("not a regular file", where=str(path), hint="name a file")
-    return found
-
-
-def write_file(
-    output: CommandOutput, run: str, form: str, target: str | None, write: Callable[[BinaryIO], None]
-) -> None:
-    """Write a file, and answer with its size; on standard output, it takes the place of the answer."""
-    if target in (None, "-"):
-        write(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    file = str(target)
-    with output_file(Path(file)) as stream:
-        write(stream)
-    output.answer(WrittenReply(run=run, form=form, file=file, size=Path(file).stat().st_size))
-
-
-# The answers.
 
 
 class MeasuredSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -430,7 +261,7 @@ def times_command(
 
     A report in html opens without a server and a network, has no scripts, and does not grow with the number of drops.
     """
-    form = file_form(form, target, _FILES)
+    form = file_form(form, target, *_FILES)
     if others and form != "profile":
         raise UsageError("--with merges measurements into a file", hint="name it with -o FILE.npz")
     if len(runs) == 1 and Path(runs[0]).is_file():
@@ -442,7 +273,7 @@ def times_command(
         if form is None:
             output.answer(MeasuredReply(nodes=_summaries(nodes)))
         else:
-            write_file(output, runs[0], form, target, lambda stream: _write_measured(nodes, stream))
+            write_file(output, runs[0], form, target, partial(_write_measured, nodes))
         return Exit.FINISHED
     here = are_directories(manager, runs)
     if form in (None, "json"):
@@ -450,23 +281,19 @@ def times_command(
         if form is None:
             output.answer(found)
         else:
-            write_file(output, found.run, form, target, lambda stream: _put(stream, msgspec.json.encode(found)))
+            write_file(output, found.run, form, target, lambda stream: stream.write(msgspec.json.encode(found)))
     elif form == "html":
         name, page = _report(manager, runs, here=here)
-        write_file(output, name, form, target, lambda stream: _put(stream, page))
+        write_file(output, name, form, target, lambda stream: stream.write(page))
     elif form == "profile":
         from translator.plan.measured import measured_nodes, merged_nodes
 
-        run = _run_of(output, manager, runs)
+        run = measured_run(output, manager, runs)
         nodes = merged_nodes([*measured_nodes(run), *measured_by(output, manager, others)])
-        write_file(output, run.graph.name, form, target, lambda stream: _write_measured(nodes, stream))
+        write_file(output, run.graph.name, form, target, partial(_write_measured, nodes))
     else:
-        _write_timeline(output, manager, runs, str(form), target)
+        _write_timeline(output, manager, runs, form, target)
     return Exit.FINISHED
-
-
-def _put(stream: BinaryIO, data: bytes) -> None:
-    stream.write(data)
 
 
 def _write_measured(nodes: "Sequence[MeasuredNode]", stream: BinaryIO) -> None:
@@ -486,20 +313,16 @@ def _write_timeline(
     from dropflow.times.timeline import analyse
     from dropflow.times.timeline_files import write_svg
 
-    graph, sections = _recorded(output, manager, runs)
+    graph, sections = recorded(output, manager, runs)
     attempts = attempts_of(sections)
     check_rows(graph, attempts, runs[0])
     found = analyse(graph, attempts)
-
-    def write(stream: BinaryIO) -> None:
-        if form == "trace":
-            stream.writelines(executed_trace(found))
-        elif form == "otlp":
-            stream.writelines(opentelemetry_trace(found))
-        else:
-            write_svg(executed_picture(found), stream)
-
-    write_file(output, graph.name, form, target, write)
+    writers: dict[str, Callable[[BinaryIO], None]] = {
+        "trace": lambda stream: stream.writelines(executed_trace(found)),
+        "otlp": lambda stream: stream.writelines(opentelemetry_trace(found)),
+        "svg": lambda stream: write_svg(executed_picture(found), stream),
+    }
+    write_file(output, graph.name, form, target, writers[form])
 
 
 def _report(manager: ConnectionOptions, runs: tuple[str, ...], *, here: bool) -> tuple[str, bytes]:

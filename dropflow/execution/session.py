@@ -232,7 +232,7 @@ class Session:
     watch : Watch
         What observes it.
     continuation : Continuation or None
-        What is known of a session that continues.
+        The states and contents from which a session continues; None for one that begins.
 
     Raises
     ------

@@ -320,7 +320,7 @@ def _compare(attempt: AttemptContext, before: Record, now: Record) -> None:
 
 
 def differences(before: Sequence[KeyPart], now: Sequence[KeyPart], store: ResultStore) -> Iterator[str]:
-    """Yield what differs between two keys, as a person would say it."""
+    """Yield what differs between two keys, in words."""
     old, new = ({(part.kind, part.name): part for part in parts} for parts in (before, now))
     for key, part in new.items():
         if key not in old:
@@ -331,7 +331,7 @@ def differences(before: Sequence[KeyPart], now: Sequence[KeyPart], store: Result
 
 
 def input_changes(before: Sequence[KeyPart], now: Sequence[tuple[str, str]]) -> list[str]:
-    """Return how inputs differ from those of an earlier run, as a person would say it.
+    """Return how inputs differ from those of an earlier run, in words.
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ def execute(
         reuse = None
         if options.reuse:
             reuse, continuation = _with_reuse(graph, repository, options, time, continuation)
-        # Without workers if nothing runs.
+        # If all drops are known to be COMPLETED, no application runs, and no worker is started.
         is_known = continuation is not None and not bytes(continuation.known.states).strip(bytes([DropState.COMPLETED]))
         workspace = repository.workspace
         session = make_session(

@@ -41,7 +41,7 @@ _SILENT_SECONDS = 3.0
 _COMPONENTS_SECONDS = 30.0
 """How long nodes may look for modules, programs and container engines."""
 _GRACE = 0.5
-"""Seconds that the others have after one has failed, so that the error names all failures."""
+"""Seconds to wait for other children after one has failed, so that the error names all failures."""
 _REMEMBERED = 1000
 
 UndoLater = Callable[[str, str, int], object]

@@ -145,7 +145,7 @@ class Composite(Manager):
         self._connections.close()
         self._witness.close()
 
-    def child_left(self, url: str, reason: str = "said goodbye") -> None:
+    def child_left(self, url: str, reason: str = "left") -> None:
         """Note that a child is announced no more: it is removed once it is lost and has no unfinished sessions."""
         self._owner.post(ChildDeparted(url, reason))
 

@@ -186,7 +186,7 @@ def test_an_image_that_cannot_be_had_is_named(tmp_path: Path) -> None:
     got = _run(tmp_path, "true", image="localhost/absent", docker_tag="2.1")
 
     assert got.failure.code == "DF106"
-    assert "the image 'localhost/absent:2.1' is not on this host, and cannot be pulled" in got.failure.text
+    assert "cannot pull the image 'localhost/absent:2.1': the drop's log has its answer" in got.failure.text
     assert [handle for handle in got.handles if handle is not None] == []
 
 

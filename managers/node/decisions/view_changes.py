@@ -373,7 +373,7 @@ class ViewChanges:
         record = member.record
         member.copies.stop()
         if record.work is Work.NEXT_VIEW or record.is_stopping:
-            return  # as soon as it runs in its present view, and never if it is to end
+            return  # it freezes when it has begun its present view; a session that ends does not freeze
         shared = member.copies.shared_files()
         self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE, shared))
         record.work = Work.THREAD  # until it reports
