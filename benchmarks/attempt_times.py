@@ -8,6 +8,7 @@ reference is the run without.
 Usage: ``python benchmarks/attempt_times.py [DROPS [PAIRS]]``; prints JSON.
 """
 
+import argparse
 import json
 import resource
 import statistics
@@ -56,16 +57,21 @@ def run(drops: int, *, records: bool) -> float:
 
 def main() -> None:
     """Measure all pairs and print one JSON object."""
-    if sys.argv[1:2] == ["--one"]:
-        drops, first = int(sys.argv[2]), sys.argv[3] == "with"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("drops", metavar="DROPS", nargs="?", type=int, default=DROPS)
+    parser.add_argument("pairs", metavar="PAIRS", nargs="?", type=int, default=PAIRS)
+    parser.add_argument("--one", choices=("with", "without"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    drops, pairs = given.drops, given.pairs
+    if given.one:
+        first = given.one == "with"
         run(1_000, records=True)
         found = {records: run(drops, records=records) for records in (first, not first)}
         print(json.dumps({"with": found[True], "without": found[False]}))
         return
-    drops, pairs = (*map(int, sys.argv[1:]), *(DROPS, PAIRS)[len(sys.argv) - 1 :])
     rows = [
         json.loads(
-            subprocess.check_output([sys.executable, __file__, "--one", str(drops), ("with", "without")[number % 2]])
+            subprocess.check_output([sys.executable, __file__, str(drops), "--one", ("with", "without")[number % 2]])
         )
         for number in range(pairs)
     ]

@@ -4,9 +4,9 @@ The reference, measured in the same run, is Kahn's algorithm over the same graph
 any executor of a graph must do. Usage: ``python benchmarks/core.py [SIZE ...]``; prints JSON.
 """
 
+import argparse
 import gc
 import json
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -57,8 +57,10 @@ def best(body: Callable[[PhysicalGraph], None], graph: PhysicalGraph) -> float:
 
 def main() -> None:
     """Measure all sizes and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", metavar="SIZE", nargs="*", type=int, default=SIZES, help="numbers of drops")
     rows = []
-    for size in map(int, sys.argv[1:] or SIZES):
+    for size in parser.parse_args().sizes:
         for shape in (fan, chain):
             graph = shape(size)
             _ = graph.predecessors

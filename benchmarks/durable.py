@@ -4,10 +4,10 @@ Usage: ``python benchmarks/durable.py [FILES ...]``; prints JSON. The directory 
 the file system of temporary files is often in memory.
 """
 
+import argparse
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -60,10 +60,12 @@ def one_fsync(root: Path) -> float:
 
 def main() -> None:
     """Measure all sizes and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", metavar="FILES", nargs="*", type=int, default=SIZES, help="numbers of files")
     rows = []
     with tempfile.TemporaryDirectory(dir=".") as name:
         root = Path(name).absolute()
-        for count in map(int, sys.argv[1:] or SIZES):
+        for count in parser.parse_args().files:
             graph = files(count)
             pairs = [(seconds(graph, root, durable=False), seconds(graph, root, durable=True)) for _ in range(_PAIRS)]
             plain, durable = (min(times) for times in zip(*pairs, strict=True))

@@ -10,6 +10,7 @@ Reference in the same run: `concurrent.futures.ProcessPoolExecutor` with one fut
 future of a chain is submitted when the one before it is done. Usage: ``python benchmarks/fusion.py [SIZE ...]``.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -80,12 +81,17 @@ def measure(kind: str, shape: str, drops: int) -> float:
 
 def main() -> None:
     """Measure all shapes and sizes, each in a process of its own, and print one JSON object."""
-    if sys.argv[1:2] == ["--one"]:
-        print(measure(sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", metavar="SIZE", nargs="*", type=int, default=SIZES, help="numbers of applications")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        kind, shape, apps = given.one
+        print(measure(kind, shape, int(apps)))
         return
     rows = []
     for shape in ("chains of ten", "one chain"):
-        for size in map(int, sys.argv[1:] or SIZES):
+        for size in given.sizes:
             best: dict[str, float] = {}
             for _ in range(REPEATS):
                 for kind in ("fused", "no_fuse", "futures"):

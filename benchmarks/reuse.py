@@ -6,10 +6,10 @@ with one, which fills it, and the second, which takes everything. References in 
 content for each drop, and the run without a store. Usage: ``python benchmarks/reuse.py [SIZE ...]``; prints JSON.
 """
 
+import argparse
 import hashlib
 import json
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -59,7 +59,9 @@ def runs(drops: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure all sizes, and print one JSON object."""
-    sizes = [int(size) for size in sys.argv[1:]] or SIZES
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", metavar="SIZE", nargs="*", type=int, default=SIZES, help="numbers of drops")
+    sizes = parser.parse_args().sizes
     rows = {"keys": [keys(size) for size in sizes], "runs": [runs(min(RUNS, *sizes))]}
     print(json.dumps({"benchmark": "reuse", **rows}, indent=2))
 

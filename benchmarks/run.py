@@ -8,6 +8,7 @@ References in the same run: a plain call of a no-op function per application (in
 ProcessPoolExecutor` with one future per application (processes). Usage: ``python benchmarks/run.py [SIZE ...]``.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -51,12 +52,16 @@ def measure(runner: str, drops: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure all sizes, each in a process of its own, and print one JSON object."""
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(measure(sys.argv[2], int(sys.argv[3]))))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", metavar="SIZE", nargs="*", type=int, default=SIZES, help="numbers of drops")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(measure(given.one[0], int(given.one[1]))))
         return
     rows = []
     for runner in ("inline", "processes"):
-        for size in map(int, sys.argv[1:] or SIZES):
+        for size in given.sizes:
             command = [sys.executable, __file__, "--one", runner, str(size)]
             runs = [json.loads(subprocess.check_output(command)) for _ in range(REPEATS)]
             best = min(runs, key=lambda run: run["seconds"])

@@ -156,7 +156,7 @@ class RemoteSessions:
         """
         if not tasks.results:
             return {}
-        return self._run(tasks, lambda manager, name: _values(manager, name, tasks))
+        return self._run(tasks, lambda manager, name: read_values(manager, name, tasks))
 
     def persist(self, tasks: TranslatedGraph) -> Mapping[Hashable, PersistedChunk]:
         """Compute the results of a graph, leave them on the nodes, and return references to them, by key.
@@ -203,7 +203,7 @@ class RemoteSessions:
                     _find(manager, used.values(), doubted)
                 session = self._submitted(manager, portable(tasks), name, used, self._replicas if is_persisted else 1)
                 self._is_known = True
-                detail = _end(manager, session, progress=self._progress)
+                detail = await_end(manager, session, progress=self._progress)
                 if detail.status == SessionState.FINISHED.name:
                     return result(manager, name)
                 failure = next((one for one in detail.failures), None)
@@ -294,12 +294,12 @@ def _find(
         The manager, or a node that is not lost, does not answer.
     """
     try:
-        manager.ask(lambda client: _locate(client, chunks, doubted))
+        manager.ask(lambda client: locate_chunks(client, chunks, doubted))
     except LostChunksError as error:
         compute_again(error)
 
 
-def _locate(
+def locate_chunks(
     client: Client, chunks: Collection[PersistedChunk], doubted: Mapping[tuple[PersistedSession, str], str]
 ) -> None:
     """Find out where chunks are; see `_find`.
@@ -327,7 +327,7 @@ def _locate(
     ask_sessions(wanted, locate)
 
 
-def _end(manager: PatientClient, session: SubmittedGraph, *, progress: bool) -> SessionDetail:
+def await_end(manager: PatientClient, session: SubmittedGraph, *, progress: bool) -> SessionDetail:
     """Wait until a session is over, or a drop of it has failed."""
     with shown(session, is_shown=progress) as show:
         for detail in manager.details(session.session):
@@ -367,7 +367,7 @@ def _log(manager: PatientClient, session: str, failure: FailureInfo) -> bytes:
     return log
 
 
-def _values(manager: PatientClient, session: str, tasks: TranslatedGraph) -> Mapping[Hashable, Any]:
+def read_values(manager: PatientClient, session: str, tasks: TranslatedGraph) -> Mapping[Hashable, Any]:
     """Return the values of a session that FINISHED, by key."""
 
     def request(client: Client) -> Mapping[int, Any]:

@@ -376,12 +376,12 @@ def test_lost_chunks_of_several_sessions_are_found_together() -> None:
     manager.listed = {name: {0: "a", 1: "a"} for name in "st"}
 
     with pytest.raises(LostChunksError, match=r"session 's' .*; 1 other session lost chunks, too") as found:
-        remote._locate(manager, chunks, {})
+        remote.locate_chunks(manager, chunks, {})
     assert [chunk.key for chunk, _ in found.value.chunks] == [("s", 2), ("t", 2)]
     with pytest.raises(LostChunksError, match="it is not on this node") as found:
-        remote._locate(manager, chunks[:2] + chunks[3:5], {(sessions[0], "a"): "it is not on this node"})
+        remote.locate_chunks(manager, chunks[:2] + chunks[3:5], {(sessions[0], "a"): "it is not on this node"})
     assert [chunk.key for chunk, _ in found.value.chunks] == [("s", 0), ("s", 1)]
-    assert remote._locate(manager, chunks[3:5], {}) is None
+    assert remote.locate_chunks(manager, chunks[3:5], {}) is None
 
 
 def test_contents_that_a_node_does_not_have() -> None:

@@ -103,7 +103,7 @@ def tasks() -> TranslatedGraph:
 
 def _wait(client: PatientClient) -> str:
     session = SubmittedGraph(client.client, "dask-1", fan(4))
-    return remote._end(client, session, progress=False).status
+    return remote.await_end(client, session, progress=False).status
 
 
 def test_a_session_goes_on_while_its_manager_is_away(
@@ -211,7 +211,7 @@ def test_values_of_a_late_node(
     manager.row, manager.answers = tasks.results["x"], False
     connections.next = lambda: setattr(manager, "answers", True)
 
-    assert remote._values(client, "dask-1", tasks) == {"x": "from n2"}
+    assert remote.read_values(client, "dask-1", tasks) == {"x": "from n2"}
     assert connections.count == 3
 
 
@@ -234,7 +234,7 @@ def test_values_of_a_node_that_stays_away(client: PatientClient, manager: LateMa
     manager.answers = False
 
     with pytest.raises(LinkError, match=r"no answer for 60 s: 1 values of the session dask-1 .* do not answer: n2"):
-        remote._values(client, "dask-1", tasks)
+        remote.read_values(client, "dask-1", tasks)
 
 
 def test_values_that_are_lost(
@@ -244,7 +244,7 @@ def test_values_that_are_lost(
     manager.answers, manager.silent = False, ()
 
     with pytest.raises(AppError, match="1 values of the session dask-1 are not there, such as that of 'x'"):
-        remote._values(client, "dask-1", tasks)
+        remote.read_values(client, "dask-1", tasks)
 
     assert connections.count == 1
 
