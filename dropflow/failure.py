@@ -1,4 +1,4 @@
-"""What went wrong, as data: failures of attempts, texts of exceptions, and problems of graphs."""
+"""Failures as data: of attempts and graphs, and texts of exceptions."""
 
 import traceback
 from collections.abc import Iterable

@@ -16,7 +16,7 @@ from dropflow.errors import UsageError
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be chosen wherever a session runs."""
+    """Options that can be chosen wherever a session runs."""
 
     until: Annotated[
         float,
@@ -246,7 +246,7 @@ class AnnotatedField(NamedTuple):
 
     @property
     def special(self) -> str:
-        """What its values are, if they are no plain numbers or words: ``walltime``, ``duration`` or ``runner``."""
+        """Return the type of values that are no plain numbers or words: ``walltime``, ``duration`` or ``runner``."""
         return str((self.meta.extra or {}).get("type", ""))
 
 

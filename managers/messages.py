@@ -352,7 +352,7 @@ class StopSession(SessionMessage, frozen=True, array_like=True, tag="stop"):
 
 
 class RankMessage(SessionMessage, frozen=True, array_like=True, tag="ranks"):
-    """What a node tells another one about an MPI job over both: see `dropflow.apps.mpi`."""
+    """A message of one node to another about an MPI job over both: see `dropflow.apps.mpi`."""
 
     job: _Text
     text: Annotated[str, Meta(max_length=1 << 20)]
@@ -492,14 +492,14 @@ class ReleaseCopies(RowsMessage, frozen=True, array_like=True, tag="uncopy"):
 
 
 CopyMessage = CopyContents | CopiesTaken | ReleaseCopies
-"""What members of a session exchange about copies of contents."""
+"""Messages that members of a session exchange about copies of contents."""
 
 ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView | AdoptView | RequestView
-"""What the voters of a session exchange about its next view."""
+"""Messages that the voters of a session exchange about its next view."""
 
 
 Message = Events | StopSession | RankMessage | ViewMessage | PartDone | SessionDone | CopyMessage
-"""What the numbered stream carries."""
+"""Messages in the numbered stream."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}
 """Type codes of `array.array` for those of numpy."""

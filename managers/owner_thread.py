@@ -49,7 +49,7 @@ class Machine(Protocol):
 
 
 class MachineOwner(Protocol):
-    """What effects need of the owner of their machine: an `Owner`, or a simulated one."""
+    """The methods of the owner of a machine that effects call: of an `Owner`, or a simulated one."""
 
     def post(self, event: Any) -> None:
         """Give an event to the machine. For any thread."""

@@ -23,7 +23,8 @@ them to nodes, `web` is the service.
 `expressions`         Arithmetic over parameters in values such as ``{n} * 2``, and in estimates of times and volumes
 `validate`            Checks of a logical graph without index spaces: references, containers, ports and names
 `problem_codes`       The codes of all findings about a graph, and their meanings
-`graph_sizes`         What a logical graph will become: counts, volumes, the critical path, and how much runs at a time
+`graph_sizes`         Sizes of a logical graph before it is unrolled: counts, volumes, the critical path, and how much
+                      runs at a time
 `differences`         The differences of two logical graphs in meaning: what was added, removed or changed, however the
                       files look
 ====================  ==================================================================================================

@@ -24,7 +24,7 @@ _MOST_GRAPHS = 10_000
 
 
 class TemplateNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What a graph was made from.
+    """The template, configuration and values that a graph was made from.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a logical graph will become: counts, volumes, the critical path, and how much runs at a time.
+"""Sizes of a logical graph before it is unrolled: counts, volumes, the critical path, and how much runs at a time.
 
 Counts and sums are products of the outline, so that nothing is unrolled for them. Times are those of the graph with one
 copy of each scatter: copies do not wait for each other, so that they all run at the same times. Only loops, whose
@@ -53,7 +53,7 @@ class ParallelPhase(msgspec.Struct, frozen=True):
 
 
 class GraphSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a graph will become.
+    """The sizes of a physical graph, from its logical graph.
 
     Attributes
     ----------

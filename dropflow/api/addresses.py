@@ -6,7 +6,7 @@ import ipaddress
 from dropflow.errors import ConflictError
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind them
-"""What a server listens on to be reached by all addresses of its host."""
+"""Addresses with which a server listens on all interfaces of its host."""
 
 
 def is_loopback(host: str) -> bool:

@@ -435,7 +435,7 @@ HAS_CREDENTIAL = "dropflow.known"
 
 
 class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What is decided from the head of a request.
+    """The decision about a request from its head alone.
 
     Attributes
     ----------

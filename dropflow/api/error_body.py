@@ -62,7 +62,7 @@ _STATUS: dict[type[DropflowError], int] = {
 _KINDS: dict[str, type[DropflowError]] = {
     kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DropflowError)
 }
-"""What the codes in answers mean. Errors that other modules define stay in their process."""
+"""The class of error for each code in answers. Errors that other modules define stay in their process."""
 
 
 def status_of(error: DropflowError) -> int:

@@ -22,7 +22,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeComponents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node can run.
+    """The software of a node, and which applications it can run.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager answers to its parent once per period.
+    """The answer of a manager to its parent, once per period.
 
     Attributes
     ----------

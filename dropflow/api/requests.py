@@ -98,7 +98,7 @@ class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def text(self) -> str:
-        """What is shown with the session."""
+        """The text that is shown with the session."""
         return f"cancelled: {self.reason}" if self.reason else "cancelled"
 
 
@@ -252,7 +252,7 @@ class ComponentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class ComponentsReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What each node at or below a manager can run."""
+    """The applications that each node at or below a manager can run."""
 
     nodes: tuple[NodeComponents, ...]
 
@@ -264,7 +264,7 @@ class RemainsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """What the nodes at or below a manager have of a session, each encoded as managers exchange it."""
+    """The parts of a session on the nodes at or below a manager, each encoded as managers exchange it."""
 
     parts: tuple[bytes, ...]
 
@@ -323,7 +323,7 @@ class DrainedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrainReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to the sessions of a node that is drained. Its process ends in so many seconds at the latest.
+    """The answer to a drain: how each session of the node goes on, and the seconds after which its process has ended.
 
     Attributes
     ----------

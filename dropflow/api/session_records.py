@@ -166,7 +166,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user has in sessions that are not over, and may have at a time; None for any number.
+    """The use of a user in sessions that are not over, and the limits at a time; None for no limit.
 
     They are users of the sessions, those with limits of their own, and the user who asks.
     """

@@ -240,7 +240,7 @@ class Signer:
 
 
 class Signed(msgspec.Struct, frozen=True):
-    """What a valid signature tells of a request.
+    """The digest and the user from a valid signature.
 
     Attributes
     ----------

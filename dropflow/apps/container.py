@@ -53,7 +53,7 @@ _KILLED = 128 + signal.SIGKILL
 _FIRST_LOOK, _LONGEST_PAUSE = 0.2, 2.0
 """Seconds until the memory of a container is read first, and between two readings at most."""
 _VARIABLES = ("DLG_UID", "DLG_SESSION_ID", "DLG_ROOT", WORKER_VARIABLE, *THREAD_VARIABLES)
-"""What containers get of the environment of commands."""
+"""Variables of the environment of commands that containers get, too."""
 
 
 def _field(name: str, description: str, **more: Any) -> Parameter:
@@ -143,7 +143,7 @@ class ContainerApp(BashShellApp):
 
 
 class Program(NamedTuple):
-    """What runs in a container: a program with arguments; without a name the image's own entry point."""
+    """The program that runs in a container, with arguments; without a name, the image's own entry point."""
 
     name: str
     arguments: tuple[str, ...]
@@ -180,7 +180,7 @@ class Container:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What it needs of a host."""
+        """The needs of a host: a container engine, and the image."""
         return ("container:engine", f"image:{self.image}")
 
     def run(
@@ -320,7 +320,7 @@ class _Mount(NamedTuple):
 
 
 class ContainerFiller(PlaceholderFiller):
-    """What the command of one attempt names, as the container sees it."""
+    """Fills the placeholders of a command with paths as the container sees them, and collects what it mounts."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

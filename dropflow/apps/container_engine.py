@@ -33,7 +33,7 @@ _ENGINES = ("podman", "docker", "apptainer", "singularity")
 _RECORD = "containers.json"
 _FOLDER = "images"
 _UNRESOLVED = "did not resolve to an alias"
-"""What podman says about a name without a registry if the site has configured none to look in."""
+"""Text in the error of podman for a name without a registry if the site has configured none to look in."""
 _ANSWER_LINES = 3
 """How many of the last lines of an engine are in the error of an image that it cannot pull."""
 
@@ -71,7 +71,7 @@ class ContainerEngine(NamedTuple):
 
 
 class ContainerRecord(msgspec.Struct, frozen=True):
-    """What a session has noted about its containers.
+    """The engine and the images that a session has recorded for its containers.
 
     Attributes
     ----------

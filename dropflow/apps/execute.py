@@ -396,7 +396,7 @@ class LocalExecutor:
         self._logs = f"{spec.directory}/logs"
         self._aborted: set[tuple[int, int]] = set()
         self._failed_inputs: dict[tuple[int, int], tuple[str, ...]] = {}
-        """What went into attempts that have failed, until their failures are made."""
+        """Lines about the inputs of attempts that have failed, until their failures are made."""
         # An interrupt must not hit a thread that has gone on to other work. Reentrant: see `AttemptContext`.
         self._interrupting = threading.RLock()
         self._open = True

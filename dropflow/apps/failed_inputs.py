@@ -1,4 +1,4 @@
-"""What went into an attempt that has failed, in one line for each input and each argument of a function.
+"""The inputs of an attempt that has failed, one line for each input and each argument of a function.
 
 Where a session asks for it, also the local variables of the function that raised.
 

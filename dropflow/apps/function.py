@@ -799,5 +799,5 @@ def getMax(values: Iterable[Any]) -> Any:  # noqa: N802 - see readLines
 
 
 def string2json(string: str | None = None) -> Any:
-    """What the JSON text `string` says; None for no text."""
+    """Return the value of the JSON text `string`; None for no text."""
     return json.loads(string) if string and string.strip() else None

@@ -45,7 +45,7 @@ from dropflow.graph.templates import RANKS_FIELD, Kind, Template, ranks_per_node
 
 _LAUNCHERS = ("mpirun", "mpiexec")
 _DAEMONS = ("orted", "prted")
-"""What the agent may start: the daemons of Open MPI 4 and 5."""
+"""Programs that the agent may start: the daemons of Open MPI 4 and 5."""
 _SECONDS = 0.5
 """Longest time between two checks for cancellation. `Context` cannot wake a thread that waits for others."""
 _PATIENCE = 600.0
@@ -87,7 +87,8 @@ with socket.socket(socket.AF_UNIX) as link:
     link.sendall(json.dumps(sys.argv[1:]).encode() + b"\\n")
     sys.exit(int(link.makefile().read() or 1))
 """
-"""What ``mpirun`` calls as ``agent HOST COMMAND``: hands its arguments to the leader, and ends as the command does."""
+"""The script that ``mpirun`` calls as ``agent HOST COMMAND``. It passes its arguments to the leader, and exits with the
+status of the command."""
 
 
 class MPIApp(BashShellApp):

@@ -1,4 +1,4 @@
-"""What components need of a host, by name; whether this host has it; and the check of all components of a graph.
+"""Needs of components, by name; whether this host has them; and the check of all components of a graph.
 
 A need is a text: ``class:`` and ``function:`` with a dotted name, ``program:`` with the name of a program on PATH,
 ``library:`` with the path or name of a shared library, ``container:engine``, ``secret:`` with a name, ``virtual:`` with

@@ -44,7 +44,7 @@ _OF_SHELL = re.compile(
     r"history|if|in|jobs|kill|let|local|logout|mapfile|popd|printf|pushd|pwd|read|readarray|readonly|return|select|set|"
     r"shift|shopt|source|suspend|test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
 )
-"""What bash runs without a program: its keywords and built-in commands."""
+"""Words that bash runs without a program: its keywords and built-in commands."""
 _HARMLESS = frozenset({":", "cd", "echo", "set", "true", "ulimit", "umask"})
 """Those after which the programs that exist are the same."""
 

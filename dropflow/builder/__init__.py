@@ -6,7 +6,8 @@ draft becomes, so that a saved graph and a graph that is run directly are the sa
 ============  ==========================================================================================================
 `graph`       A graph that is written in Python, saved, and run: its nodes, and its constructs
 `functions`   The decorator that makes a Python function an application of graphs
-`handles`     What calls of a graph return: data, which have values after a run, and what constructs hand to their nodes
+`handles`     Values that calls of a graph return: data, which have values after a run, and values that constructs pass
+              on
 `draft`       The nodes and edges of a graph that is being written: records that calls add to, and that become a
               document
 `components`  Components of palettes from functions and classes of one's own

@@ -1,4 +1,4 @@
-"""What calls of a graph return: data, which have values after a run, and what constructs hand to their nodes."""
+"""Values that calls of a graph return: data, which have values after a run, and values that constructs pass on."""
 
 import inspect
 import os
@@ -346,7 +346,7 @@ class Data:
 
 
 class CarriedValue:
-    """What each iteration of a loop gets from the one before it. Made by `Loop.carry`."""
+    """A value that each iteration of a loop gets from the one before it. Made by `Loop.carry`."""
 
     def __init__(self, loop: DraftNode, first: Data) -> None:
         self.loop = loop

@@ -27,7 +27,7 @@ package may import all others, and no other one imports it.
 `fetch`            ``dropflow fetch``: copy the results of a session into a directory
 `explain`          ``dropflow explain``: why a drop is in its state, and what made it
 `origin`           What runs and sessions have computed, and from what, for ``explain --origin``
-`compare`          What differs between two runs or sessions, and where their contents begin to, for ``diff``
+`compare`          The differences of two runs or sessions, and where their contents begin to differ, for ``diff``
 `times`            ``dropflow times``: how long attempts waited and ran, and when
 `measured_runs`    What runs, sessions of managers and files of measurements have recorded of their attempts
 `written_files`    Files that commands write in one of several forms: traces, pictures, reports, measurements and

@@ -32,7 +32,7 @@ class CacheReply(msgspec.Struct, frozen=True, kw_only=True):
     use: "StoreUse"
 
     def lines(self) -> Iterator[str]:
-        """What was removed, and what is there."""
+        """Yield how much was removed, damaged contents, and the size of the store."""
         use = self.use
         if use.removed_contents or use.removed_records:
             removed = f"{plural(use.removed_contents, 'content')} and {plural(use.removed_records, 'record')}"

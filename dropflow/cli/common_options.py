@@ -462,7 +462,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "algorithm": {"shell_complete": algorithms, "show_default": True},
     "runner": {"metavar": "RUNNER", "callback": _runner, "shell_complete": runners, "show_default": True},
 }
-"""What is particular to options whose values are no plain numbers."""
+"""Arguments of click for options whose values are no plain numbers, by type."""
 
 
 class GivenOptions(msgspec.Struct, Generic[Options], frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What differs between two runs or sessions, and where their contents begin to differ, for ``dropflow diff``."""
+"""The differences of two runs or sessions, and where their contents begin to differ, for ``dropflow diff``."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two sessions."""
+    """The differences of two sessions, and the drops where their contents begin to differ."""
 
     ok: bool = True
     same_graph: bool

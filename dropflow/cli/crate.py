@@ -58,7 +58,7 @@ _SHOWN_MISSING = 25
 
 
 class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written for an archive.
+    """The archive that was written, its results, and those that are missing.
 
     Attributes
     ----------

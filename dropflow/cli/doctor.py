@@ -44,7 +44,7 @@ EXTRAS = {
     "provenance": "Workflow Run RO-Crates",
     "debug": "replayed attempts in the debugger of an editor",
 }
-"""What each extra of ``pyproject.toml`` adds."""
+"""The features that each extra of ``pyproject.toml`` adds."""
 _OF_EXTRA = re.compile(r"(?P<package>[\w.-]+).* extra == ['\"](?P<extra>[\w-]+)['\"]")
 _REQUESTS = 16
 """Concurrent requests."""

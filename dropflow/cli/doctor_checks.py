@@ -1,4 +1,4 @@
-"""What `dropflow doctor` collects about a cluster, and its checks, which yield findings from that without I/O."""
+"""The evidence that `dropflow doctor` collects about a cluster, and checks that find problems in it without I/O."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -516,7 +516,7 @@ def notes(evidence: Evidence, plan: ProbePlan) -> Iterator[str]:
 
 
 class _Identity(NamedTuple):
-    """What all managers of a cluster must have in common."""
+    """The key, protocol and version that all managers of a cluster must have in common."""
 
     key: str
     protocol: int

@@ -67,7 +67,7 @@ class SingleCopy(msgspec.Struct, frozen=True):
 
 
 class DrillChange(msgspec.Struct, frozen=True):
-    """What a change does to the first `seeds` of the trials: ends and repeated core seconds, before and after it."""
+    """The effect of a change on the first `seeds` trials: ends and repeated core seconds, before and after it."""
 
     change: str
     seeds: int
@@ -78,7 +78,7 @@ class DrillChange(msgspec.Struct, frozen=True):
 
 
 class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What the trials have found.
+    """The results of the trials.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"a walltime of {format_brief(self.end_s.p95)} is enough for 95 % of those that finish"
 
     def change_rows(self) -> list[tuple[str, ...]]:
-        """What each change does, as text."""
+        """Return the effect of each change as a row of texts."""
         return [
             (
                 one.change,

@@ -347,7 +347,7 @@ class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhysicalInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What only a physical graph has: `edges` counts pairs of drops, and `connections` pairs of their ports."""
+    """Numbers that only a physical graph has: `edges` counts pairs of drops, and `connections` pairs of their ports."""
 
     prefix: str
     edges: int

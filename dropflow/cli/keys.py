@@ -59,7 +59,7 @@ class RevokedReply(msgspec.Struct, frozen=True, kw_only=True):
     file: str
 
     def lines(self) -> Iterator[str]:
-        """What is revoked, and what is left to do."""
+        """Yield which keys are revoked, and what the user has to do."""
         yield f"all keys of user {self.user} that were made until now are revoked in {self.file}"
         yield "  copy this file to the same place on every host with a manager: each reads it at the next request"
 

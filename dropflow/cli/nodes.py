@@ -68,7 +68,7 @@ class MissingComponent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentsAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the nodes of a manager can run; not ok if a component of the graph can run on none of them."""
+    """The applications that the nodes of a manager can run; not ok if no node can run a component of the graph."""
 
     ok: bool
     url: str

@@ -1,4 +1,4 @@
-"""What runs and sessions have computed, and from what: ``dropflow explain --origin``."""
+"""Digests of results, and the origin of a result: ``dropflow explain --origin``."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ _SHOWN = 25
 
 
 class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session computed."""
+    """Digests of the graph, the parameters and the results of a session."""
 
     ok: bool = True
     run: str
@@ -42,7 +42,7 @@ class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a drop was made from."""
+    """The inputs, applications and parameters that a drop was made from."""
 
     ok: bool = True
     origin: "Origin"

@@ -158,7 +158,7 @@ _SESSION = re.compile(r"[\w-]+")
 
 
 class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be planned, and how, as the options of a command say."""
+    """The graph that is to be planned, and how, from the options of a command."""
 
     graph: str
     configuration: str | None

@@ -110,7 +110,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run would do: how many applications would run, be reused, or wait for their inputs to decide.
+    """How many applications a run would execute or reuse, and how many wait for their inputs to decide.
 
     Seconds are those of all applications that run or wait, together, as they were measured; core-hours count their
     processors, too. `unmeasured` applications are in neither.
@@ -155,7 +155,7 @@ class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from columns(rows, header=("node", "runs", "waits", "reused", "why"))
 
     def price_lines(self) -> Iterator[str]:
-        """What it costs as far as that was measured, with a range, and how much of it was not."""
+        """Yield the measured cost of the run, with a range, and how much of it was not measured."""
         if self.seconds:
             seconds = [format_brief(one) for one in (self.seconds, self.seconds_least, self.seconds_most)]
             hours = [f"{one:,.2g}" for one in (self.core_hours, self.core_hours_least, self.core_hours_most)]

@@ -185,7 +185,7 @@ def delete_command(output: CommandOutput, *, manager: ConnectionOptions, session
 
 
 class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to the sessions of a node."""
+    """The state of a drained node, and how each of its sessions goes on."""
 
     ok: bool
     node: str

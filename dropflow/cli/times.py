@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured of one logical node.
+    """Measurements of one logical node.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class MeasuredSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file of a profile has."""
+    """The measurements in the file of a profile."""
 
     ok: bool = True
     nodes: tuple[MeasuredSummary, ...]

@@ -20,7 +20,7 @@ graph, which `dropflow.dask_tasks` runs; values are contents.
                    again
 `explain`          The graph of a dask collection after each step until it is executed, with counts and bytes
 `callbacks`        Dask's callbacks (`dask.callbacks`, `dask.diagnostics`), called while dropflow executes a graph
-`chunk_sources`    What holds the chunks of persisted collections: a manager, or a directory of this machine
+`chunk_sources`    Places that hold the chunks of persisted collections: a manager, or a directory of this machine
 `object_contents`  Contents of drops that are Python objects of this process: values of dask's keys, passed by
                    reference
 =================  ====================================================================================================

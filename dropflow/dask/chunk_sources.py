@@ -1,4 +1,4 @@
-"""What holds the chunks of persisted collections: a manager, or a directory of this machine."""
+"""Places that hold the chunks of persisted collections: a manager, or a directory of this machine."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing

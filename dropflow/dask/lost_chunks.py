@@ -120,7 +120,7 @@ class Recipe:
         self.nodes: dict[Hashable, Any] = dict(zip(tasks.keys, tasks.nodes, strict=True))
         self.nodes |= {key: Alias(key, target) for key, target in tasks.aliases.items()}
         self.holds: weakref.WeakValueDictionary[Hashable, Hold] = weakref.WeakValueDictionary()
-        """What keeps the results that are not released, by key."""
+        """Objects that keep results from being released, by key."""
         given = {key: node for key, node in self.nodes.items() if isinstance(node, PersistedChunk)}
         self.earlier = {node.recipe for node in given.values() if node.recipe is not None}
         """The recipes of the chunks that it begins with."""

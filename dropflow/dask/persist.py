@@ -48,7 +48,7 @@ class Remover(Protocol):
 
 
 class _Removal(NamedTuple):
-    """What is to be removed: a content, or without a path the whole session."""
+    """A content that is to be removed; without a path, the whole session."""
 
     remover: Remover
     session: str
@@ -162,7 +162,7 @@ class ChunkPlace(NamedTuple):
 
 
 class ChunkSource(Protocol):
-    """What holds sessions with chunks: a manager, or a directory of this machine."""
+    """A place that holds sessions with chunks: a manager, or a directory of this machine."""
 
     @property
     def address(self) -> str:

@@ -11,8 +11,8 @@ May import `dropflow.execution` and what is below it.
                   removal
 `file`            File drops: content in a file with a chosen name
 `file_names`      Paths of file drops: the rules for `filepath` and `dirname`
-`file_owners`     What the drops of a session have written to files: no drop overwrites another, and none finds what it
-                  had before
+`file_owners`     The files that drops have written: no drop overwrites the file of another, or finds what it wrote
+                  before
 `directory`       Directory drops: content in a directory that a program fills
 `url`             URL and S3 drops: content in a store outside of this machine
 `ngas`            NGAS drops: files in an archive

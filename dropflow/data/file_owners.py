@@ -1,4 +1,4 @@
-"""What the drops of a session have written to files: no drop overwrites another, and none finds what it had before."""
+"""The files that drops have written: no drop overwrites the file of another, or finds what it wrote before."""
 
 import os
 from collections.abc import Iterable, Sequence

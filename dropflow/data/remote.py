@@ -49,7 +49,7 @@ _RANDOM_BYTES = 8
 _HINT = "see that this host reaches it, and has the credentials, in the environment or where the store's library looks"
 _LOCKED_HINT = "another program locks the table: end it, or raise 'lock_timeout' of the node; then try again"
 _LOCKED = ("database is locked", "lock timeout")
-"""What SQLite and PostgreSQL say then."""
+"""Parts of the errors of SQLite and PostgreSQL about a table that is locked."""
 _SECRETS = ("password", "secret", "token", "credential", "key")
 """Parts of the names of options that have secrets."""
 
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class RemoteService(Protocol):
-    """What is done with the contents of one protocol. Each method takes locations, and may raise anything."""
+    """The operations on contents of one protocol. Each method takes locations, and may raise anything."""
 
     is_exact: bool
     """Whether the bytes that are read are those that were written."""

@@ -21,7 +21,7 @@ Shield = Callable[[], AbstractContextManager[None]]
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """What a content is written for.
+    """The drop, attempt and output that a content is written for.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ anything of a manager: those come in through the protocols of `interfaces`.
 `tasks`           Attempts as messages: the task that a runner gets, what it opens meanwhile, and its result
 `chains`          Chains of attempts that a runner gets as one task
 `contents`        Where the content of a data drop is: as a handle, and as the journal records it
-`executor_spec`   What an executor is built from, in whichever process, and how it takes results of earlier runs
+`executor_spec`   The specification from which any process builds an executor, and how it takes results of earlier runs
 `events`          The events that the core of a session takes, and the actions that it returns
 `core`            The core of a session: `handle(events) -> actions`
 `drop_table`      The state of every drop of a session
@@ -22,7 +22,7 @@ anything of a manager: those come in through the protocols of `interfaces`.
 `ready`           Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
 `priority_queue`  The order by priority, and a queue in that order
 `walltime`        The time by which attempts must end, or not be started
-`handover`        What a session that is frozen passes to the session that continues it in the same process
+`handover`        The objects that a frozen session passes to the session that continues it in the same process
 `followers`       The attempts of a session that were given to its runner together with the one that they follow
 `content_table`   The contents of data drops, from the parts that attempts wrote to their release; what is sent of them
                   to other nodes

@@ -29,14 +29,14 @@ BooleanColumn = npt.NDArray[np.bool_]
 StateColumn = npt.NDArray[np.uint8]
 
 HandedOver = AttemptResult | StreamOpened | Cancel | CancelDrop | Lost | Pause | Continue
-"""What comes in for a session and is not about the exchange with other nodes."""
+"""Items of the inbox that a continued session takes over: all but those of the exchange with other nodes."""
 
 Parts = Mapping[int, Mapping[int, Handle]]
 """Parts that producers wrote and that are not contents yet: by producer, then by drop."""
 
 
 class FrozenSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of a session that does not advance, for the one that continues it.
+    """The state of a session that does not advance, for the one that continues it.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class FrozenSession(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Restart:
-    """What was decided about the drops of a session that continues, by row of its whole graph.
+    """Decisions about the drops of a session that continues, by row of its whole graph.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ which had the input is gone, and the attempt waits until the input is there agai
 
 
 class NextAttempt(Enum):
-    """What follows a failed attempt."""
+    """The step after a failed attempt."""
 
     NONE = auto()
     """The drop fails."""

@@ -1,4 +1,4 @@
-"""What an executor is built from, in whichever process, and how it takes results of earlier runs."""
+"""The specification from which any process builds an executor, and how it takes results of earlier runs."""
 
 from collections.abc import Mapping
 
@@ -60,7 +60,7 @@ class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What an executor is built from, in whichever process; sent once, not per task.
+    """The specification from which any process builds an executor; sent once, not per task.
 
     Attributes
     ----------

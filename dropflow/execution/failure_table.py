@@ -29,7 +29,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 _REPEATED = {WorkerDiedError.code: "ended its worker process", OutOfMemoryError.code: "had too little memory"}
-"""What a drop has done again and again before it is given up, by the code of its last failure."""
+"""How each attempt of a drop ended before the drop is given up, by the code of its last failure."""
 
 
 def culprit(template: Template, faults: Sequence[Fault]) -> Failure:

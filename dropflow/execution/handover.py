@@ -1,4 +1,4 @@
-"""What a session that is frozen passes to the session that continues it in the same process."""
+"""The objects that a frozen session passes to the session that continues it in the same process."""
 
 from collections.abc import Collection, Sequence
 

@@ -99,7 +99,7 @@ class HostMemory:
         if given:
             limits.append(MemoryLimit(self._given, "--memory"))
         self.limit = min(limits, key=lambda limit: limit.bytes)
-        """What may be used, and why not more."""
+        """The limit of memory with the fewest bytes, and where it comes from."""
         self._clock = SystemClock()
         self._next_measurement, self._pressure = 0.0, Pressure.LOW
 

@@ -1,4 +1,4 @@
-"""What must be true of a core between any two events. Reads the whole state: for tests, and for ``--debug``."""
+"""Invariants of a core between any two events. Reads the whole state: for tests, and for ``--debug``."""
 
 from dropflow.errors import InternalError
 from dropflow.execution.core import Core

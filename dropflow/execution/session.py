@@ -123,7 +123,7 @@ class Instruments:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """What a session executes.
+    """The graph that a session executes, and settings of its execution.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """What observes a session.
+    """Observers and callbacks of a session.
 
     Attributes
     ----------
@@ -363,7 +363,7 @@ class Session:
         self.has_given_up = False
         """Whether the session ends before its drops are settled: it was cancelled, or lost a node."""
         self._left_over: list[SessionInput] = []
-        """What came in while the session was stopped."""
+        """Items that came in while the session was stopped."""
         self._stops_frozen = False
         """Whether the session was cancelled, or lost a node, while it was frozen."""
 
@@ -433,7 +433,7 @@ class Session:
 
     @property
     def handover(self) -> Handover:
-        """What the session passes to the one that continues it, while no thread is at work in it."""
+        """Return the objects for the session that continues this one, while no thread is at work in this one."""
         return Handover(
             self.core,
             self._contents,

@@ -1,4 +1,4 @@
-"""What comes in through the inbox of a session, and the events for the core that follow from it.
+"""Items that come in through the inbox of a session, and the events for the core that follow from them.
 
 Contents are committed here, before the core processes the event: so a consumer never starts on data that are not there.
 """

@@ -74,7 +74,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What an attempt used.
+    """The end of an attempt, and the processor time, memory and bytes that it used.
 
     Attributes
     ----------

@@ -18,10 +18,10 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
 `notes`            Notes that graph files and sessions keep: how a graph was planned and submitted, what it is from
 `codec`            The `.dfg` container: a physical graph as one header and a few raw columns, the same on disk and on
                    the wire
-`digests`          What each drop is made from, as a number: a Merkle digest over its component, its values, and those
-                   of its inputs
-`differences`      What differs between two physical graphs: logical nodes, their parameters, their numbers of drops,
-                   and their links
+`digests`          A number for the origin of each drop: a Merkle digest over its component, its values, and those of
+                   its inputs
+`differences`      Differences of two physical graphs: logical nodes, their parameters, their numbers of drops, and
+                   their links
 `daliuge_read`     Reading physical graphs in DALiuGE's JSON, of all versions
 `daliuge_fields`   Parameters and classes in DALiuGE's JSON: argument records to `Argument` and back, and default
                    classes

@@ -1,4 +1,4 @@
-"""What differs between two physical graphs: logical nodes, their parameters, their numbers of drops, and their links.
+"""Differences of two physical graphs: logical nodes, their parameters, their numbers of drops, and their links.
 
 The cost follows from the number of logical nodes, and for the numbers of drops from one pass over a column.
 """
@@ -37,7 +37,7 @@ _ARGUMENT: tuple[tuple[str, Callable[[Argument], Any]], ...] = (
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two graphs, or two sessions.
+    """A difference between two graphs, or two sessions.
 
     Attributes
     ----------

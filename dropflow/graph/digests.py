@@ -1,4 +1,4 @@
-"""What each drop is made from, as a number: a Merkle digest over its component, its values, and those of its inputs.
+"""A number for the origin of each drop: a Merkle digest over its component, its values, and those of its inputs.
 
 Two drops with the same digest have (but for collisions) the same component, index and parameters, and their inputs come
 from drops with the same digests by the same ports. Partition, nodes, plan, ids, names and the order of drops do not
@@ -143,7 +143,7 @@ def _mixed_one(value: int) -> int:
 
 
 class _Sweep:
-    """What the digests of one graph have in common: its levels, and its edges sorted by their targets."""
+    """The columns that all digests of one graph need: its levels, and its edges sorted by their targets."""
 
     def __init__(self, graph: PhysicalGraph) -> None:
         self._graph = graph

@@ -385,4 +385,4 @@ Writer = Callable[[PhysicalGraph, ByteSink], None]
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {"dot": write_dot, "graphml": write_graphml, "csv": write_csv_drops, "edges.csv": write_csv_edges}
 )
-"""What writes each format; a table of edges is the other half of a table of drops."""
+"""The function that writes each format; a table of edges is the other half of a table of drops."""

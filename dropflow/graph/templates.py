@@ -205,7 +205,7 @@ GPU_FIELD = "num_gpus"
 
 
 class ResourceNeeds(NamedTuple):
-    """What one attempt needs while it runs.
+    """The resources that one attempt takes while it runs.
 
     Attributes
     ----------

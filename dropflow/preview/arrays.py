@@ -50,7 +50,7 @@ _CODECS = {
     "bytes", "crc32c", "transpose", "sharding_indexed", "gzip", "zlib", "bz2", "lzma", "blosc", "zstd", "lz4",
     "delta", "shuffle", "fixedscaleoffset", "bitround",
 }  # fmt: skip
-"""What chunks may be stored with: zarr also has codecs that unpickle."""
+"""Codecs that chunks may be stored with: zarr also has codecs that unpickle."""
 _BLOSC_HEADER, _BLOSC_COPIED = 16, 2
 
 

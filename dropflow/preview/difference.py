@@ -97,7 +97,7 @@ def _numbers(what: str, left: _Array, right: _Array) -> Iterator[str]:
 
 
 class _Numbers:
-    """What differs between two arrays of numbers, which are given piece by piece."""
+    """The differences of two arrays of numbers, which are given piece by piece."""
 
     def __init__(self) -> None:
         self._size = self._count = self._only = 0
@@ -180,7 +180,7 @@ def _pieces(arrow: Any, file: Any, names: list[str]) -> Iterator[Any]:
 
 
 class _ComparedColumn:
-    """What differs between a column of two tables, whose values are given piece by piece."""
+    """The differences of a column in two tables, whose values are given piece by piece."""
 
     def __init__(self, arrow: Any, left: Any, right: Any) -> None:
         self._types = left, right

@@ -29,7 +29,7 @@ names is first used.
                     session
 `descendants`       Ending all processes that an attempt or a worker process has started, also those that are daemons
                     by now
-`engine`            What another engine does for a session: it runs batches of attempts in its workers
+`engine`            The interface of another engine, which runs batches of attempts of a session in its workers
 `external_host`     The side of a session in a worker of an engine: worker processes of ours, which run the batches
                     that come there
 `external_store`    Blobs of bytes at URLs of a store that the session and the workers of an engine reach, such as a

@@ -38,12 +38,12 @@ class PoolClock:
 MOST_AHEAD = 512
 """The most attempts that a worker is given ahead."""
 AHEAD_SECONDS = 0.02
-"""What the attempts that a worker is given ahead cost together. A message to a worker and its answer take the pool and
+"""Seconds that the attempts ahead of a worker cost together. A message to a worker and its answer take the pool and
 the session 0.3 ms, however many attempts are in them."""
 
 
 class Room(NamedTuple):
-    """What a worker can be given: the greater the better.
+    """Seconds of attempts, and their number, that a worker can be given: the greater the better.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ NO_ROOM = Room(-1.0, 0)
 
 
 class Backlog:
-    """What the attempts that a worker has are expected to cost. None waits behind one that takes long, or may."""
+    """The expected costs of the attempts that a worker has. None waits behind one that takes long, or may."""
 
     __slots__ = ("_costs", "_longs", "_sum")
 
@@ -109,10 +109,10 @@ class Backlog:
 
 _UNKNOWN = float("inf")
 _WEIGHT = 0.3
-"""What the last attempt counts in the mean."""
+"""Weight of the last attempt in the mean."""
 _SECONDS_PER_BYTE = AHEAD_SECONDS / (4 << 20)
-"""What a worker is given ahead writes 4 MB at most. That is held until others read it: with 20 ms for attempts of any
-size, ten times as many values of 0.5 MB were held as the order of execution needs."""
+"""Attempts that a worker is given ahead write 4 MB at most, which is held until others read it. Without this limit, ten
+times as many values of 0.5 MB were held as the order of execution needs."""
 
 
 class ExpectedSeconds:

@@ -108,7 +108,7 @@ def claimed_gpus() -> Iterator[tuple[str, ...]]:
 
 
 class Capacity:
-    """What is free. Used by one thread, or under one lock.
+    """The free processors and memory. Used by one thread, or under one lock.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ _ANSWER_SECONDS = 0.05
 
 
 class RunnerQueue:
-    """What the pool's thread has of a runner: its attempts that wait, and where their results go.
+    """The queue of a runner in its pool: its attempts that wait, and where their results go.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What another engine does for a session: it runs batches of attempts in its workers."""
+"""The interface of another engine, which runs batches of attempts of a session in its workers."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -50,7 +50,7 @@ class AttemptLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of a batch so far: results, and the attempts that have not begun and were taken back.
+    """An answer about a batch so far: results, and the attempts that have not begun and were taken back.
 
     An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine, and is empty
     if none has begun the batch. If it has a directory of its own, paths are relative to that one, only the last answer
@@ -87,7 +87,7 @@ class EngineCapacity(msgspec.Struct, frozen=True):
 
 
 class EngineEvents(msgspec.Struct, frozen=True):
-    """What an engine reports to its runner. Each is called from any thread, and returns immediately."""
+    """Callbacks by which an engine reports to its runner. Each is called from any thread, and returns immediately."""
 
     answered: Callable[[BatchAnswer, bool], None]
     """A batch was answered; the last argument is whether it has ended."""

@@ -39,7 +39,7 @@ _MOST_REMEMBERED = 10_000
 
 
 class HostView(msgspec.Struct, frozen=True):
-    """What a worker of an engine finds before it runs anything.
+    """Facts about the host of a worker of an engine, before it runs anything.
 
     Attributes
     ----------

@@ -244,7 +244,7 @@ class LimitedRunner:
         self._queue = RunnerQueue(0, spec, self._answer)
         self._deliver: ResultSink = self._answer
         self._taken: dict[tuple[int, int], ResourceNeeds] = {}
-        """What the attempts that were given to the runner take; of a chain, its last one."""
+        """Resources of the attempts that were given to the runner, by drop and attempt; of a chain, by its last one."""
 
     def _answer(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
         """Deliver the answers for attempts that wait here."""

@@ -83,7 +83,7 @@ class _Worker:
         self._number = number
         self._variables = frozenset(variables)
         self._cpus = 1
-        """What libraries in this process may use."""
+        """Processors that libraries in this process may use."""
         self._link = link
         self._marker = marker
         self._output = os.dup(1)
@@ -99,11 +99,11 @@ class _Worker:
         """Runners that began after a module was edited which this process has loaded."""
         self._folders: dict[int, str] = {}
         self._declared: dict[int, tuple[ResourceNeeds, ...]] = {}
-        """What each template of a runner declares."""
+        """Resources that each template of a runner declares."""
         self._giving_gpus: set[int] = set()
         """Runners some of whose templates declare GPUs."""
         self._own_gpus = self._gpus = os.environ.get(GPU_VARIABLE)
-        """What libraries see: at first, and now."""
+        """Values of `GPU_VARIABLE`: when the process started, and now."""
         self._folder = ""
         self._current = _NOTHING
         self._following: deque[_Key] = deque()

@@ -13,7 +13,7 @@ from dropflow.execution.tasks import AttemptResult, Input, StreamOpened, Task
 
 _LENGTH = struct.Struct("<Q")
 _BLOCK = 1 << 18
-"""What a Unix socket holds by default is 208 KiB."""
+"""Bytes that are received at a time: a Unix socket holds 208 KiB by default."""
 
 
 class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
@@ -201,7 +201,7 @@ class _LatestContents:
 
 
 class SentContents(_LatestContents):
-    """What a worker keeps, as its pool knows it."""
+    """The contents that a worker keeps, as its pool knows them."""
 
     def without_known(self, runner: int, tasks: Sequence[Task]) -> tuple[Task, ...]:
         """Return attempts that are sent now, without the bytes of the contents that the worker has."""
@@ -222,7 +222,7 @@ class SentContents(_LatestContents):
 
 
 class ReceivedContents(_LatestContents):
-    """What a worker keeps."""
+    """The contents that a worker keeps."""
 
     def with_known(self, runner: int, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return attempts that were received, with the bytes of the contents that were sent before."""

@@ -11,6 +11,7 @@ Managers have sessions of their own, and use `retry`, `make_session` and `stoppe
                 for a session of managers
 `report`        The report of the directory of a run, from its graph, its journal, its times and its summary
 `replay`        An attempt of a run again, outside of it, with the inputs that it had
-`summaries`     What users see of a session, here or on a node: its failures, its logical nodes, and counts of its drops
+`summaries`     Summaries of a session for users, here or on a node: its failures, its logical nodes, and counts of its
+                drops
 ==============  ========================================================================================================
 """

@@ -59,7 +59,7 @@ class RepeatedDrops(NamedTuple):
 
 
 class Again(NamedTuple):
-    """What runs again because a user wants that.
+    """The drops that run again at the request of a user.
 
     Attributes
     ----------

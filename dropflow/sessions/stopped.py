@@ -66,7 +66,7 @@ class ContinuationPlan:
 
 @dataclass(frozen=True)
 class StoppedSession:
-    """What a process has left of a session in its directory. No process is at work in it.
+    """The state of a session in its directory. No process is at work in it.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class StoppedSession:
 
     @cached_property
     def frozen(self) -> FrozenSession:
-        """What a session that continues this one needs. The contents are compared with their records."""
+        """Return the state for a session that continues this one. The contents are compared with their records."""
         replayed, drops, states = self.replayed, self.replayed.core.drops, self.settled
         surviving = surviving_contents(self.records, self.directory)
         known = replayed.known or KnownStates(b"")

@@ -1,4 +1,4 @@
-"""What users see of a session, here or on a node: its failures, its logical nodes, and counts of its drops."""
+"""Summaries of a session for users, here or on a node: its failures, its logical nodes, and counts of its drops."""
 
 from collections.abc import Sequence
 

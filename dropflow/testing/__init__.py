@@ -5,7 +5,7 @@ is first used. May import everything of `dropflow` but the command line; nothing
 
 ==============  =======================================================================================================
 `attempts`      One attempt of one application on the real executor, without a graph: for tests of applications
-`conformance`   What every runner promises, as tests for the author of one: see `RunnerConformance` and `outcome_of`
+`conformance`   Tests of the promises of every runner, for the author of one: see `RunnerConformance` and `outcome_of`
 `drawing`       Physical graphs from drawings as text: ``draw("a -> B -> c, c -> D")``
 ==============  =======================================================================================================
 """

@@ -1,4 +1,4 @@
-"""What every runner promises, as tests for the author of one: see `RunnerConformance` and `outcome_of`.
+"""Tests of the promises of every runner, for the author of one: see `RunnerConformance` and `outcome_of`.
 
 The classes and functions use pytest's fixture ``tmp_path``, and do not import pytest.
 """

@@ -1,4 +1,4 @@
-"""What the directory of a run has recorded: its graph, and the times and the usage of its attempts."""
+"""The records in the directory of a run: its graph, and the times and the usage of its attempts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -69,7 +69,7 @@ RECEIVED_FILE = "received.json"
 
 
 class PeerReceipts(msgspec.Struct, frozen=True, kw_only=True):
-    """What came from one other node.
+    """The contents and bytes that a node received from one other node.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class PeerReceipts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReceipts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node received from each of the others, by their names."""
+    """The contents and bytes that a node received from each of the others."""
 
     node: str = ""
     received: tuple[PeerReceipts, ...] = ()

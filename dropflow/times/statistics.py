@@ -164,7 +164,7 @@ class LaneUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """What was moved from one node to another, as the other one counted it.
+    """The contents and bytes that were moved from one node to another, as the other one counted them.
 
     Attributes
     ----------

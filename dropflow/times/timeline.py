@@ -109,7 +109,7 @@ def _lowest_free(began: npt.NDArray[np.float64], ended: npt.NDArray[np.float64])
 
 BEGINNING, DATA, REPETITION, WORKER = range(4)
 WAITED_FOR = ("beginning", "data", "repetition", "worker")
-"""What an attempt waited for: only the beginning of the session; data; a next attempt of its drop; a worker."""
+"""Reasons why an attempt waited: only the beginning of the session; data; a next attempt of its drop; a worker."""
 
 _Indices = npt.NDArray[np.int64]
 _Seconds = npt.NDArray[np.float64]
@@ -117,7 +117,7 @@ _Seconds = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Waits:
-    """What attempts waited for; -1 stands for no attempt.
+    """The reasons why attempts waited; -1 stands for no attempt.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ def _path(attempts: AttemptColumns, before: _Indices) -> _Indices:
 # its needs did not fit, or the session was paused.
 
 GAP_KINDS = ("data", "message", "worker")
-"""What a lane waited for in a piece of a gap."""
+"""Reasons why a lane was idle in a piece of a gap."""
 
 
 @dataclass(frozen=True)

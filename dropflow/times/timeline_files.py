@@ -78,7 +78,7 @@ class TimelinePicture:
 
 
 class Bars(NamedTuple):
-    """What ran, as columns with a place for each application or attempt: where, when, and what.
+    """The bars of a timeline, as columns with a place for each application or attempt.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What web pages of all servers share, and views of a session that pages, commands and files show.
+"""Parts that the web pages of all servers share, and views of a session that pages, commands and files show.
 
 ``templates/layout.tpl`` is the frame of every page; ``static/`` has the scripts. May import `dropflow.api`.
 

@@ -41,7 +41,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What failed; where the failures have different numbers, ``{n}`` stands for them."""
+        """Return the text of the failure; where the failures have different numbers, ``{n}`` stands for them."""
         return _common([one.text for one in (self.first, *self.rest)])
 
     @property

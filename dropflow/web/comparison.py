@@ -108,7 +108,7 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two sessions.
+    """The differences of two sessions.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """What differs in the graph, in one sentence."""
+        """Return in one sentence whether the graphs differ."""
         if not self.is_same_graph:
             return f"The graphs differ: {plural(self.graph.total, 'difference')}."
         places = "" if self.first.digest == self.second.digest else ", with other places or ids of drops"
@@ -188,7 +188,7 @@ def spelled(value: str | float | None, unit: str) -> str:
 
 
 def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
-    """Return what differs between two sessions."""
+    """Return the differences of two sessions."""
     one, two = _session(first), _session(second)
     results = tuple(content_differences((first.graph, first.results), (second.graph, second.results)))
     levels = levels_of(one.signature, two.signature, len(results))

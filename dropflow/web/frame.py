@@ -44,7 +44,7 @@ _REFERRER = ("Referrer-Policy", "same-origin")
 
 
 class ServerLabel(msgspec.Struct, frozen=True, kw_only=True):
-    """What the frame of a page tells about the server: in its title, at its top and its bottom, and the time there."""
+    """Texts about the server in the frame of a page: in its title, at its top and its bottom, and the time there."""
 
     name: str = ""
     aside: str = ""
@@ -279,7 +279,7 @@ _WARNING, _ERROR = severity("WARNING"), severity("ERROR")
 
 
 class LogSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page of a log has besides its lines.
+    """The parts of a page of a log besides its lines.
 
     Attributes
     ----------

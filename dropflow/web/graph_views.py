@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class DrawingQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a box is, about how wide the drawing is for its height, and the rows of open and of closed constructs."""
+    """How drops are grouped, about how wide the drawing is for its height, and the open and closed constructs."""
 
     by: Grouping = "construct"
     aspect: Literal["0.6", "1.0", "1.7", "2.5"] = "1.7"

@@ -22,7 +22,7 @@ class ServerAddress(msgspec.Struct, frozen=True):
 
 
 class KnownServers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server knows of the cluster.
+    """The servers of the cluster that a server knows.
 
     Attributes
     ----------

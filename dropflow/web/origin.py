@@ -110,7 +110,7 @@ class OriginNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a drop was made from.
+    """The origin of a drop: its inputs, applications, parameters, versions and attempts.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ _LETTER = 7.4
 
 
 class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report is made from.
+    """The data from which a report is made.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the report has not, because there is too much of it."""
+        """Return which parts the report leaves out because they are too large."""
         count, found = len(self.graph.templates), []
         if count > _MOST_SHAPES:
             found.append(f"The picture of the graph is left out: it has {count:,} logical nodes.")

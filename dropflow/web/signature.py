@@ -34,7 +34,7 @@ _FEW = 20
 
 
 class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session computed.
+    """The digests of a session: of its graph, its parameters, its results and its software.
 
     Attributes
     ----------

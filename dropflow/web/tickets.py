@@ -29,7 +29,7 @@ _PATIENCE = 5.0
 
 
 class Permission(Enum):
-    """What a browser may do that signs in."""
+    """The rights of a browser that signs in."""
 
     NONE = "nothing"
     READ = "read"

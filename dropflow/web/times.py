@@ -193,7 +193,7 @@ def _counts(
 
 
 class _LastAnalysis(NamedTuple):
-    """What was computed last: the session, when its first attempt was ready, and the number of attempts by node."""
+    """The analysis that was computed last: the session, when its first attempt was ready, and the attempts by node."""
 
     session: str
     start: float

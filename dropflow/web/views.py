@@ -17,7 +17,7 @@ _ACTIVE = "active"
 _LEAST = 0.8
 """Smallest width of a group that is not empty, in per cent: one failure among a million drops must be visible."""
 VALUE = "value-"
-"""What the names of fields that hold values of parameters begin with."""
+"""Prefix of the names of fields that hold values of parameters."""
 
 
 class FormField(msgspec.Struct, frozen=True, kw_only=True):

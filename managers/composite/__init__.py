@@ -3,7 +3,7 @@
 =====================  =================================================================================================
 `machine`              An island or a master as a state machine: it owns children, sessions and deployments, and does no
                        I/O
-`shared`               What all parts of an island or a master work with
+`shared`               Objects that all parts of an island or a master share
 `routines`             Operations that wait for answers of children, written as generators: a state machine without
                        threads or I/O
 `children`             The children of a composite: which there are, which are alive, and which are asked: a state
@@ -16,8 +16,8 @@
 `resumptions`          Continuing sessions that were stopped: what their nodes have, a plan, and another deployment
 `members`              Changes of the nodes of sessions that run: a composite asks a member for them, and adds nodes
                        that come
-`content_queries`      What is in a session: drops, logs, data, results, journals and graphs, from the children that
-                       have them
+`content_queries`      The content of a session: drops, logs, data, results, journals and graphs, from the children
+                       that have them
 `merging`              Merging of what several children report about a session: pure functions over
                        `dropflow.api.session_records`
 `log_merging`          Answers of several children that are merged in an order: logs, sorted drops, archives

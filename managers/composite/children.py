@@ -105,7 +105,7 @@ class MachineTime:
 
 
 DRAINED = "was drained, and has ended"
-"""What is shown about a node that was drained, until it is started again or removed."""
+"""Text that is shown about a node that was drained, until it is started again or removed."""
 
 _STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
     MemberState.JOINED: "suspect",

@@ -1,4 +1,4 @@
-"""What is in a session: drops, logs, data, results, journals and graphs, from the children that have them."""
+"""The content of a session: drops, logs, data, results, journals and graphs, from the children that have them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -110,7 +110,7 @@ def _known(given: str, positions: dict[str, int]) -> dict[str, int]:
 
 
 class KnownCauses:
-    """What children have told about the root causes of a session.
+    """The root causes of a session, from the answers of its children.
 
     Parameters
     ----------

@@ -78,9 +78,9 @@ class _Asked:
 
 
 CompositeEvent = Call | Answered | Unanswered | ChildConfigured | ChildDeparted | VoterSent | WitnessListens
-"""What a `CompositeMachine` takes in."""
+"""Inputs of a `CompositeMachine`."""
 CompositeAction = Return | RoutineAction | Disconnect | SendToPeer | LogWarning
-"""What it returns."""
+"""Outputs of a `CompositeMachine`."""
 
 
 class CompositeMachine:
@@ -180,7 +180,7 @@ class CompositeMachine:
             "remains": resumptions.remains,
             "delete": self._delete,
         }
-        """What is called from other threads by name: operations of `dropflow.api.manager.Manager`."""
+        """Operations of `dropflow.api.manager.Manager` by name, which other threads call."""
 
     def known(self, session: str) -> SessionDetail | None:
         """Return a session as far as the last answers of the children tell; None if no child has it."""

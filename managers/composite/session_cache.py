@@ -66,7 +66,7 @@ class _Merged:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """What changes whenever the merged session is another one."""
+        """Return a value that changes whenever the merged session changes."""
         sources = [(part.child, _signature(part.detail), part.freshness, bool(part.missing)) for part in self.parts]
         return *sources, self.silent
 

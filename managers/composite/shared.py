@@ -1,4 +1,4 @@
-"""What all parts of an island or a master work with."""
+"""Objects that all parts of an island or a master share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from managers.composite.witness import Witness
 
 @dataclass(frozen=True)
 class Shared:
-    """What all parts of an island or a master work with.
+    """Objects that all parts of an island or a master share.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
 
 
 class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What jobs at one site need.
+    """The settings of jobs at one site.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job is to do.
+    """A request for a job: its batch system, session, hosts and walltime.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class JobDirectory:
 
     @property
     def request(self) -> JobRequest:
-        """What the job is to do.
+        """Return the request that the job was made for.
 
         Raises
         ------

@@ -63,7 +63,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool has, and why it asks for nothing more.
+    """The allocations of a pool, and why it asks for no more.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(NamedTuple):
-    """What a pool sees at one time.
+    """The observations of a pool at one time.
 
     Attributes
     ----------

@@ -104,7 +104,7 @@ class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HostProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a host, and what to do; `is_unreachable` if ssh has no connection to it."""
+    """A problem with a host, and what to do; `is_unreachable` if ssh has no connection to it."""
 
     host: str
     text: str
@@ -113,7 +113,7 @@ class HostProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node manager of a host gets on its standard input.
+    """The standard input of a node manager on a host.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ def _with_address(host: SshHost) -> SshHost:
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What `_look` prints on a host."""
+    """The record that `_look` prints on a host."""
 
     python: tuple[int, int]
     version: str

@@ -10,7 +10,7 @@ they decide, over ZeroMQ, or in `managers.simulation` on virtual time. docs/adr/
 `transfer`       The requesting end of the data plane: transfers of the contents of drops, as pure state machines
 `link_manager`   The state of all links of one process, as a pure state machine over `outbound`, `inbound` and
                  `transfer`
-`actions`        What the state machines of links want done, as frozen data; a `LinkDriver` carries it out
+`actions`        The actions of the state machines of links, as frozen data; a `LinkDriver` carries them out
 `driver`         Carries out what a `LinkManager` decides: over a transport, and towards senders and receivers
 `zmq_transport`  The transport of the product: all ZeroMQ sockets of a process, owned by one thread
 `contents`       The answering end of the data plane: reads the contents that peers request, in its own thread

@@ -1,4 +1,4 @@
-"""What the state machines of links want done, as frozen data; a `LinkDriver` carries it out."""
+"""The actions of the state machines of links, as frozen data; a `LinkDriver` carries them out."""
 
 from enum import Enum
 
@@ -10,7 +10,7 @@ from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, Message, R
 
 
 class LinkEvent(Enum):
-    """What can happen to the link to a peer."""
+    """A change of the link to a peer."""
 
     INTRODUCED = "introduced"
     """The peer opened a link to this process: at first contact, and after a restart or a lost connection."""

@@ -49,7 +49,7 @@ _MOST_REJECTED = 1024
 
 
 class _InboundStream:
-    """What was received from one peer in one stream of one incarnation."""
+    """The messages that were received from one peer in one stream of one incarnation."""
 
     def __init__(self, peer: str, incarnation: int, number: int, now: float) -> None:
         self.peer = peer

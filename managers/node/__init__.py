@@ -6,8 +6,8 @@
 `decisions`          What the node manager decides, as a state machine without I/O
 `hosted_session`     A session that this process executes: its parts, its states, and what users see of it
 `progress`           How far a hosted session has come: its state, times and statistics, and how fast its drops settle
-`resources`          What hosted sessions need of their process: links, threads, places for applications; its load, its
-                     incarnation
+`resources`          Resources that hosted sessions need of their process: links, threads, places for applications; its
+                     load
 `exchange`           A session's exchange with the other nodes that hold drops of it, over links
 `content_watch`      Watches the contents of a session that other members hold copies of
 `event_receiver`     Applies events of drops that arrive from other nodes: it turns their messages into events of the
@@ -17,8 +17,8 @@
 `trees`              Directories as tar files that exist only on their way
 `neighbours`         The nodes next to the drops of a slice, and what a session requires of the links to them
 `streams`            Streams on their way between nodes: data that are fetched while they are written
-`view_states`        What a member of a session reports, live or stopped, and with which states it continues in the next
-                     view
+`view_states`        The reports of members of a session, live or stopped, and the states with which they continue in
+                     the next view
 `copy_effects`       Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node
 `directory`          The directory of one session on a node: which files are in it, and how they are written and read
 `finished_sessions`  Sessions that are over: they are found in their directories, and answer queries from there

@@ -66,7 +66,7 @@ class ContentExchange:
         """Contents in memory that were fetched, by drop, until they are released."""
         self._view = 0
         self.receipts = Receipts(read_receipts(Path(workspace.directory)))
-        """What came from other nodes."""
+        """Counts of the contents that came from other nodes."""
 
     # To others.
 

@@ -120,7 +120,7 @@ DEPLOYMENT, VIEW = "deployment.json", "view.msgpack"
 """Names of the files that belong to a view, with `GRAPH_FILE`."""
 
 _REPLACED = (END, SUMMARY)
-"""What a session that is deployed again has from its end before."""
+"""Files of an earlier end of the session, which are removed when it is deployed again."""
 
 
 class SavedView(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ _DIRECTORY_TAR_BLOCK = 1 << 18
 
 
 class DirectoryListing(NamedTuple):
-    """What is in a directory, without reading its files.
+    """The size of a directory and a checksum of its entries, without reading its files.
 
     Attributes
     ----------

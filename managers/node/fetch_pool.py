@@ -173,7 +173,7 @@ def write_receipts(directory: Path, receipts: NodeReceipts) -> None:
 
 
 class _Receipt:
-    """What one job has received from a peer so far. Written by the thread of the job only."""
+    """Counts of the contents that one job has received from a peer so far. Written by the thread of the job only."""
 
     __slots__ = ("contents", "is_done", "peer", "shared_contents", "shared_size", "size")
 
@@ -184,7 +184,7 @@ class _Receipt:
 
 
 class Receipts:
-    """What one session has received, by peer. All but `receiving` is for the session's thread.
+    """Counts of the contents that one session has received, by peer. All but `receiving` is for the session's thread.
 
     Parameters
     ----------

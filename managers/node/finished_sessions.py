@@ -96,7 +96,7 @@ T = TypeVar("T")
 
 
 class _OverSession:
-    """What finished and damaged sessions have in common."""
+    """The common part of finished and damaged sessions."""
 
     def __init__(self, directory: SessionDirectory, detail: SessionDetail) -> None:
         self.directory = directory

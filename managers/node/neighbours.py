@@ -76,7 +76,7 @@ class NeighbourNodes:
 
 
 class NodeLinks(Protocol):
-    """What a node and its sessions require of links: `managers.links.Links` has it, and simulated links do."""
+    """The methods of links that a node and its sessions call: of `managers.links.Links`, and of simulated links."""
 
     def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
         """Open the link to a peer, to that process of it or a later one."""

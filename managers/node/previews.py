@@ -43,7 +43,7 @@ _HINT = "download it"
 
 
 class PreviewLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What reading one content may take.
+    """Limits of the process that reads one content for a preview.
 
     Attributes
     ----------

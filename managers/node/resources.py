@@ -1,4 +1,4 @@
-"""What hosted sessions need of their process: links, threads, places for applications; its load, its incarnation."""
+"""Resources that hosted sessions need of their process: links, threads, places for applications; its load."""
 
 import logging
 import os

@@ -42,7 +42,7 @@ class TreeSource:
     def __init__(self, root: Path, top: str = ".") -> None:
         self._starts: list[int] = []
         self._pieces: list[tuple[bytes, str, int]] = []
-        """What begins there: bytes, and so many more of the file at a path."""
+        """The data from each start on: bytes, then the file at a path and how many of its bytes follow."""
         self._writer = TarWriter()
         self._size = 0
         with storage_errors("pack", root):

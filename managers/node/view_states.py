@@ -1,4 +1,4 @@
-"""What a member of a session reports, live or stopped, and with which states it continues in the next view."""
+"""The reports of members of a session, live or stopped, and the states with which they continue in the next view."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -6,9 +6,9 @@ its members, and witnesses that hold no drops. May import messages, deployments,
 
 =========  ============================================================================================================
 `vote`     How the voters of a session agree on its next view: a pure state machine over a clock that is passed in
-`records`  What the members of a session report when a view ends, and what begins with the next one
+`records`  The reports of the members of a session when a view ends, and the decision about the next one
 `replan`   The next view of a session from the reports of the members that go on: what runs again, and where drops go
-`explain`  What a decision about a view changes, in words for people
+`explain`  The changes by a decision about a view, in words for people
 `resume`   How a session that was stopped goes on: from what is left of it on its nodes to the deployment that
            continues it
 =========  ============================================================================================================

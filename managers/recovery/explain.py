@@ -1,4 +1,4 @@
-"""What a decision about a view changes, in words for people."""
+"""The changes by a decision about a view, in words for people."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""What the members of a session report when a view ends, and what begins with the next one."""
+"""The reports of the members of a session when a view ends, and the decision about the next one."""
 
 import zlib
 from typing import Annotated
@@ -130,7 +130,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class MemberReport(msgspec.Struct, frozen=True):
-    """What a member knows of a session whose core has stopped. Columns are packed by `pack_column`.
+    """The state of a session on a member where its core has stopped. Columns are packed by `pack_column`.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class MemberReport(msgspec.Struct, frozen=True):
 
 
 class ViewDecision(msgspec.Struct, frozen=True):
-    """What the voters of a view decided: the next view.
+    """The decision of the voters of a view: the next view.
 
     Attributes
     ----------

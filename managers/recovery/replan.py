@@ -92,7 +92,7 @@ FloatColumn = npt.NDArray[np.float64]
 
 
 class Speeds(NamedTuple):
-    """What was measured.
+    """Measured times of attempts, and how much work each member does in a second.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ def _speeds(counts: FloatColumn, spent: FloatColumn, seconds: FloatColumn) -> Fl
 
 
 class _Known(NamedTuple):
-    """What the members that go on know together, by row of the whole graph.
+    """The states and contents that the members that go on know together, by row of the whole graph.
 
     Attributes
     ----------

@@ -157,7 +157,7 @@ class Voter:
         self._patience = patience
         self._lost: dict[str, str] = {}
         self._wanted: dict[str, RequestedChange] = {}
-        """What was asked for, by the id of the request."""
+        """Changes that were requested, by the id of the request."""
         self._promised: Ballot = _NONE
         self._greatest: Ballot = _NONE
         """The greatest ballot that another voter has promised."""
@@ -176,7 +176,7 @@ class Voter:
 
     @property
     def waiting(self) -> str:
-        """What an ended view, or the end, waits for, for users; empty if nothing does."""
+        """Return why an ended view, or the end, waits, for users; empty if it does not wait."""
         candidacy = self._candidacy
         if candidacy is None:
             candidate = self.view.voters[self._promised[1]].node if self.is_frozen else ""

@@ -76,7 +76,7 @@ _START_SECONDS = 60.0
 
 
 class _Children(msgspec.Struct, frozen=True):
-    """What a daemon gets with the start of a manager: addresses of the first children of an island."""
+    """Addresses of the first children of an island that a daemon starts."""
 
     nodes: tuple[str, ...] = ()
 
@@ -97,7 +97,7 @@ _STOP = msgspec.structs.replace(_START, name="stop_managed", path=f"{_MANAGED}/s
 
 
 class _HandlerBase:
-    """What all handlers use: the manager, and drafts and sessions."""
+    """The manager and the sessions that all handlers use."""
 
     def __init__(self, manager: Manager, sessions: DaliugeSessions) -> None:
         self._manager = manager

@@ -131,7 +131,7 @@ def session_events(
 
 
 class _SessionReader:
-    """What one client has seen of a session."""
+    """Reads the events of a session that one client does not have."""
 
     def __init__(self, manager: Manager, detail: SessionDetail, *, is_seen: bool) -> None:
         self._manager = manager
@@ -224,7 +224,7 @@ def state_events(
 
 
 class _StateReader:
-    """What one client has seen of a session."""
+    """Reads the changes of the states of drops that one client does not have."""
 
     def __init__(self, hub: StateHub, session: str, found: WatchedStates, last: str) -> None:
         self._hub = hub

@@ -74,7 +74,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Drill(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run.
+    """The graph, nodes and faults of one simulated run.
 
     Attributes
     ----------

@@ -170,7 +170,7 @@ def _is_readable(descriptor: int) -> bool:
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What attempts do.
+    """Times of attempts in the simulation.
 
     Attributes
     ----------

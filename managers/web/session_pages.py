@@ -90,7 +90,7 @@ class CompareQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CompareView(ManagerView, frozen=True, kw_only=True):
-    """What differs between two sessions; or without another one, sessions to choose from.
+    """The differences of two sessions; or without another one, sessions to choose from.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ def _view(manager: Manager, session: str, query: CompareQuery) -> CompareView:
 
 
 class OriginView(ManagerView, frozen=True, kw_only=True):
-    """What a drop was made from."""
+    """The origin of a drop."""
 
     origin: Origin
     warnings: tuple[str, ...] = ()

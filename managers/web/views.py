@@ -147,7 +147,7 @@ _NODE_ORDERS: dict[str, Callable[[NodeInfo], str | float]] = {
 
 
 class ManagerView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page shows of a manager: at least the manager itself."""
+    """The data of a page of a manager: at least the manager itself."""
 
     manager: ManagerInfo
 

@@ -21,7 +21,7 @@ _Wide = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MeasuredNode:
-    """What was measured of one logical node.
+    """Measurements of one logical node.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What all planners share: signature, what they decide, weights of drops and edges, islands and nodes of parts."""
+"""The parts that all planners share: signature, result, weights of drops and edges, islands and nodes of parts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from translator.problem_codes import BAD_PARTITION, problem
 
 @dataclass(frozen=True)
 class PlannedParts:
-    """What an algorithm decided.
+    """The part of each drop, and its priority, as an algorithm chose them.
 
     Attributes
     ----------

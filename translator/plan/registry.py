@@ -302,7 +302,7 @@ _QUICK = ("auto", "metis", "blocks", "none")
 
 @dataclass(frozen=True)
 class ComparedPlan:
-    """What an algorithm found.
+    """The plan that one algorithm made, and how good it is.
 
     Attributes
     ----------

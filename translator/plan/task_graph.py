@@ -24,7 +24,7 @@ Bits = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class GraphWork:
-    """What the drops of a graph need.
+    """The times and resources of the drops of a graph, as columns.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ def work_of(graph: PhysicalGraph) -> GraphWork:
 
 Wide = npt.NDArray[np.int64]
 _GIVEN = 1e-6
-"""What all data that no task makes count together, as a share of those that tasks make."""
+"""Weight of all data that no task makes together, as a share of the weight of those that tasks make."""
 
 
 @dataclass(frozen=True)

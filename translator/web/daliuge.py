@@ -140,7 +140,7 @@ _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Fields that have no effect here, with the default values of EAGLE and DALiuGE."""
 
 _NO_ALGORITHM = "agl-1"
-"""What EAGLE sends when it does not know which algorithm is chosen."""
+"""The algorithm that EAGLE sends when it does not know which one is chosen."""
 
 _MOST_PARTS = 2**31 - 1
 

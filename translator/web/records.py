@@ -37,7 +37,7 @@ class ShownForecast(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """What a session would run: the answer of ``dropflow submit --dry-run``, as far as the page shows it."""
+    """The part of the answer of ``dropflow submit --dry-run`` that the page shows: how many applications would run."""
 
     runs: int
     reused: int

@@ -317,7 +317,7 @@ _log = logging.getLogger("dropflow.translator")
 _NAME = 200
 _USUAL = SubmitOptions()
 _UNREADABLE = (OSError, ValueError, RecursionError)
-"""What reading a record may raise: msgspec raises UnicodeDecodeError, too."""
+"""Errors of reading a record: msgspec raises UnicodeDecodeError, too."""
 
 
 class TranslatorService:

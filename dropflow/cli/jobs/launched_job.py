@@ -1,4 +1,4 @@
-"""What runs inside a job of ``dropflow launch``: the head on its first host, and a node manager on each.
+"""The processes inside a job of ``dropflow launch``: the head on its first host, and a node manager on each.
 
 The head is the batch script itself, so that signals of the batch system reach it. It starts the node managers by the
 command of the batch system, an island beside itself, and the session; it writes how far they are into the directory

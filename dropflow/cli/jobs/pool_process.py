@@ -39,7 +39,7 @@ _BY_COMMAND = "by 'dropflow pool pause'"
 
 
 class PoolOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool is for: the file ``pool.json`` in its directory."""
+    """The settings of a pool: the file ``pool.json`` in its directory."""
 
     name: str
     island: str

@@ -7,6 +7,6 @@
 `local_cluster`    The processes of ``dropflow up``, which end with it
 `server_options`   The options that several of these commands have
 `server_process`   The frame around every server process: logs, key, token, ready line, and a clean end
-`manager_service`  What node, island, master and daemon share: the REST service and the announcement by zeroconf
+`manager_service`  Parts that node, island, master and daemon share: the REST service and the announcement by zeroconf
 =================  =====================================================================================================
 """

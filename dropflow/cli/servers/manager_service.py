@@ -1,4 +1,4 @@
-"""What node, island, master and daemon share: the REST service and the announcement by zeroconf."""
+"""Parts that node, island, master and daemon share: the REST service and the announcement by zeroconf."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

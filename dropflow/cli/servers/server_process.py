@@ -141,7 +141,7 @@ class ReadyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ServerContext:
-    """What a command needs to build its server.
+    """The name, directory, keys and options from which a command builds its server.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a node manager decides, as one state machine without I/O: `machine.NodeMachine`, and its parts.
+"""The decisions of a node manager, as one state machine without I/O: `machine.NodeMachine`, and its parts.
 
 =================  =====================================================================================================
 `machine`          Which sessions are built, connected, started, cancelled and removed, and when
@@ -6,7 +6,7 @@
 `sessions`         One table of all sessions of the node, hosted and finished, with one explicit phase each
 `lifecycle`        The life of each session, from the end of its preparation to its removal, and the end of the node
 `peer_monitor`     Which other nodes the sessions here need, and which of them are lost
-`losses`           What happens to the sessions of a node when other nodes stop, restart or are lost
+`losses`           The effects on sessions of a node when other nodes stop, restart or are lost
 `members`          Changes of the members of sessions that others ask for, and of what each has to do
 `view_requests`    Changes of views that the node was asked for: sent to the member that decides, again until a view has
                    them

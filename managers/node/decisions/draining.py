@@ -85,7 +85,7 @@ class Draining:
         self.has_begun = False
         """Whether the node takes no more sessions. May be read from any thread."""
         self.state: Literal["alive", "draining", "drained"] = "alive"
-        """What managers above show. May be read from any thread."""
+        """The state that managers above show. May be read from any thread."""
         self._node = node
         self._table = table
         self._sessions = sessions

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class OfSession(msgspec.Struct, frozen=True):
-    """What is about one deployment of a session."""
+    """An event or action that concerns one deployment of a session."""
 
     session: str
     epoch: int
 
 
 class OfView(OfSession, frozen=True):
-    """What is about one view of a session."""
+    """An event or action that concerns one view of a session."""
 
     view: int
 

@@ -1,4 +1,4 @@
-"""What happens to the sessions of a node when other nodes stop, restart or are lost: part of `NodeMachine`.
+"""The effects on sessions of a node when other nodes stop, restart or are lost: part of `NodeMachine`.
 
 `peer_monitor` finds the lost nodes. Each session that needs one of them goes on in another view, or fails.
 """

@@ -1,4 +1,4 @@
-"""What a node manager decides: which sessions are built, connected, started, cancelled and removed, and when.
+"""The state machine of a node manager: which sessions are built, connected, started, cancelled and removed, and when.
 
 A pure state machine over a clock that is passed in; `managers.node.host` carries its actions out. The phases of a
 session, and which may follow which, are in `managers.node.decisions.sessions`. The directory of a session is removed
@@ -203,7 +203,7 @@ class NodeMachine:
             "drained": self.draining.drained,
             "close": self.closing.close,
         }
-        """What is called from other threads by name; most are operations of `dropflow.api.manager.Manager`."""
+        """Operations by name, which other threads call; most are those of `dropflow.api.manager.Manager`."""
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """Process an event at monotonic time `now`, and return the actions to carry out, in order."""

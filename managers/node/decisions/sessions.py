@@ -80,7 +80,7 @@ class Phase(Enum):
 
 
 class Work(Enum):
-    """What is at work in a session that is RUNNING."""
+    """The thread or job that is at work in a session that is RUNNING."""
 
     NONE = "none"
     """Nothing: it is frozen, or its part is finished and those of other members may not be."""
