@@ -22,7 +22,7 @@
     │   ├── GoneError               data that was released, or belongs to another attempt
     │   │   ├── LostContentsError   contents of a session are lost, see `dropflow.dask.persist`
     │   │   └── LostChunksError     chunks of dask collections are lost, see `dropflow.dask.lost_chunks`
-    │   ├── NotOwnerError           a user wants to change a session of another user
+    │   ├── NotOwnerError           a user tries to change a session of another user
     │   ├── QuotaError              a user has as many sessions or drops as the administrator permits
     │   ├── RangeError              a part of a content that begins after its end
     │   ├── ExportError             inputs of a replay that are secret or too large to be copied for a colleague
@@ -241,7 +241,7 @@ class GoneError(UsageError):
 
 
 class NotOwnerError(UsageError):
-    """A user wants to change a session of another user."""
+    """A user tries to change a session of another user."""
 
     code = "DF126"
 

@@ -181,7 +181,7 @@ def trace_of(error: BaseException, frames: TracebackType | None) -> str:
 
 
 def sendable(text: Any, most: int = _LONGEST, *, keep_end: bool = False) -> str:
-    """Return `text` as a plain string that UTF-8 can encode. One that is longer than `most` says how much is missing.
+    """Return `text` as a plain string that UTF-8 can encode. If it is longer than `most`, it is cut, with a mark.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_remaining(seconds: float | None) -> str:
-    """Return how much time is left by an estimate, as `format_duration`; less than a second is not told apart."""
+    """Return how much time is left by an estimate, as `format_duration`; below a second as one text."""
     return "under 1 s" if seconds is not None and seconds < 1 else format_duration(seconds)
 
 

@@ -53,10 +53,10 @@ class Handshake(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     name : str
         Name of the sending process in its cluster.
     incarnation : int
-        Grows with each start of the process called `name`; a lower one than that of a process that was heard lately
-        is refused.
+        Grows with each start of the process called `name`; if a process of this name has sent a message lately, a lower
+        incarnation is refused.
     to : str
-        Name of the process that the sender wants to reach.
+        Name of the process to which the packet is sent.
     stream : int
         Grows when the sender discards what it had to send and numbers from 1 again.
     address : str

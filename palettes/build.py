@@ -184,7 +184,7 @@ def palette(name: str, description: str, nodes: Sequence[EagleNode], *, of: str 
 
 
 def node_of(component: Component, owner: str = "") -> EagleNode:
-    """Return the node of a component. `owner` tells it from others of its class, and gives its ids."""
+    """Return the node of a component. `owner` distinguishes it from others of its class, and is part of its ids."""
     return EagleNode(
         category=component.category,
         category_type=category_type(component.category),

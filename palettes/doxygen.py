@@ -118,7 +118,7 @@ def _continue(comment: _Comment, last: str, text: str) -> str:
 
 
 def _nodes(comment: _Comment, file: Path, told: list[str]) -> Iterator[EagleNode]:
-    """Yield the node of a comment, and the construct with it if the comment wants one."""
+    """Yield the node of a comment, and the construct with it if the comment asks for one."""
     about = {name: comment.values[name][1].partition("/")[0].strip() for name in _ABOUT if name in comment.values}
     category = _OLDER.get(about.get("category", ""), about.get("category", ""))
     base = next((one for one in (_OWN_CLASS, *components()) if one.category == category), None)

@@ -45,7 +45,7 @@ def stable_id(*parts: str) -> str:
 
 
 class EagleField(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A parameter of a node, and a port if `usage` says so. `changeable`: whether the editor may rename it."""
+    """A parameter of a node, and also a port, depending on `usage`. `changeable`: whether the editor may rename it."""
 
     name: str
     value: Any = ""

@@ -48,7 +48,7 @@ _ONE_VALUE = frozenset({"ceil", "floor", "round"})
 
 
 class ExpressionError(Exception):
-    """The text is no expression, or has no value. Its text says why."""
+    """The text is no expression, or has no value. The message is the reason."""
 
 
 class NoValueError(ExpressionError):

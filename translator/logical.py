@@ -86,7 +86,7 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     position : tuple of float or None
         Where EAGLE drew it, in its units; None if the file does not have it, and for embedded applications.
     description : str
-        What it is for, as the file says.
+        What it is for, from the file.
     """
 
     id: str

@@ -466,7 +466,7 @@ def _substituted(
             continue
         for place, field in enumerate(node.fields):
             if node.embedded_in is not None and field.pointer in of_constructs:
-                value = of_constructs[field.pointer]  # a copy: its construct says what it is
+                value = of_constructs[field.pointer]  # a copy: its value is that of the construct
             elif is_expression(node, field, variables):
                 value = settled_estimate(node, field, variables, used, problems)
             elif isinstance(field.effective, str) and is_numeric(node, field):

@@ -53,7 +53,7 @@ class TemplateParameter(msgspec.Struct, frozen=True, kw_only=True):
     value : Any
         Its value; None if it has to be given.
     description : str
-        What it means, as the graph says.
+        What it means, from the graph.
     minimum, maximum : float or None
         Range of a number; None for no limit.
     options : tuple of str

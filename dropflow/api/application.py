@@ -418,7 +418,7 @@ _KINDS = {
 
 
 def _unusable(what: str, kind: Any, error: Exception, given: Mapping[str, str]) -> HttpError:
-    """Return the answer to a query or body of another kind: what a library says, in words, and what the field takes."""
+    """Return the answer to a malformed query or body: the error in plain words, and the values that a field takes."""
     text, _, place = str(error).partition(" - at `")
     for name, words in _KINDS.items():
         text = text.replace(name, words)

@@ -431,7 +431,7 @@ HEAD_CHECK = "dropflow.head_check"
 """Key in the WSGI environment of the `HeadCheck`, if the server checked the head before it read the body."""
 
 HAS_CREDENTIAL = "dropflow.known"
-"""Key in the WSGI environment with which the application tells the server that the request had a credential."""
+"""Key in the WSGI environment by which the application informs the server that the request had a credential."""
 
 
 class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -468,7 +468,7 @@ def target_of(environ: Mapping[str, Any]) -> str:
     Raises
     ------
     HttpError
-        400: the request names a whole URL, of another host than its header says.
+        400: the request names a whole URL, whose host differs from the header ``Host``.
     """
     given: str = environ.get("REQUEST_URI", "")
     if given.startswith("/"):

@@ -1,4 +1,4 @@
-"""A client of a manager: a `Manager` that sends each operation over HTTP, as `dropflow.api.operations` says.
+"""A client of a manager: a `Manager` that sends each operation over HTTP, as defined in `dropflow.api.operations`.
 
 May be used from any thread. Errors of the manager are raised as their own class; a manager that cannot be reached is a
 `LinkError` with its address.

@@ -82,7 +82,7 @@ class ContentBegin(msgspec.Struct, frozen=True, array_like=True, tag=0):
 class ContentPiece(msgspec.Struct, frozen=True):
     """The next bytes of the content. They may arrive in other pieces than they were sent in.
 
-    One without bytes tells that the sender is busy with this content, and is sent at once.
+    A piece without bytes means that the sender is busy with this content, and is sent at once.
     """
 
     data: bytes | memoryview

@@ -1,4 +1,4 @@
-"""Records of drops and of results in ``/api/v1``; `dropflow.api.session_records` tells their form."""
+"""Records of drops and of results in ``/api/v1``; their form is described in `dropflow.api.session_records`."""
 
 from typing import Annotated
 
@@ -170,8 +170,8 @@ class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
     `path` is relative to the session's directory (``results/x.txt``, ``files/out/y.fits``), or absolute outside of it.
     If the node of the drop does not answer, `node` has a copy of its content, and `owner` is the node of the drop.
     `checksum` is the CRC-32 with which it was committed, that of its tree for a directory; None if it is not known.
-    `missing` is the share of the data that it was made without, because failures were tolerated. `reused` tells from
-    which session and host it was taken; empty if it was computed, or its application is on another node.
+    `missing` is the share of the data that it was made without, because failures were tolerated. `reused` names the
+    session and host from which it was taken; empty if it was computed, or its application is on another node.
     """
 
     drop: int

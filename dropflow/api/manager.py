@@ -132,7 +132,7 @@ class Manager(ABC):
     def drain(self, node: str, request: DrainRequest = DEFAULT_DRAIN) -> DrainReply:
         """Have a node, at or below this manager, give its sessions to their other nodes, and end its process.
 
-        It takes no sessions any more. The answer comes at once, and tells what happens to each session. Again is no
+        It takes no sessions any more. The answer comes at once, with how each session goes on. A second call is no
         error: the earliest end counts.
 
         Raises

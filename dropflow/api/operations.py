@@ -118,7 +118,7 @@ class Operation(msgspec.Struct, Generic[Answer_co], frozen=True, kw_only=True):
     patience : float
         Seconds that the answer may take to begin, beyond the timeout of the client.
     waits : bool
-        Whether it may take as many seconds more as the field ``seconds`` of its query or body says.
+        Whether it may take the seconds in the field ``seconds`` of its query or body in addition.
     repeatable : bool
         Whether a client may send it again if a kept connection turns out to be closed.
     errors : tuple of types

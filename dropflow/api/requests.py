@@ -41,7 +41,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
         Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
         lost (`dropflow.submission.submit`).
     user : str
-        Whose session it is to be. A request that is signed with the key of a user is of that user, whatever this says.
+        The user of the session. If a request is signed with the key of a user, that user counts, and not this field.
     until, check and others
         See `dropflow.session_options.SubmitOptions`.
     """
@@ -270,7 +270,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Start or undo the deployment of a session with this epoch; `reason` says why it is undone."""
+    """Start or undo the deployment of a session with this epoch; `reason` is why it is undone."""
 
     epoch: int
     reason: str = ""

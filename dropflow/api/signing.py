@@ -9,7 +9,7 @@ the path with its query, type and encoding of the body, the hash of the body as 
 manager. So a signature cannot be made without the key, used for another request, sent to another manager, or sent
 twice. The header has exactly this form: each field once, in this order, and no others.
 
-``manager`` is a random number that the called manager draws when it starts. It tells the managers of one host apart,
+``manager`` is a random number that the called manager draws when it starts. It differs for the managers of one host,
 also behind proxies and tunnels, and makes all signatures of the time before a restart worthless, so that no nonce has
 to be stored. The time is that of the manager that is called, so that the clocks of two hosts need not agree. A manager
 that gets another number or another time refuses the request, and answers with its own ::
@@ -20,7 +20,7 @@ where the HMAC covers both and the nonce of the refused request. So only holders
 another manager or time. The caller signs again, and keeps the number and the difference of the times. A caller's first
 request is always refused in this way.
 
-ADR 0010 says why this is not RFC 9421, and how it answers the security considerations there.
+ADR 0010 explains why this is not RFC 9421, and how it answers the security considerations there.
 
 The key of a user (`UserKey`) is derived from the cluster key, the name of the user and the time at which it was made,
 so that managers need no list of users. Its signatures name both, in a field before the signature, which is signed, too:

@@ -48,7 +48,7 @@ class ContainerEngine(NamedTuple):
     limits : str
         Names of the resources that it can limit, ``cpu`` and ``memory``; empty for none.
     is_rootless : bool
-        Whether it maps the user of this process to root, unless it is told to keep the ids.
+        Whether it maps the user of this process to root, unless an option keeps the ids.
     """
 
     command: tuple[str, ...]

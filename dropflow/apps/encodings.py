@@ -542,7 +542,7 @@ def encode(encoding: str | None, value: Any) -> bytes:
     encoding : str or None
         See the table; None is `DEFAULT`.
     value : Any
-        The table says what each encoding can hold.
+        The value; the table lists the types that each encoding can hold.
 
     Raises
     ------

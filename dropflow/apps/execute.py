@@ -157,7 +157,7 @@ class Deadline:
         self._over = threading.Event()
         self._thread = 0
         self.expired = False
-        """Whether the limit has passed and the attempt was told to stop."""
+        """Whether the limit has passed and the attempt was asked to stop."""
 
     def __enter__(self) -> Self:
         self._thread = threading.get_ident()

@@ -96,7 +96,7 @@ def local_lines(error: BaseException, given: Container[str] = ()) -> tuple[str, 
     error : BaseException
         With its traceback. If it has a cause and is an error of dropflow, that of the cause counts.
     given : container of str
-        Lines that are left out: arguments that are told already.
+        Lines that are left out, because the failure has these arguments already.
     """
     lines: list[str] = []
     with suppress(Exception):

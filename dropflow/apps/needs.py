@@ -130,7 +130,7 @@ def refuse_need(need: str, where: str = "") -> None:
     Raises
     ------
     DropflowError
-        It is missing. The hint says what to install.
+        It is missing. The hint names what to install.
     """
     kind, _, name = need.partition(":")
     match kind:
@@ -227,7 +227,7 @@ def findings(
     Yields
     ------
     tuple of Template and DropflowError
-        At most one error for each node. Its `of_host` says whether another host may accept the node.
+        At most one error for each node. Its `of_host` is whether another host may accept the node.
     """
     nodes = tuple(templates)
     inputs: dict[int, list[str]] = defaultdict(list)

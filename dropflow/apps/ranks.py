@@ -1,7 +1,7 @@
 """The ranks of MPI jobs that have arrived in this process, and what other nodes have sent about them.
 
 Everything here is guarded by `CHANGED`: the attempts of ranks run in threads of one process, and meet here, since no
-queue has many ends. `dropflow.apps.mpi` tells what the nodes of a job send to each other.
+queue has many ends. The messages between the nodes of a job are described in `dropflow.apps.mpi`.
 """
 
 import contextlib

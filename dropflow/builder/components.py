@@ -112,7 +112,7 @@ def _file_module(path: Path) -> types.ModuleType:
 
 
 def _modules(target: str, told: list[str]) -> Iterator[types.ModuleType]:
-    """Import and yield a module and those below it; a submodule that cannot be imported is told."""
+    """Import and yield a module and its submodules; append to `told` the submodules that cannot be imported."""
     try:
         is_known = importlib.util.find_spec(target) is not None
     except (ModuleNotFoundError, ValueError):
@@ -164,7 +164,7 @@ class _Finder:
                 self.add(f"{module.__name__}.{name}", value)
 
     def add(self, path: str, value: Any, *, is_wanted: bool = False) -> None:
-        """Add what has the dotted name `path`; a value that is no function or class is told if it `is_wanted`."""
+        """Add the value with the dotted name `path`; note in `told` if it is no function or class and `is_wanted`."""
         if id(value) in self._seen:
             return
         self._seen.add(id(value))

@@ -44,7 +44,7 @@ def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def format_path(annotation: Any) -> FormatPath | None:
-    """Return what an annotation such as `dropflow.OutputPath` says; None for others."""
+    """Return the format path in an annotation such as `dropflow.OutputPath`; None for others."""
     marks = getattr(annotation, "__metadata__", ())
     return next((one for one in marks if isinstance(one, FormatPath)), None)
 
@@ -82,7 +82,7 @@ def list_of(annotation: Any) -> Any:
 
 
 def _class_of(annotation: Any) -> type | None:
-    """Return the class of an annotation; None if it has none, such as a type variable, or says nothing."""
+    """Return the class of an annotation; None if it has none, such as a type variable, or there is no annotation."""
     if annotation is None:
         return type(None)
     if hasattr(annotation, "__metadata__"):  # Annotated: a path of any content, or a plain type with a remark
@@ -263,7 +263,7 @@ class Data:
             The encoding does not follow from the path.
         """
         if not encoding and (self.node.encoding == "path" or self.node.encoding in FORMATS):
-            encoding = self.node.encoding  # as the function that writes it says
+            encoding = self.node.encoding  # from the function that writes it
         chosen = encoding or by_ending(str(path))
         if not chosen:
             raise UsageError(

@@ -56,7 +56,7 @@ def fetch_command(
     DIR gets the same results/ and files/ as with 'dropflow run --keep DIR'. A file that is there already with the same
     content stays, and another one of that name is replaced. An interrupted fetch continues, in large files too, when
     you fetch again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if
-    the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer says what is left.
+    the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer lists what is left.
     """
     from dropflow.cli.downloads import download_archive
 
@@ -85,7 +85,7 @@ def fetch_results(
 ) -> "FetchReply":
     """Copy the results of a session into a directory, or the content of one drop, and return what is there.
 
-    Those in stores are read by the nodes, which have the credentials; `with_stores` says whether to copy them.
+    Those in stores are read by the nodes, which have the credentials; `with_stores` is whether to copy them.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def fetch_results(
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[list[int]]:
-    """Have SIGTERM interrupt as Ctrl-C does, so that the command says what is left; yield the signals that came."""
+    """Have SIGTERM interrupt as Ctrl-C does, so that the command prints what is left; yield the signals that came."""
     received: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:

@@ -46,7 +46,7 @@ def examine_graph(
 ) -> Checked:
     """Return the graph in the file `source`, or at its address in a repository, with all problems of it.
 
-    What cannot run on this host is a warning unless `components` says otherwise; with None it is not looked for.
+    A component that cannot run on this host is a warning or an error, depending on `components`; None skips the check.
 
     Raises
     ------

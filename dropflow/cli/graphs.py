@@ -138,7 +138,7 @@ class WrittenGraph(msgspec.Struct, frozen=True, kw_only=True):
 class FillReply(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a template, and the graphs that were made from it.
 
-    `template` tells whether a parameter has no value, so that the graph has to be filled in.
+    `template` is whether a parameter has no value, so that the graph has to be filled in.
     """
 
     ok: bool

@@ -129,8 +129,8 @@ def show_key(output: CommandOutput, *, file: str | None) -> Exit:
 def make_user_key(output: CommandOutput, *, file: str | None, save: str | None, name: str) -> Exit:
     """Make a key for a user, from the cluster key. All managers of the cluster accept it at once.
 
-    With it, the user submits sessions and looks at all, but adds and removes no nodes. The log of a manager tells who
-    asked for a change.
+    With it, the user submits sessions and looks at all, but adds and removes no nodes. The log of a manager names the
+    user who asked for a change.
     """
     from dropflow.api.signing import read_revoked
     from dropflow.clock import SystemClock

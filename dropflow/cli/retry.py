@@ -92,7 +92,7 @@ def retry_command(
     that of submit.
 
     Functions whose code is in the graph run with the code that the run began with, also if their source was edited
-    since: --new-code takes the new code, for drops that run from now on. A note tells what is new in each function. If
+    since: --new-code takes the new code, for drops that run from now on. A note lists what is new in each function. If
     no drop failed, the functions that differ run again, and all that depends on them. Modules that functions import are
     always those that are there now.
 

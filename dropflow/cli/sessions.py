@@ -67,7 +67,7 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
 def sessions_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
     """List the sessions of a manager, the youngest first.
 
-    For users with limits, it tells what they run, and what they may run.
+    For users with limits, it prints what they run, and what they may run.
     """
     with manager.connect() as client:
         found = client.call(operations.SESSIONS)
@@ -161,7 +161,7 @@ def rebalance_command(output: CommandOutput, *, manager: ConnectionOptions, sess
     """Move what has not begun of SESSION, so that all its nodes end at about the same time.
 
     Nodes get as much as they have worked off before. What runs goes on where it is, and what has completed stays. The
-    command returns when the nodes have decided. A note of the session tells what moved.
+    command returns when the nodes have decided. A note of the session lists what moved.
     """
     with manager.connect() as client:
         return _changed(output, client.rebalance(session))
@@ -222,7 +222,7 @@ def drain_command(output: CommandOutput, *, manager: ConnectionOptions, node: st
     The node takes no sessions any more. What it has not begun moves to the other nodes of each session, what runs ends
     there, and its contents are copied. When no session is left, its process ends with status 0. Attempts that have not
     ended in time run again on other nodes. A session that no other node can go on with is cancelled then, unless it has
-    ended. The command returns at once, and tells what happens to each session; again, it shows what is left.
+    ended. The command returns at once, and prints how each session goes on; called again, it prints what is left.
     """
     with manager.connect() as client:
         reply = client.drain(node, DrainRequest(grace=grace))

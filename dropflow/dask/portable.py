@@ -49,7 +49,7 @@ _VALUES = "-values"
 
 
 def is_store(node: Any) -> bool:
-    """Return whether a task stores a chunk. Tasks of a template are alike, so one of them tells."""
+    """Return whether a task stores a chunk. Tasks of a template are alike: one of them decides for all."""
     return next(_stores(node, {}), None) is not None
 
 

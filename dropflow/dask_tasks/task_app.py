@@ -22,7 +22,7 @@ KEYS_FIELD = "keys"
 
 
 class DaskTask(App):
-    """Runs tasks of dask. The index of the drop says which one of its template.
+    """Runs tasks of dask. The index of the drop is the number of the task in its template.
 
     Raises
     ------

@@ -183,7 +183,7 @@ def _ask(location: str, command: str, name: str, body: BinaryIO | None = None, s
 
 
 def _message(body: bytes) -> str:
-    """Return what the status of an answer says."""
+    """Return the message in the status of an answer."""
     try:
         status = _xml(body).find("Status")
     except OSError:

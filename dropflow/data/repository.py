@@ -651,8 +651,8 @@ _SMALL = 4096
 class MemoryLimitedRepository(LocalRepository):
     """A `LocalRepository` with a limit for the bytes of its contents in shared memory and in handles.
 
-    The writers of contents, in worker processes, write to the disk while there is a file that says so, so that the
-    limit is exceeded at most by what they are writing, and have written since the session last heard of them.
+    The writers of contents, in worker processes, write to the disk while a marker file exists. So the limit is exceeded
+    at most by the bytes that they are writing, and have written since the last results that the session received.
 
     Parameters
     ----------

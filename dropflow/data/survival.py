@@ -28,7 +28,7 @@ def replaced_contents(records: Mapping[int, ContentRecord]) -> set[int]:
     found = set()
     for drop, record in records.items():
         final = last.get(record.location, drop)
-        # Nothing tells whether two directories are equal.
+        # The records of two directories do not show whether they are equal.
         if final != drop and (record.kind == "directory" or _sums(record) != _sums(records[final])):
             found.add(drop)
     return found

@@ -1,7 +1,7 @@
-"""When each attempt was ready, was given to a worker, began, ended and was committed, and what it used.
+"""Times at which each attempt was ready, given to a worker, begun, ended and committed, and its usage.
 
 One record of 48 bytes for each attempt that has ended, appended to a file beside the journal. A crash loses the records
-of the last second at most; an incomplete last record is ignored. What is missing here changes no result, so a full disk
+of the last second at most; an incomplete last record is ignored. A missing record changes no result, so a full disk
 stops the recording, and not the session.
 """
 
@@ -38,14 +38,14 @@ class AttemptTimes:
     clock : Clock
         Tells the time.
     rows : int array, shape (drops,), optional
-        Row in the whole graph of each drop, for a session that has some of its drops.
+        Row in the whole graph of each drop, for a session that has only some drops of the graph.
     """
 
     __slots__ = ("_clock", "_file", "_flushed", "_given", "_ready", "_rows", "_values", "problem")
 
     def __init__(self, path: Path, drops: int, clock: Clock, rows: IntColumn | None = None) -> None:
         self.problem = ""
-        """Why attempts are not recorded any more; empty if they are."""
+        """Why attempts are not recorded any more; empty if they are recorded."""
         self._clock = clock
         self._rows = rows
         self._ready = array("d", bytes(8 * drops))
@@ -55,7 +55,7 @@ class AttemptTimes:
         self._file = -1
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            if excess := os.fstat(self._file).st_size % RECORD.itemsize:  # the process before was killed
+            if excess := os.fstat(self._file).st_size % RECORD.itemsize:  # an earlier process was killed
                 os.ftruncate(self._file, os.fstat(self._file).st_size - excess)
         except OSError as error:
             self._stop(error)
@@ -88,7 +88,7 @@ class AttemptTimes:
 
     def ended(self, result: AttemptResult, *, failed: bool) -> None:
         """Record an attempt whose outputs are committed now, or that has failed."""
-        usage = result.usage or _NO_USAGE  # without, its process has died
+        usage = result.usage or _NO_USAGE  # without usage, the process of the attempt has died
         drop, seconds = result.drop, result.seconds
         # Numbers are collected and packed together, which takes a third of the time.
         self._values.extend(
@@ -109,12 +109,12 @@ class AttemptTimes:
         )
 
     def flush(self) -> None:
-        """Write what was recorded, once a second."""
+        """Write the records, once a second."""
         if self._values and self._clock.monotonic() >= self._flushed + _INTERVAL:
             self._flush()
 
     def write(self) -> None:
-        """Write what was recorded, now."""
+        """Write the records now."""
         if self._values:
             self._flush()
 
@@ -150,7 +150,7 @@ def _packed(values: "array[float]", rows: IntColumn | None) -> npt.NDArray[Any]:
     """Return collected numbers, twelve for each attempt, as records."""
     drop, attempt, worker, ready, given, ended, ran, now, *used = np.array(values).reshape(-1, _COLUMNS).T
     has_run = ended > 0
-    # An attempt that ran while its session changed its view, and was made ready before: from its begin on.
+    # If an attempt was made ready before its session changed the view, its beginning is used.
     begun = np.where(has_run, ended - ran, now)
     ready, given = np.where(ready > 0, ready, begun), np.where(given > 0, given, begun)
     records = np.zeros(len(drop), RECORD)

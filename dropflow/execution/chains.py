@@ -1,9 +1,9 @@
-"""Chains of attempts that a runner gets as one task: the first one, with those that follow it in `Task.then`.
+"""Chains of attempts that a runner gets as one task: the first attempt, with the following ones in `Task.then`.
 
-A runner runs them one after another in one place. Each gets the output of the one before it as it was written, before
-it is committed (`with_input`). A chain ends at an attempt that fails, is aborted, or skips its output: those after it
-are answered with `not_begun`. So are those that the runner leaves, because it is held, or because others should begin
-before them. A session submits them again if they are still wanted.
+A runner runs them one after another in one place. Each gets the output of the attempt before it as it was written,
+before it is committed (`with_input`). A chain ends at an attempt that fails, is aborted, or skips its output. The later
+attempts are answered with `not_begun`. A runner may also end a chain early, because it is held, or because other
+attempts should begin first. A session submits the attempts that were not begun again if they are still needed.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from dropflow.graph.templates import ResourceNeeds
 from dropflow.states import DropState
 
 LONG_SECONDS = 0.05
-"""Attempts that take longer are worth being given to a worker one by one, so that their order is exact."""
+"""Seconds: attempts that take longer are given to a worker one by one, so that their order is exact."""
 _CHAINED_TASKS_KIND = "NotBegun"
 _CHAINED_TASKS_FAILURE = Failure(
     code=DropflowError.code,
@@ -32,7 +32,7 @@ def members(task: Task) -> tuple[Task, ...]:
 
 
 def with_input(task: Task, before: AttemptResult) -> Task | None:
-    """Return a task with its input from the attempt that it follows; None if that gives it none."""
+    """Return a task with its input from the attempt that it follows; None if that attempt has no output for it."""
     (edge,) = task.inputs
     if before.failure is not None or edge.drop in before.skipped:
         return None
@@ -46,7 +46,7 @@ def not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
 
 
 def rest_not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
-    """Return the answers for the attempts that follow those of `tasks`, which a runner gives back."""
+    """Return the answers for the followers of `tasks`, if a runner gives these tasks back."""
     return not_begun(one for task in tasks for one in task.then)
 
 
@@ -56,6 +56,6 @@ def is_not_begun(result: AttemptResult) -> bool:
 
 
 def largest_needs(needs: Iterable[ResourceNeeds]) -> ResourceNeeds:
-    """Return what a chain takes: the most that one of its attempts needs."""
+    """Return the resources of a chain: of each resource, the most that one of its attempts needs."""
     found = tuple(needs)
     return ResourceNeeds(*(max(amounts) for amounts in zip(*found, strict=True)))

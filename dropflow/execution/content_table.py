@@ -22,18 +22,18 @@ from dropflow.states import DropState
 
 
 class ContentTable:
-    """Where the content of every data drop is, and the parts that are not contents yet. Used by the session's thread.
+    """The places of the contents of data drops, and parts that are not contents yet. Used by the session's thread.
 
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        The graph that is executed.
     repository : ContentRepository
         Commits, assembles and removes contents.
     remote : frozenset of int
-        Drops that live on other nodes. Contents of these are copies of the exchange.
+        Drops that live on other nodes. The exchange owns the copies of their contents here.
     kept : bytes
-        Which contents outlive the session, from `kept_drops`.
+        1 for each drop whose content outlives the session, from `kept_drops`.
     """
 
     __slots__ = (
@@ -57,11 +57,12 @@ class ContentTable:
         self, graph: PhysicalGraph, repository: ContentRepository, remote: frozenset[int], kept: bytes
     ) -> None:
         self.contents: dict[int, Handle] = {}
-        """Contents by drop; to others, read-only."""
+        """Contents by drop; read-only for other objects."""
         self.missing: dict[int, float] = {}
-        """Shares that were missing when contents were made, other than 0; also of those that are gone."""
+        """By drop: share of the data that was missing when its content was made, if not 0. Kept after the content is
+        gone."""
         self.written = bytearray(graph.drops)
-        """1 for each drop here that has, or had, a content; to others, read-only."""
+        """1 for each drop here that has, or had, a content; read-only for other objects."""
         self._graph = graph
         self._repository = repository
         self._remote = remote
@@ -73,10 +74,11 @@ class ContentTable:
         self._outgoing: dict[int, dict[int, Handle]] = {}
         self._unrecorded: dict[int, Handle] = {}
         self._seconds: dict[int, float] | None = None
-        """By drop here that is not a content yet: how long the longest attempt took that wrote it."""
+        """By drop here without a content yet: seconds of the longest attempt that wrote to it; None if they are not
+        kept."""
 
     def keep_seconds(self) -> None:
-        """Keep how long attempts took, for `take_seconds`."""
+        """Keep the seconds of attempts for `take_seconds`."""
         self._seconds = {}
 
     def commit(self, result: AttemptResult) -> None:
@@ -104,7 +106,7 @@ class ContentTable:
                 self._seconds[target] = max(result.seconds, self._seconds.get(target, 0.0))
 
     def place(self, producer: int, attempt: int, parts: Mapping[int, Handle]) -> None:
-        """Commit what one producer wrote to drops that live here. The part of a shared drop waits for `assemble`.
+        """Commit the parts that one producer wrote to drops here. The part of a shared drop waits for `assemble`.
 
         Raises
         ------
@@ -121,7 +123,7 @@ class ContentTable:
                 if self._seconds is not None and part.seconds:
                     self._seconds[target] = max(part.seconds, self._seconds.get(target, 0.0))
         except DropflowError:
-            # What is written under its final name goes too: on a full disk that makes room for the reason.
+            # Files under their final names are removed too: on a full disk that makes room for the error text.
             for target, part in parts.items():
                 content = self.contents.pop(target, None)
                 if content is not None:
@@ -147,7 +149,7 @@ class ContentTable:
             self._store(drop, self._repository.assemble(drop, self._template(drop), ordered))
 
     def restore(self, contents: Mapping[int, Handle]) -> None:
-        """Add what an earlier process of the session has committed; the journal records it again."""
+        """Add contents that an earlier process of the session has committed; the journal records them again."""
         self._repository.adopt(contents)
         self.contents.update(contents)
         self.missing.update({drop: content.missing for drop, content in contents.items() if content.missing})
@@ -181,9 +183,10 @@ class ContentTable:
                     self._parts.setdefault(drop, {})[producer] = part
 
     def needs(self, drops: DropTable, drop: int, producer: int) -> bool:
-        """Return whether what a producer on another node wrote to a drop here is still needed.
+        """Return whether the part that a producer on another node wrote to a drop here is still needed.
 
-        If the producer is the drop itself, which then is on another node: whether a consumer here needs its content.
+        With the drop itself as its producer, the drop is on another node. Then return whether a consumer here needs its
+        content.
         """
         if producer == drop:
             after = self._graph.successors
@@ -221,7 +224,7 @@ class ContentTable:
         self._repository.discard_attempt(drop, attempt)
 
     def take_outgoing(self, producer: int) -> dict[int, Handle]:
-        """Return the parts that an application wrote to drops on other nodes, once."""
+        """Return the parts that an application wrote to drops on other nodes, and forget them."""
         return self._outgoing.pop(producer, {})
 
     def take_unrecorded(self) -> dict[int, Handle]:
@@ -230,7 +233,7 @@ class ContentTable:
         return taken
 
     def take_seconds(self, contents: Iterable[int]) -> dict[int, float]:
-        """Return how long the attempts took that wrote these contents here, once."""
+        """Return the seconds of the attempts that wrote these contents here, and forget them."""
         seconds = self._seconds or {}
         return {drop: seconds.pop(drop) for drop in contents if drop in seconds}
 
@@ -246,7 +249,7 @@ class ContentTable:
         if content.missing:
             self.missing[drop] = content.missing
         elif self.missing:
-            self.missing.pop(drop, None)  # made again, from more
+            self.missing.pop(drop, None)  # made again, from more data
 
     def _template(self, drop: int) -> Template:
         return self._graph.templates[self._template_of[drop]]
@@ -270,7 +273,7 @@ class OpenStreams:
     Parameters
     ----------
     discard : callable
-        Removes what a stream needed beside its content, once it has no readers.
+        Removes the files that a stream needed beside its content, once it has no readers.
     """
 
     def __init__(self, discard: Callable[[Handle], None]) -> None:
@@ -299,7 +302,7 @@ class OpenStreams:
             self._discard(stream)
 
 
-# What a session sends to the other nodes that hold neighbours of its drops.
+# Events that a session sends to the other nodes that hold neighbours of its drops.
 
 
 class OutgoingEvents:
@@ -325,7 +328,7 @@ class OutgoingEvents:
         self._foreign_streams = OpenStreams(lambda stream: contents.discard([stream]))
 
     def add_foreign_stream(self, drop: int, attempt: int, stream: Handle) -> None:
-        """Add what an attempt here writes to a drop on another node, before it is complete."""
+        """Add the stream that an attempt here writes to a drop on another node, before it is complete."""
         self._foreign_streams.add(drop, attempt, stream)
 
     def add(self, action: Publish) -> None:
@@ -367,7 +370,7 @@ class OutgoingEvents:
             self._exchange.release(drop)
 
     def discard_parts(self, drop: int) -> None:
-        """Discard what was written here of a drop on another node that is settled."""
+        """Discard the parts that were written here of a settled drop on another node."""
         self._foreign_streams.remove_all(drop)
         if self._exchange is not None:
             self._contents.discard(self._exchange.reclaim(drop))

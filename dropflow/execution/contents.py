@@ -1,4 +1,4 @@
-"""Where the content of a data drop is: as a handle, and as the journal records it for a later process."""
+"""The place of the content of a data drop: as a handle, and as the journal records it for a later process."""
 
 from pathlib import Path
 from typing import Self
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Where the content of a data drop is, or one producer's part of it. Small, immutable, sent between processes.
+    """The place of the content of a data drop, or of a part by one producer. Small, immutable, sent between processes.
 
     Attributes
     ----------
@@ -19,7 +19,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     location : str
         Path or URL of the content otherwise.
     final : str
-        Where the content must be after commit; empty when it stays where it is.
+        Path or URL of the content after the commit; empty if it stays where it is.
     size : int
         Bytes.
     checksum : int
@@ -27,7 +27,8 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     text : bool
         Whether the content is text by design (a String memory drop).
     seconds : float
-        How long the attempt took that wrote it, if that was on another node and long ones are to be protected.
+        Seconds of the attempt that wrote it, if it ran on another node and the results of long attempts are to be
+        protected; else 0.
     missing : float
         Share of the data that was missing when it was made, from 0 to 1; see `dropflow.graph.completeness`.
     """
@@ -44,7 +45,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
 
 
 _MOST_IN_JOURNAL = 1024
-"""Bytes of the largest content in memory that is recorded as a whole: little compared with other costs of a drop."""
+"""Most bytes of a content in memory that is recorded as a whole: little compared with other costs of a drop."""
 _HERE = "./"
 
 

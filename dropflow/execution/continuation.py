@@ -1,7 +1,7 @@
 """How a session continues: after its process ended, or in the same process with other drops.
 
-Both are the same. What is left of the session is a `FrozenSession`, from its directory or from memory. What was decided
-about its drops is a `Restart`. Together they are the `Continuation` with which a fresh core begins.
+Both work the same way. The state of the session is a `FrozenSession`, from its directory or from memory. The decisions
+about its drops are a `Restart`. Together they make the `Continuation` with which a fresh core begins.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -43,7 +43,7 @@ class FrozenSession(msgspec.Struct, frozen=True, kw_only=True):
     drops : DropTable
         Its drops. It does not change any more.
     states : bytes
-        Their `DropState`. WRITING only where an attempt is with the runner and will count.
+        Their `DropState`. WRITING only where an attempt is with the runner and its result will count.
     contents : mapping of int to Handle
         The contents of its drops, by drop, in the order of their commits.
     unwritten : frozenset of int
@@ -57,7 +57,7 @@ class FrozenSession(msgspec.Struct, frozen=True, kw_only=True):
     has_runner : bool
         Whether its runner goes on, in this process.
     in_flight : int
-        Attempts with the runner, also those that will not count.
+        Number of attempts with the runner, also attempts whose results will not count.
     aborted : frozenset of int
         Drops whose attempt has ended without a result: it was interrupted, or was with the runner ahead of its inputs.
     is_paused : bool
@@ -65,7 +65,7 @@ class FrozenSession(msgspec.Struct, frozen=True, kw_only=True):
     durations : mapping of int to (int, float)
         By template: attempts that have succeeded, and how many seconds they took together.
     items : tuple
-        What attempts have delivered since the session was frozen, and requests of users.
+        Results and streams that came in since the session was frozen, and requests of users.
     """
 
     drops: DropTable
@@ -92,17 +92,17 @@ class Restart:
     reset : bool array, shape (drops,)
         Completed drops that run again because contents are lost, from `must_run_again`.
     repeated : bool array, shape (drops,)
-        Drops that settle again although their outcome is known.
+        Drops that settle again although their state is known.
     retried : collection of int
-        Those of them whose earlier attempts do not count as tries.
+        Drops among `repeated` whose earlier attempts do not count as tries.
     reason : str
         Why the session continues, for explanations.
     taken_over : uint8 array, shape (drops,), or None
-        The states of drops that a node takes over from another one; None if all that it takes over begin anew.
+        The states of drops that a node takes over from another node; None if all drops that it takes over begin anew.
     causes : mapping of int to int
-        The drop that started the error of each of these in ERROR.
+        The drop that started the error, for each drop of `taken_over` in ERROR.
     attempts : mapping of int to int
-        The number of the last or next attempt of these, if it is not the first.
+        The number of the last or next attempt of each drop of `taken_over`, if it is not the first.
     """
 
     reset: BooleanColumn
@@ -116,7 +116,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Continuation:
-    """With what a session continues.
+    """The known states and contents with which a session continues.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Continuation:
     contents : mapping of int to Handle
         Contents that are still there, by drop, in the order of their commits.
     failures : mapping of int to Failure
-        Why the drops in ERROR failed that started an error.
+        The failures of the drops in ERROR that started an error.
     frozen : FrozenSession or None
         The session that this one continues in the same process, with its runner; None after a restart.
     outdated : tuple of Handle
@@ -142,19 +142,19 @@ class Continuation:
 def continuation_of(
     before: FrozenSession, piece: Slice, restart: Restart, adopted: Mapping[int, Handle] | None = None
 ) -> Continuation:
-    """Return with what a session continues on one node.
+    """Return the known states and contents with which a session continues on one node.
 
-    What had settled stays as it is, unless it is reset or repeated.
+    Drops that had settled keep their states, unless they are reset or repeated.
 
     Parameters
     ----------
     before : FrozenSession
-        What is left of the session on this node.
+        The state of the session on this node.
     piece : Slice
-        The drops of this node from now on; those that it had before come first. The slice of the whole graph, from
-        `dropflow.graph.slices.whole_slice`, if there are no other nodes.
+        The drops of this node from now on; the drops that it had before come first. If there are no other nodes, it is
+        the slice of the whole graph, from `dropflow.graph.slices.whole_slice`.
     restart : Restart
-        What was decided.
+        The decisions about the drops.
     adopted : mapping of int to Handle, optional
         Contents of drops that this node takes over, and had copies of.
     """
@@ -171,7 +171,7 @@ def continuation_of(
     states[~kept] = _INITIALIZED
     if restart.taken_over is not None:
         states[new] = restart.taken_over[rows[new]]
-    # A drop of another node whose neighbours have left this one as well: nothing will be reported of it.
+    # A drop of another node whose neighbours are not on this node any more: no event about it will come.
     states[~is_own & (np.diff(graph.successors.ptr) == 0) & (np.diff(graph.predecessors.ptr) == 0)] = _COMPLETED
     attempts, uncounted = _attempts(before, piece, restart, was_own=was_own, kept=kept)
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
@@ -203,7 +203,7 @@ def continuation_of(
 def never_written(
     graph: PhysicalGraph, states: StateColumn, written: Collection[int] | BooleanColumn, known: KnownStates | None
 ) -> BooleanColumn:
-    """Return the completed data drops to which nothing was ever written: nothing is lost with them.
+    """Return the completed data drops to which nothing was ever written: they have no content to lose.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def never_written(
     written : collection of int, or bool array of shape (drops,)
         Drops that have, or had, a content since the session began or continued.
     known : KnownStates or None
-        With which states it continued; None if it did not.
+        The states with which the session continued; None if it did not.
     """
     found: BooleanColumn = (graph.kinds[graph.template] == np.uint8(Kind.DATA)) & (states == _COMPLETED)
     found[written if isinstance(written, np.ndarray) else list(written)] = False
@@ -242,7 +242,7 @@ def _attempts(
     for drop in before.aborted:
         attempts[drop] = attempts.get(drop, 1) + 1
         uncounted[drop] = uncounted.get(drop, 0) + 1
-    # A drop whose error was told by another node may run again since.
+    # A drop whose error was reported by another node may run again since.
     is_retried = np.isin(rows, list(restart.retried)) & ~kept
     for drop in np.flatnonzero(is_own & ((has_attempts(piece.graph) & restart.reset[rows]) | is_retried)).tolist():
         uncounted[drop] = before.drops.attempt(drop)
@@ -251,7 +251,7 @@ def _attempts(
         known = restart.attempts.get(int(rows[drop]))
         if known is not None:
             attempts[drop], uncounted[drop] = known, known - 1
-    for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node goes on counting
+    for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node continues the count
         attempts.pop(drop, None)
         uncounted.pop(drop, None)
     return attempts, uncounted
@@ -263,8 +263,9 @@ def _with_needed_parts(frozen: FrozenSession, is_reset: BooleanColumn) -> Frozen
     return msgspec.structs.replace(frozen, parts=parts)
 
 
-# What must run again after contents are lost: drops are *reset* whose content, or whose part of one, is gone and still
-# needed. Nothing changes the counters of a core that runs. It is pure: what is available is the caller's to find out.
+# The drops that must run again after contents are lost: a drop is *reset* if its content, or the part that it wrote of
+# one, is gone and still needed. The functions are pure: they change no running core, and the caller finds out which
+# contents are available.
 
 
 def must_run_again(
@@ -280,15 +281,15 @@ def must_run_again(
 
     An application that is not settled needs the content of each of its completed inputs. A completed data drop that is
     needed, or kept as a result, is reset if its content is not available. A data drop that is reset or not settled
-    needs what each of its completed producers writes to it, so those that have no part available are reset, and need
-    their own inputs. Drops in ERROR or SKIPPED stay as they are, and so do contents that are available.
+    needs a part of each of its completed producers. So a producer without an available part is reset, and needs its own
+    inputs. Drops in ERROR or SKIPPED stay as they are, and so do contents that are available.
 
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        The graph that is executed.
     states : bytes, shape (drops,)
-        `DropState` of every drop. What is neither COMPLETED, ERROR nor SKIPPED counts as not settled.
+        `DropState` of every drop. All states but COMPLETED, ERROR and SKIPPED count as not settled.
     available : bool array, shape (drops,)
         Data drops whose content is at hand.
     kept : bytes, shape (drops,)
@@ -297,8 +298,8 @@ def must_run_again(
         Producers and drops that are not settled, where the producer need not write again: its part is at hand, or it
         chose to skip the drop.
     replaced : collection of int
-        Data drops whose content another drop has replaced, as the next iteration of a loop does with its file. They
-        are no results any more. If something needs them after all, they are made again from what is available.
+        Data drops whose content another drop has replaced, as the next iteration of a loop does with its file. They are
+        no results any more. If a drop still needs one of them, it is made again from available contents.
 
     Returns
     -------
@@ -352,13 +353,13 @@ def known_reports(
 ) -> Iterator[tuple[int, int]]:
     """Yield the state and the cause of each settled predecessor of a drop that is not settled.
 
-    Of an application that acts on some of its inputs only, those that completed come first, and inputs that are reset
-    have a place too: an application that ran on them does so again, whatever its other inputs ended as.
+    If an application acts on some of its inputs only, completed inputs come first, and a place is kept for each input
+    that is reset. So an application that ran on such inputs runs on them again, however its other inputs ended.
 
     Parameters
     ----------
     reset : collection of int
-        Drops that had completed, and will again.
+        Drops that had completed, and will complete again.
     """
     before = graph.predecessors
     inputs = before.of(drop)
@@ -367,7 +368,7 @@ def known_reports(
     settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _WRITING]
     wanted = effective_inputs(template.effective_inputs, len(inputs)) if template.kind is Kind.APP else len(inputs)
     if wanted < len(inputs):
-        # The order in which most of them can be tolerated: with `block_skip` some skips are, and without it none.
+        # In this order most inputs that did not complete are tolerated: some skips with `block_skip`, and none without.
         order = (_COMPLETED, _SKIPPED, _ERROR) if template.block_skip else (_COMPLETED, _ERROR, _SKIPPED)
         settled.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
         completed = sum(state == _COMPLETED for state, _ in settled)

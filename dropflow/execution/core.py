@@ -1,11 +1,11 @@
 """The core of a session: `handle(events) -> actions`.
 
-It does no I/O: events say what happened, actions say what is to be done. One thread owns it. Changes travel along a
+It does no I/O: events are what happened, actions are what is to be done. One thread owns it. Changes travel along a
 work list, not by recursion, so a chain of a million skipped drops needs no deep stack.
 
-A drop that is settled, that is, in a terminal state, *reports* to its successors. What their reports add up to is
-decided by the functions of `drop_rules`; the state of all drops is in `drop_table`, and reading data while they are
-written in `streaming`.
+A drop that is settled, that is, in a terminal state, *reports* to its successors. The functions of `drop_rules` decide
+from the reports of all predecessors. The state of all drops is in `drop_table`, and the reading of data that are still
+written is in `streaming`.
 """
 
 from collections.abc import Callable, Iterable
@@ -74,11 +74,11 @@ class Core:
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        The graph that is executed.
     remote : collection of int
-        Drops that live on other nodes. They are never run here; their states arrive as `Reported` events. They do not
-        count in the statistics, but the session goes on until they are settled too, because their nodes may need
-        contents of this one.
+        Drops that live on other nodes. They never run here; their states arrive as `Reported` events. They do not count
+        in the statistics, but the session goes on until they are settled too, because their nodes may need contents of
+        this node.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
     infrastructure_retries : int
@@ -136,7 +136,7 @@ class Core:
         self.drops = DropTable(graph, remote)
         """The state of every drop."""
         self.streaming = Streaming(graph, self.drops, streams)
-        """Which drops are open, and who reads them."""
+        """The drops that are open, and the applications that read them."""
         self.status = SessionState.PRISTINE
         self.refused = 0
         """Events about attempts that are not current, or that came after the end."""
@@ -161,7 +161,7 @@ class Core:
         self._readers = self.streaming.readers
         self._actions: list[Action] = []
         self._work: list[tuple[int, int, int, frozenset[int]]] = []
-        """Drops that are to be settled: drop, state, cause, and the outputs that an application chose to skip."""
+        """Drops to settle: drop, state, cause, and the outputs that an application chose to skip."""
         self._is_over = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
@@ -181,7 +181,7 @@ class Core:
         }
 
     def handle(self, events: Iterable[Event]) -> list[Action]:
-        """Process events, and return what is to be done, in this order.
+        """Process events, and return the actions to carry out, in order.
 
         Events about attempts that are not current, or that come after the end, are refused: counted, and ignored.
         """
@@ -199,7 +199,7 @@ class Core:
         return actions
 
     def next_attempt(self, drop: int, failure: Failure) -> NextAttempt:
-        """Return what follows if the current attempt of a drop fails so."""
+        """Return the step that follows if the current attempt of a drop fails with `failure`."""
         return decide_next_attempt(
             failure,
             tried=self.drops.attempt(drop) - self._uncounted.get(drop, 0),
@@ -298,7 +298,7 @@ class Core:
         self._abandon(SessionState.FAILED)
 
     def _on_cancel(self, event: Cancel) -> None:
-        """Stop what runs, and wait for its end. What does not run is CANCELLED now."""
+        """Stop attempts that run, and wait for their ends. Drops without an attempt are CANCELLED now."""
         for drop in sorted(self._running):
             self._actions.append(Abort(drop, self.drops.attempt(drop), event.grace))
         if self.status is SessionState.CANCELLING:
@@ -336,7 +336,7 @@ class Core:
             self.refused += 1
 
     def _on_end_of_attempt(self, event: Finished | Failed) -> None:
-        """In a session that is cancelled, how an attempt ended does not count."""
+        """Handle the end of an attempt in a session that is cancelled: its result does not count."""
         if self.drops.is_current(event.drop, event.attempt):
             self._on_stopped(Stopped((event.drop,)))
         else:
@@ -355,7 +355,7 @@ class Core:
     # A session that continues.
 
     def _take_over(self, known: KnownStates) -> None:
-        """Set what is known of the drops, and report to every drop that is not settled which of its inputs are."""
+        """Set the known states of the drops, and report to every drop that is not settled its settled inputs."""
         self.drops.restore(self.graph, known)
         states = np.frombuffer(known.states, dtype=np.uint8)
         for drop in np.flatnonzero((states > _WRITING) & (np.frombuffer(self._border, dtype=np.uint8) > 0)).tolist():
@@ -449,7 +449,7 @@ class Core:
             self._work.append((drop, int(decision), drops.causes.get(drop, _NO_CAUSE), _NONE))
 
     def _report_to_app(self, drop: int, state: int, cause: int) -> None:
-        # An application that has acted already, on fewer inputs than it has, ignores the rest.
+        # An application that has run already, on some of its inputs, ignores the others.
         if self._states[drop] != _INITIALIZED and not (self._readers and self.streaming.is_ahead(drop)):
             return
         if drop in self._remote or not self._pending_inputs[drop]:
@@ -483,7 +483,7 @@ class Core:
         self._actions.append(Run(drop, self._attempts.get(drop, 1)))
 
     def _free_inputs(self, app: int) -> None:
-        """Count a settled application as a consumer of its inputs, and release those that have no other."""
+        """Note that a settled application does not need its inputs any more; release inputs without other consumers."""
         pending = self._pending_consumers
         for data in self._pred[self._pred_ptr[app] : self._pred_ptr[app + 1]]:
             pending[data] -= 1

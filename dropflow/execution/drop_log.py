@@ -1,4 +1,4 @@
-"""The log of one drop: a bounded file with the beginning and the end of what its attempts printed."""
+"""The log of one drop: a bounded file with the beginning and the end of the output of its attempts."""
 
 import contextlib
 import io
@@ -15,12 +15,11 @@ from dropflow.ids import drop_file_name
 
 # The index of the logs in one directory: when each part of each log was written.
 #
-# Logs of drops are plain files, and what applications print has no time. The file
-# ``lines.index`` beside them gives their text an order in time. It has a line of JSON for each part of a log,
-# appended by the process that writes the log: ``[time, offset, drop]``. The part goes on to the next one of that
-# drop. A line with two more numbers, ``[time, offset, drop, shift, kept]``, is written when the log was shortened:
-# text after `offset` is
-# `shift` bytes further ahead now, and gone if it would be before `kept`.
+# Logs of drops are plain files, and the output of applications has no times. The file ``lines.index`` beside them gives
+# their text an order in time. It has a line of JSON for each part of a log, appended by the process that writes the
+# log: ``[time, offset, drop]``. The part goes on to the next one of that drop. A line with two more numbers, ``[time,
+# offset, drop, shift, kept]``, is written when the log was shortened: text after `offset` is `shift` bytes further
+# ahead now, and gone if it would be before `kept`.
 
 INDEX_FILE = "lines.index"
 
@@ -33,7 +32,7 @@ def index_record(time: float, offset: int, drop: str, *cut: int) -> bytes:
 
 
 def shifted(position: int, offset: int, shift: int, kept: int) -> int:
-    """Return where a position in a log is after it was shortened; `offset` if its text is gone."""
+    """Return the place of a position in a log after it was shortened; `offset` if its text is gone."""
     if position <= offset:
         return position
     return position - shift if position - shift >= kept else offset
@@ -47,10 +46,10 @@ class LogIndex:
     names : list of str
         Text ids of the drops that have a log.
     times : array of float
-        When each part was begun.
+        Time at which each part was begun, in seconds since the epoch.
     drops, starts, ends : array of int
-        Of each part: the place of its drop in `names`, and its bytes in the log of the drop. The end is -1 if it is
-        that of the log.
+        Of each part: the place of its drop in `names`, and the range of its bytes in the log of the drop. The end is -1
+        if the part goes on to the end of the log.
     """
 
     def __init__(self, folder: str) -> None:
@@ -105,7 +104,7 @@ class LogIndex:
         if parts:
             self.ends[parts[-1]] = max(offset, self.starts[parts[-1]])
         else:
-            offset = 0  # others may have written to the log before
+            offset = 0  # another process may have written to the log before
         parts.append(len(self.times))
         self.times.append(time)
         self.drops.append(number)
@@ -134,7 +133,7 @@ _LINE = 8192
 _APART = 0.05
 """Seconds: text that is printed sooner after the beginning of a part of the index belongs to that part."""
 _APART_FULL = 0.25
-"""The same in a log that is full, so that the index of one that never ends grows slowly."""
+"""The same in a log that is full, so that the index of an endless log grows slowly."""
 _CLOCK = SystemClock()
 
 
@@ -148,15 +147,15 @@ class DropLog:
     oid : str
         Text id of the drop, which names the file. The log of an earlier attempt is continued.
     limit : int
-        Bytes of the file. When it is full, its middle is cut out, and a line says how much is missing. So the file is
-        bounded and has the latest output at any moment, also when this process is killed.
+        Bytes of the file. When it is full, its middle is replaced by a line with the number of missing bytes. So the
+        file is bounded and has the latest output at any moment, also when this process is killed.
 
     Notes
     -----
-    Writing never raises: a full disk must not fail an attempt that would have succeeded. What does not fit is left out;
-    what is written after there is room again, such as the reason of a failure, is there.
+    Writing never raises: a full disk must not fail an attempt that would have succeeded. Text that does not fit is left
+    out. Text that is written after there is room again, such as the reason of a failure, is in the file.
 
-    The times of what is printed are in ``lines.index``.
+    The times of the text are in ``lines.index``.
     """
 
     __slots__ = (
@@ -186,11 +185,11 @@ class DropLog:
         self._left_out = 0
         self._index: io.FileIO | None = None
         self._part: float | None = None
-        """When the current part of the index was begun."""
+        """Time at which the current part of the index was begun; None without one."""
         self._is_dated = False
         """Whether the current part begins with a line that has a time."""
         self._line_start = 0
-        """Where the last line begins, if it has no end yet; else the end of the log."""
+        """Position where the last line begins, if it has no end yet; else the end of the log."""
         self._lock = threading.Lock()  # threads of the application may print at the same time
 
     def write(self, text: str) -> None:
@@ -234,7 +233,7 @@ class DropLog:
             return ""
 
     def close(self) -> None:
-        """Write what is pending and close the file."""
+        """Write the pending text and close the file."""
         self.flush()
         with self._lock:
             if self._file is None:

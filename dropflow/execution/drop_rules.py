@@ -79,14 +79,14 @@ class NextAttempt(Enum):
 
 
 def decide_next_attempt(failure: Failure, *, tried: int, tries: int, faults: int, retries: int) -> NextAttempt:
-    """Return what follows a failed attempt.
+    """Return the step after a failed attempt.
 
     Parameters
     ----------
     tried, tries : int
-        How many tries of the application are used up, with this one, and how many there are.
+        Number of tries of the application that are used up, with this one, and number that it has.
     faults, retries : int
-        How many infrastructure faults the drop had before this failure, and how many it may have.
+        Number of infrastructure faults that the drop had before this failure, and number that it may have.
     """
     if failure.is_innocent:
         return NextAttempt.FREE
@@ -98,7 +98,7 @@ def decide_next_attempt(failure: Failure, *, tried: int, tries: int, faults: int
 def fault_delay(faults: int, failure: Failure) -> float:
     """Return the seconds to wait after `failure`, infrastructure fault number `faults` of a drop.
 
-    After the death of a worker twice as long each time.
+    After the death of a worker, the delay doubles with each fault.
     """
     if failure.code == InputLostError.code:
         return _INPUT_DELAY

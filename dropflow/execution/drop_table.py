@@ -1,6 +1,7 @@
 """The state of every drop of a session. Only the core and its streaming part change it.
 
-Nine bytes a drop in three columns. What few drops have (failed inputs, causes, later attempts) is in dictionaries.
+Three columns take nine bytes for each drop. Values that few drops have (failed inputs, causes, later attempts) are in
+dictionaries.
 """
 
 from array import array
@@ -24,7 +25,7 @@ class DropTable:
     Parameters
     ----------
     graph : PhysicalGraph
-        Whose drops.
+        The graph of the drops.
     remote : collection of int
         Drops that live on other nodes.
 
@@ -33,22 +34,24 @@ class DropTable:
     states : bytearray
         `DropState` of every drop.
     pending_inputs : array of int
-        For a data drop, its producers that are not settled; for an application, its effective inputs that are not.
+        For a data drop, number of its producers that are not settled; for an application, number of its effective
+        inputs that are not settled.
     pending_consumers : array of int
-        For a data drop, its consumers that are not settled. At zero its content is released.
+        For a data drop, number of its consumers that are not settled. At zero its content is released.
     failed_inputs, skipped_inputs : dict of int to int
         How many of the settled inputs of a drop failed, and how many were skipped.
     causes : dict of int to int
-        The drop that started the error of a drop; also that of its first failed input, while it waits for others.
+        The drop that started the error of a drop. A drop that still waits for inputs has the cause of its first failed
+        input.
     attempts : dict of int to int
-        Number of the current or last attempt of a drop, if it is not the first; of the next one, if none runs.
+        Number of the current or last attempt of a drop, if it is not the first; of its next attempt, if none runs.
     uncounted_attempts : dict of int to int
-        How many of the earlier attempts of a drop do not count as tries: they ended for another reason than a failure
-        of the application.
+        Number of the earlier attempts of a drop that do not count as tries: they ended for another reason than a
+        failure of the application.
     faults : dict of int to int
-        How many infrastructure faults a drop has had. From the first one on it is a suspect.
+        Number of infrastructure faults of a drop. From the first one on, the drop is a suspect.
     memory_faults : dict of int to int
-        How many of them had too little memory as their reason, since the session was begun or continued.
+        Number of these faults whose reason was too little memory, since the session was begun or continued.
     cancelled : set of int
         Drops here that were cancelled alone, and not with their session.
     running : set of int
@@ -62,7 +65,7 @@ class DropTable:
     has_known_states : bool
         Whether the session continues from known states: an attempt may write drops that are settled already.
     unsettled, unsettled_remote : int
-        Number of drops that are not settled: here, and on other nodes as far as is known here.
+        Number of drops that are not settled: here, and on other nodes according to the events that came.
     failed : list of int
         Number of local drops in ERROR that are their own cause, by template.
     failed_leaves : int
@@ -145,7 +148,7 @@ class DropTable:
         return self.causes.get(drop) if self.states[drop] == _ERROR else None
 
     def error_causes(self) -> dict[int, int]:
-        """Return, for every drop in ERROR, the drop that started it; also for every one that was cancelled alone."""
+        """Return the drop that started the error, by drop in ERROR; a drop that was cancelled alone has itself."""
         states = self.states
         found = {drop: cause for drop, cause in self.causes.items() if states[drop] == _ERROR}
         return found | {drop: drop for drop in self.cancelled}
@@ -153,7 +156,7 @@ class DropTable:
     # For the core and its streaming part.
 
     def move(self, drop: int, state: int) -> None:
-        """Change the state of a drop that is not settled to another one that is not."""
+        """Change the state of a drop that is not settled to another state that is not terminal."""
         if drop not in self.remote:
             counts = self.counts[self._template[drop]]
             counts[self.states[drop]] -= 1
@@ -162,7 +165,7 @@ class DropTable:
 
     def start(self, drop: int) -> None:
         """Note that an attempt of a local drop is with a runner."""
-        # As `move`, spelled out: every drop that runs comes through here.
+        # The same as `move`, without the call: every drop that runs comes through here.
         counts = self.counts[self._template[drop]]
         counts[self.states[drop]] -= 1
         counts[_WRITING] += 1
@@ -196,14 +199,14 @@ class DropTable:
             self.causes.setdefault(drop, cause)
 
     def repeat(self, drop: int) -> None:
-        """Number the next attempt of a drop whose present one does not count as a try."""
+        """Number the next attempt of a drop whose present attempt does not count as a try."""
         self.attempts[drop] = self.attempts.get(drop, 1) + 1
         self.uncounted_attempts[drop] = self.uncounted_attempts.get(drop, 0) + 1
 
     def restore(self, graph: PhysicalGraph, known: KnownStates) -> None:
-        """Set what is known of the drops of a session that continues; nothing has happened before.
+        """Set the known states of the drops of a session that continues, before any event.
 
-        Counters of inputs stay as they are: settled drops are reported to those that are not.
+        Counters of inputs stay as they are: settled drops are reported later to drops that are not settled.
         """
         states = np.frombuffer(known.states, dtype=np.uint8)
         settled = states > _WRITING

@@ -13,10 +13,10 @@ from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
 
 NO_CAUSE = -1
-"""In place of a cause, for a drop that is not in ERROR."""
+"""Stands for the cause of a drop that is not in ERROR."""
 
 NO_PRODUCER = -1
-"""In place of a producer, where only the node of the drop needs it."""
+"""Stands for the producer of a drop on nodes that do not need it: all but the node of the drop."""
 
 
 def foreign(row: int) -> int:
@@ -35,7 +35,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
     Attributes
     ----------
     states : bytes
-        `DropState` of every drop. INITIALIZED for those that have to run: they are not settled, or are reset.
+        `DropState` of every drop. INITIALIZED for drops that have to run: they are not settled, or are reset.
     causes : dict of int to int
         The drop that started the error of each drop in ERROR.
     attempts : dict of int to int
@@ -43,7 +43,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
     uncounted_attempts : dict of int to int
         How many earlier attempts of a drop do not count as tries.
     skipped : dict of int to tuple of int
-        Outputs that completed applications chose to skip, as far as they are not settled.
+        By completed application: outputs that it chose to skip and that are not settled.
     reset : tuple of int
         Drops that had completed and run again because contents are lost, ascending.
     lost : tuple of int
@@ -53,7 +53,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
     running : tuple of int
         Drops whose attempt, with the number in `attempts`, is still with the runner. Their state is WRITING.
     faults : dict of int to int
-        How many infrastructure faults drops have had that still count.
+        Number of infrastructure faults of each drop that still count.
     released : tuple of int
         Data drops among `reset` and `lost` whose content was released after its last consumer, ascending.
     """
@@ -74,7 +74,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
 class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):
     """The session starts: drops without producers or inputs become ready.
 
-    A session that continues begins with what is `known` of its drops.
+    A session that continues begins with the `known` states of its drops.
     """
 
     known: KnownStates | None = None
@@ -111,9 +111,9 @@ class Reported(msgspec.Struct, frozen=True, tag="reported", array_like=True, gc=
     """A drop that lives on another node reached a terminal state.
 
     `cause` is the drop that started an error, `NO_CAUSE`, or, for a drop that is not in this node's slice, `foreign` of
-    its row in the whole graph. `skipped` are the outputs, as far as they are in this slice, that an application chose
-    to skip. What it wrote to drops that live here is committed when this event arrives, and the content of a data drop
-    is within reach.
+    its row in the whole graph. `skipped` are the outputs in this slice that an application chose to skip. When this
+    event arrives, the parts that an application wrote to drops here are committed, and the content of a data drop can
+    be read from here.
     """
 
     drop: int
@@ -124,9 +124,9 @@ class Reported(msgspec.Struct, frozen=True, tag="reported", array_like=True, gc=
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened", array_like=True, gc=False):
-    """The one producer of a data drop has begun to write it, and consumers may read what is there while it grows.
+    """The only producer of a data drop has begun to write it, and consumers may read the data while they grow.
 
-    `producer` is `NO_PRODUCER` where the node that the drop lives on says so; `attempt` is that of the producer.
+    `producer` is `NO_PRODUCER` if the event came from the node of the drop; `attempt` is the attempt of the producer.
     """
 
     drop: int
@@ -135,14 +135,14 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", array_like=True, gc=Fals
 
 
 class Withdrawn(msgspec.Struct, frozen=True, tag="withdrawn", array_like=True, gc=False):
-    """The data that another node wrote to a data drop are withdrawn: that attempt failed, or its copy is broken."""
+    """The data that an attempt on another node wrote to a data drop are withdrawn: it failed, or the copy is broken."""
 
     drop: int
     attempt: int
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost", array_like=True):
-    """A node that has drops of the session is lost: the session fails. What is not terminal becomes CANCELLED."""
+    """A node that has drops of the session is lost: the session fails. Drops that are not settled become CANCELLED."""
 
     node: str
     failure: Failure
@@ -161,8 +161,8 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
 class CancelDrop(msgspec.Struct, frozen=True, tag="cancel-drop", array_like=True):
     """These drops are cancelled, and their session goes on.
 
-    One that is not settled becomes CANCELLED, and its attempt is stopped. For its successors that is a failed input, or
-    producer, with this drop as the root cause.
+    A drop that is not settled becomes CANCELLED, and its attempt is stopped. Its successors count it as a failed input
+    or producer, with this drop as the root cause.
     """
 
     drops: tuple[int, ...]
@@ -179,7 +179,7 @@ class Continue(msgspec.Struct, frozen=True, tag="continue", array_like=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, tag="stopped", array_like=True):
-    """The attempts of these drops, in a session that was cancelled, have ended."""
+    """The attempts of these drops have ended, in a session that was cancelled."""
 
     drops: tuple[int, ...]
 
@@ -231,7 +231,7 @@ class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept", gc=Fals
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag="withdraw", gc=False):
-    """Stop reading what this attempt of its producer wrote of a data drop: it does not count any more."""
+    """Stop reading the data that this attempt of the producer wrote of a data drop: they do not count any more."""
 
     drop: int
     attempt: int

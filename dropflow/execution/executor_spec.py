@@ -8,7 +8,7 @@ from dropflow.graph.templates import Link, Template
 
 
 class KeyPart(msgspec.Struct, frozen=True, array_like=True):
-    """One thing that the results of an application depend on, for its key and for people.
+    """One dependency of the results of an application, for its key and for people.
 
     Attributes
     ----------
@@ -17,7 +17,7 @@ class KeyPart(msgspec.Struct, frozen=True, array_like=True):
     name, value : str
         Its name, and its value, version or digest.
     detail : str
-        Digest of a source in the store, to say which line has changed; empty for others.
+        Digest of a source in the store, so that changed lines can be shown; empty for other kinds.
     """
 
     kind: str
@@ -36,9 +36,9 @@ class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
     graph : str
         Name of the graph.
     nodes : tuple of (tuple of KeyPart) or None
-        What the results of each template depend on, beside their inputs; None if they are not reused.
+        Dependencies of the results of each template, besides their inputs; None if they are not reused.
     always_run : mapping of int to str
-        Why those of the others, whose keys say so, are never reused.
+        By template: why its results are never reused, although its key parts are known.
     keys : str
         File with the keys that were known before anything ran, one row for each drop; empty if there is none.
     log : str
@@ -46,7 +46,7 @@ class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
     verify : float
         Share of the results that are computed again, and compared, 0 to 1.
     trust_times : bool
-        Whether size and time stand for the content of a file outside of the session.
+        Whether a file outside of the session counts as unchanged if its size and time are unchanged.
     """
 
     store: str
@@ -82,13 +82,13 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     until : float
         Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
     tag : str
-        In the names of uncommitted parts: another one for each process that works in the directory.
+        Text in the names of uncommitted parts; each process that works in the directory has its own.
     is_detached : bool
-        Whether contents are committed on another host, so that all uncommitted ones are in ``tmp``.
+        Whether contents are committed on another host, so that all uncommitted parts are in ``tmp``.
     reuse : ReuseSpec or None
-        How results of earlier runs are taken; None if they are not.
+        How results of earlier runs are reused; None if they are not.
     retry_memory : float
-        By how much the memory of a drop grows when an attempt had too little, and is repeated; 0 if it is not.
+        Factor by which the memory of a drop grows when an attempt had too little and is repeated; 0 for no repetition.
     report_locals : bool
         Whether failures have the local variables of the function that raised.
     """

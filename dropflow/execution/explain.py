@@ -1,4 +1,4 @@
-"""Why a drop is in its state: what it waits for, or what caused it."""
+"""Why a drop is in its state: the drops that it waits for, or the cause."""
 
 from collections.abc import Iterator, Sequence
 
@@ -126,9 +126,9 @@ def explain_repeat(graph: PhysicalGraph, known: KnownStates, drop: int) -> Itera
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        The graph that is executed.
     known : KnownStates
-        What the session continued with.
+        The states with which the session continued.
     drop : int
         The drop.
     """
@@ -159,7 +159,7 @@ def _gone(known: KnownStates, data: int) -> str:
 
 
 def _wanted(graph: PhysicalGraph, known: KnownStates, app: int) -> str:
-    """Return for which output an application runs again."""
+    """Return which output is the reason that an application runs again."""
     after = graph.successors
     outputs = after.of(app)
     output = next((data for data in outputs if known.states[data] <= DropState.WRITING), None)

@@ -33,7 +33,7 @@ _REPEATED = {WorkerDiedError.code: "ended its worker process", OutOfMemoryError.
 
 
 def culprit(template: Template, faults: Sequence[Fault]) -> Failure:
-    """Return why a drop of `template` is given up after these faults: the last one, with how often that happened."""
+    """Return the failure of a drop of `template` that is given up after these faults: the last fault, and how often."""
     last = faults[-1].failure
     what = _REPEATED.get(last.code)
     count = sum(fault.failure.code == last.code for fault in faults)
@@ -71,7 +71,7 @@ class FailureTable:
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        The graph that is executed.
     core : Core
         Of the session.
     directory : str
@@ -88,12 +88,12 @@ class FailureTable:
         self._failures: dict[int, Failure] = {}
         self._unrecorded: dict[int, Failure] = {}
         self.faults: dict[int, list[Fault]] = {}
-        """The infrastructure faults of drops that live here; to others, read-only."""
+        """The infrastructure faults of drops that live here; read-only for other objects."""
         self.lost: list[Lost] = []
-        """In the order in which they were lost; the first one ended the session."""
+        """Lost nodes, in the order of the losses; the first one ended the session."""
 
     def add(self, drop: int, failure: Failure) -> None:
-        """Add the failure of a drop that lives here; its event has it too."""
+        """Add the failure of a drop that lives here; its event contains the failure, too."""
         self._failures[drop] = failure
 
     def add_cancelled(self, event: CancelDrop) -> None:
@@ -107,7 +107,7 @@ class FailureTable:
     def add_fault(self, drop: int, attempt: int, failure: Failure) -> Failure:
         """Add an infrastructure fault of a drop; return why the attempt failed.
 
-        That is `failure`, or, if it is the last one that the drop may have, all of them in one.
+        This is `failure`. If the drop may have no more faults, it is one failure that lists all of them.
         """
         faults = self.faults.setdefault(drop, [])
         faults.append(Fault(attempt, failure))
@@ -134,7 +134,7 @@ class FailureTable:
         self._unrecorded.update(failures)
 
     def add_remote(self, drop: int, failure: Failure) -> None:
-        """Add why a drop of another node counts as failed here. No event has that, so the journal records it."""
+        """Add why a drop of another node counts as failed here. No event contains this, so the journal records it."""
         self._failures[drop] = self._unrecorded[drop] = failure
 
     def take_unrecorded(self) -> dict[int, Failure]:
@@ -144,7 +144,7 @@ class FailureTable:
 
     @property
     def lost_count(self) -> int:
-        """The number of lost nodes, which are the first reports."""
+        """The number of lost nodes. Their reports come first."""
         return len(self.lost)
 
     def causes(self) -> RankedCauses:
@@ -157,7 +157,7 @@ class FailureTable:
         Parameters
         ----------
         start, stop : int
-            Which of them; by default all.
+            Range of the causes to return; by default all.
         """
         ranked, lost = self.causes(), self._lost_reports()
         part = slice(max(start - len(lost), 0), None if stop is None else max(stop - len(lost), 0))

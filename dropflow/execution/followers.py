@@ -1,9 +1,9 @@
-"""The attempts of a session that were given to its runner together with the one that they follow.
+"""The attempts of a session that were given to its runner together with the attempt that they follow.
 
-The core does not know of chains. It decides that an application runs when its input has completed, as ever. If that
-attempt is with the runner already, it is not submitted again. Its result may come in together with that of the one
-before it; then it waits until the core has processed that one. So everything that the core decides, and everything that
-the journal records, is the same with and without chains.
+The core has no chains. It decides that an application runs when its input has completed, as without them. If that
+attempt is with the runner already, it is not submitted again. Its result may come in together with the result of the
+attempt before it; then it waits until the core has processed the earlier result. So all decisions of the core, and all
+entries of the journal, are the same with and without chains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ from dropflow.states import DropState
 
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _LONGEST = 256
-"""Most attempts that follow one."""
+"""Most attempts that follow one attempt."""
 _MOST_AHEAD = 4096
-"""Most attempts that wait with the runner for one before them: their tasks are in memory."""
+"""Most attempts that wait with the runner for an attempt before them: their tasks are in memory."""
 
 
 class _Given(NamedTuple):
@@ -33,7 +33,7 @@ class _Given(NamedTuple):
 
 
 class Followers:
-    """Which attempts follow which. Used by the session's thread.
+    """The order of the attempts in chains. Used by the session's thread.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Followers:
     column : int32 array, shape (drops,), or None
         From `dropflow.graph.physical.follower_column`.
     window : int
-        How many attempts the runner wants at a time.
+        Number of attempts that the runner takes at a time.
     """
 
     __slots__ = ("_column", "_core", "_given", "_most", "_results", "returned")
@@ -67,18 +67,18 @@ class Followers:
 
     @property
     def attempts(self) -> Mapping[int, int]:
-        """The attempts that wait with the runner for the one before them, by drop."""
+        """The attempts that wait with the runner for the attempt before them, by drop."""
         return {drop: given.attempt for drop, given in self._given.items()}
 
     @property
     def is_full(self) -> bool:
-        """Whether so many wait that no chains should be added."""
+        """Whether too many attempts wait to add chains."""
         return len(self._given) >= self._most
 
     def give(self, run: Run) -> list[Run]:
-        """Return the attempts that follow one in its chain, which are given to the runner with it.
+        """Return the attempts that follow an attempt in its chain, which are given to the runner with it.
 
-        What has had an infrastructure fault runs alone, in a process of its own.
+        A drop that has had an infrastructure fault runs alone, in a process of its own.
         """
         core, found = self._core, list[Run]()
         if self._column is None or run.drop in core.drops.faults:
@@ -99,15 +99,15 @@ class Followers:
         return given is not None and given.attempt == result.attempt
 
     def keep(self, result: AttemptResult, accepted: set[int]) -> bool:
-        """Keep the result of such an attempt until the core has decided; return False if it does not count.
+        """Keep the result of an attempt that `awaits` the core; return False if it does not count.
 
-        It counts if that of the attempt before it does. An infrastructure fault counts always: the process of both has
-        ended, and this one is the reason.
+        It counts if the result of the attempt before it counts. An infrastructure fault always counts, unless the
+        attempt was innocent: it ended the process of both.
 
         Parameters
         ----------
         accepted : set of int
-            Applications whose results came in just before and count; this one is added if it does.
+            Applications whose results came in just before and count; the application is added if its result counts.
         """
         drop, failure = result.drop, result.failure
         given = self._given.pop(drop)
@@ -122,9 +122,9 @@ class Followers:
         return True
 
     def begin(self, runs: Sequence[Run]) -> tuple[list[Run], list[AttemptResult]]:
-        """Divide attempts that the core has decided to run into those to submit, and those that have ended already.
+        """Divide attempts that the core has decided to run into attempts to submit, and results that are here already.
 
-        The others are with the runner.
+        The remaining attempts are with the runner.
         """
         if not self._given and not self._results:
             return list(runs), []
@@ -139,13 +139,13 @@ class Followers:
         return new, ended
 
     def take_unwanted(self) -> list[AttemptResult]:
-        """Remove and return the results of attempts that the core did not run after the one before them."""
+        """Remove and return the results of attempts that the core did not run after the attempt before them."""
         unwanted = [result for result in self._results.values() if result.failure is None]
         for result in unwanted:
             del self._results[result.drop]
         return unwanted
 
     def settled(self) -> list[tuple[int, int]]:
-        """Return the attempts that wait with the runner for nothing, because their drop is settled."""
+        """Return the attempts that wait with the runner although their drop is settled."""
         states = self._core.drops.states
         return [(drop, given.attempt) for drop, given in self._given.items() if states[drop] > _WRITING]

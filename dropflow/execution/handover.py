@@ -19,12 +19,12 @@ from dropflow.states import DropState, SessionState
 
 
 class Handover:
-    """Reads the parts of a session that is frozen. No thread may be at work in it.
+    """Collects the state of a frozen session from its objects. No thread may be at work in it.
 
     Parameters
     ----------
     core, contents, inputs, followers, failures, ready, exchange :
-        The parts.
+        The objects of the session.
     known : KnownStates or None
         The states with which the session continues another one; None if it does not.
     """
@@ -55,7 +55,7 @@ class Handover:
         self._ready.take_back()
 
     def states(self) -> bytes:
-        """Return the state of every drop: WRITING only where an attempt is with the runner and will count."""
+        """Return the state of every drop: WRITING only if an attempt is with the runner and its result will count."""
         waiting, ahead = self._ready.drops, self._ahead()
         running = [drop for drop in self._core.drops.running if drop not in waiting and drop not in ahead]
         states = np.frombuffer(self._core.drops.states, dtype=np.uint8).copy()
@@ -64,7 +64,7 @@ class Handover:
         return states.tobytes()
 
     def parts(self) -> dict[int, dict[int, Handle]]:
-        """Return what producers wrote that is no content yet, by producer and drop: here, or on other nodes."""
+        """Return the parts that are not contents yet, by producer and drop: of drops here, and on other nodes."""
         parts = self._contents.parts()
         for drop, producer, part in () if self._exchange is None else self._exchange.parts():
             parts.setdefault(producer, {})[drop] = part
@@ -93,12 +93,12 @@ class Handover:
         return dict(self._inputs.durations)
 
     def take(self, items: Sequence[SessionInput]) -> FrozenSession:
-        """Return everything, and abort the attempts that run, or wait, ahead of their inputs.
+        """Return the state of the session, and abort the attempts that run or wait ahead of their inputs.
 
         Parameters
         ----------
         items : sequence of SessionInput
-            What came in since the session is frozen. Events of other nodes are left out: they are sent again.
+            Items that came in since the session was frozen. Events of other nodes are left out: they are sent again.
         """
         drops = self._core.drops
         states, parts = self.states(), self.parts()

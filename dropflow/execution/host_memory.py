@@ -1,15 +1,14 @@
-"""How much memory this process and those that it starts may use together, and whether that is nearly used up.
+"""How much memory this process and its child processes may use together, and whether it is nearly used up.
 
-The limit is the smallest of the memory of the machine, those of the control groups (cgroup, version 1 or 2) that this
-process is in, with all groups around them, the limits of this process (``ulimit -v`` and ``-d``), and what a user gives
-(``--memory``). What is in use is measured where the limit is. In a group, all its processes count, and files in shared
-memory (tmpfs) that they wrote. Of what a user gives, the process that it was given to counts, with those that it
-started and its sessions' files in shared memory. Cached files of the disk do not count, because the kernel takes their
-memory back.
+The limit is the smallest of these: the memory of the machine; the limits of the control groups (cgroup, version 1 or 2)
+of this process, and of all groups around them; the limits of this process (``ulimit -v`` and ``-d``); and the limit of
+a user (``--memory``). The memory in use is measured where the limit is. In a group, all its processes count, and files
+in shared memory (tmpfs) that they wrote. For the limit of a user, these count: the process that got the limit, its
+child processes, and the files of its sessions in shared memory. Cached files of the disk do not count, because the
+kernel takes their memory back.
 
-As memory fills up, first new contents go to the disk and not to shared memory, then no attempts begin beside those that
-run. Both are decided where they happen, in each process by itself, by a measurement that is at most 50 ms old, or as
-old as 20 measurements take.
+As memory fills up, first new contents go to the disk and not to shared memory. Then no attempts begin beside running
+ones. Each process decides for itself, by a measurement that is at most 50 ms old, or as old as 20 measurements take.
 """
 
 import enum
@@ -29,15 +28,15 @@ _PROC = Path("/proc")
 _LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only read
 _VARIABLE = "DROPFLOW_MEMORY"
-"""Environment variable with the bytes that a user gives to a process and those that it starts, and its id."""
+"""Environment variable with the limit of a user in bytes, for a process and its child processes, and the process id."""
 _VALID_SECONDS = 0.05
 _VALID_COSTS = 20
 _GROUP_SHARES = (0.6, 0.8)
-"""Of the limit of a group: above the first, contents go to the disk; above the second, attempts wait."""
+"""Shares of the limit of a group: above the first, contents go to the disk; above the second, attempts wait."""
 _MACHINE_SHARES = (0.8, 0.9)
-"""Of the machine: much of it may be used by others, and attempts should not wait for those."""
+"""The same shares for the machine. They are higher: attempts should not wait for memory that other users take."""
 _VALUES_SHARE = 0.6
-"""Of what is free: values of one computation, beside what its tasks use while they run."""
+"""Share of the free memory for the values of one computation. Its running tasks need the rest."""
 _NOT_RECLAIMABLE = frozenset({b"inactive_anon", b"active_anon", b"unevictable"})
 """Pages of processes and of shared memory, in the statistics of a group."""
 
@@ -53,14 +52,14 @@ class Pressure(enum.IntEnum):
 
 
 class MemoryLimit(NamedTuple):
-    """Bytes of memory, and what limits it.
+    """A limit of memory, and its reason.
 
     Attributes
     ----------
     bytes : float
-        How many.
+        The limit in bytes.
     reason : str
-        What limits it, such as ``the machine``.
+        The name of the limit, such as ``the machine``.
     """
 
     bytes: float
@@ -68,14 +67,14 @@ class MemoryLimit(NamedTuple):
 
 
 class HostMemory:
-    """The memory that this process and those that it starts may use. The limits are read once.
+    """The memory that this process and its child processes may use. The limits are read once.
 
     Parameters
     ----------
     proc, cgroups : Path
-        Where the system shows processes and control groups.
+        Directories in which the system shows processes and control groups.
     given : str
-        The bytes that a user gives to a process and those that it starts, and its id; empty for no such limit.
+        The limit of a user in bytes, for a process and its child processes, and the process id; empty for no limit.
     """
 
     def __init__(self, proc: Path = _PROC, cgroups: Path = _CGROUPS, given: str = "") -> None:
@@ -112,7 +111,7 @@ class HostMemory:
         return self._pressure
 
     def free(self) -> float:
-        """Return the bytes that may be used in addition."""
+        """Return the bytes that may still be used."""
         _, available = self._machine()
         left = [limit - _used(statistics) for statistics, limit in self._groups]
         if self._given:
@@ -120,7 +119,7 @@ class HostMemory:
         return max(0.0, min(available, *left, self.limit.bytes))
 
     def for_values(self) -> int:
-        """Return how many bytes the values of one computation may take where no limit is given."""
+        """Return how many bytes the values of one computation may take if no limit is given."""
         return max(1, int(_VALUES_SHARE * self.free()))
 
     def _measure(self) -> Pressure:
@@ -133,7 +132,7 @@ class HostMemory:
         return found
 
     def _machine(self) -> tuple[float, float]:
-        """Return the bytes of the machine, and those of them that can be used."""
+        """Return the bytes of memory of the machine, and how many are available."""
         try:
             lines = self._meminfo.read_bytes().splitlines()
             values = {name: float(rest.split()[0]) * 1024 for name, _, rest in (line.partition(b":") for line in lines)}
@@ -145,18 +144,18 @@ class HostMemory:
 
 @cache
 def host_memory() -> HostMemory:
-    """Return the memory that this process may use, read when this is called first."""
+    """Return the memory that this process may use. The limits are read at the first call."""
     return HostMemory(given=os.environ.get(_VARIABLE, ""))
 
 
 def restrict_memory(size: int) -> None:
-    """Let this process, and those that it starts, use at most this many bytes together."""
+    """Limit this process and its child processes to this many bytes together."""
     os.environ[_VARIABLE] = f"{size} {os.getpid()}"
     host_memory.cache_clear()
 
 
 def control_groups(controller: str, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> list[Path]:
-    """Return the directories of the control groups that this process is in, of one controller, the innermost first.
+    """Return the directories of the control groups of this process for one controller, the innermost first.
 
     In a container whose groups have other names inside than outside, only the outermost directory exists: its own.
     """
@@ -188,7 +187,7 @@ def _number(path: Path) -> float:
 
 
 def _used(statistics: Path) -> float:
-    """Return the bytes that a group, with those in it, uses and the kernel cannot take back; 0 if that is unknown."""
+    """Return the bytes that a group and its subgroups use and the kernel cannot take back; 0 if that is unknown."""
     try:
         rows = [line.split() for line in statistics.read_bytes().splitlines()]
     except OSError:
@@ -200,7 +199,7 @@ def _used(statistics: Path) -> float:
 
 
 def _used_by(root: int) -> float:
-    """Return the bytes that a process, those that it started, and its files in shared memory use; 0 if it has ended."""
+    """Return the bytes of a process, its child processes, and its files in shared memory; 0 if it has ended."""
     import psutil  # noqa: PLC0415 - most processes have no limit of a user
 
     used = 0.0
@@ -222,7 +221,7 @@ def _pressure(used: float, limit: float, shares: tuple[float, float]) -> Pressur
     return Pressure(sum(used > share * limit for share in shares))
 
 
-# How many processes the kernel has ended because memory was used up.
+# The number of processes that the kernel has ended because memory was used up.
 
 
 def counter_files(membership: Path = _PROC / "self" / "cgroup", root: Path = _CGROUPS) -> list[Path]:

@@ -1,7 +1,7 @@
 """The protocols through which a session meets storage, applications, other nodes, and places where code runs.
 
-The session decides *when* an attempt runs; an `Executor` (made by `dropflow.apps.execute`) knows *how* to run one; a
-`Runner` knows *where*: in this thread, in a pool of threads, or in worker processes that have built the same executor
+The session decides *when* an attempt runs. An `Executor` (made by `dropflow.apps.execute`) decides *how*, and a
+`Runner` decides *where*: in this thread, in a pool of threads, or in worker processes that have built the same executor
 from the same `ExecutorSpec`. A `ContentRepository` (`dropflow.data.repository`) owns the committed contents of data
 drops; an `Exchange` (`managers.node.exchange`) connects the parts of a session on several nodes.
 """
@@ -19,13 +19,13 @@ from dropflow.stopping import GRACE_SECONDS
 
 
 class Executor(Protocol):
-    """Runs attempts, one at a time per calling thread. Does not raise what an application raises."""
+    """Runs attempts, one at a time per calling thread. Exceptions of applications become failures of the result."""
 
     worker: int
     """Number of the worker process that it is in, for `Usage`; 0 elsewhere."""
 
     on_stream_opened: Callable[[StreamOpened], None]
-    """Called with what an attempt opens, in the thread that runs it. Set before the first attempt."""
+    """Called with each output that an attempt opens, in the thread that runs it. Set before the first attempt."""
     on_overdue: Callable[[AttemptResult], None]
     """Called, in another thread, with the result of an attempt that took longer than its limit and cannot be stopped:
     `execute` has not returned, and what it returns later does not count. Set before the first attempt."""
@@ -35,7 +35,7 @@ class Executor(Protocol):
         ...
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
-        """Stop what can be stopped of a running attempt: Python code, child processes, waits. Called from any thread.
+        """Stop a running attempt as far as possible: Python code, child processes, waits. Called from any thread.
 
         Child processes that run after `grace` seconds are killed.
         """
@@ -49,16 +49,16 @@ class Executor(Protocol):
 class Runner(Protocol):
     """A place where attempts run. `submit` never blocks on the work; results come back through `deliver`.
 
-    Every task that was submitted is answered by one result, unless the runner is closed first; so are the tasks that
-    follow it, in their order.
+    Every submitted task is answered by one result, unless the runner is closed first. The tasks that follow it are
+    answered too, in their order.
     """
 
     window: int
-    """How many attempts to submit at a time; more would only wait."""
+    """Number of attempts to submit at a time; more would only wait."""
 
     @property
     def running(self) -> Mapping[int, int]:
-        """The drops whose attempts run now, without those that wait, and their worker processes. From any thread.
+        """The worker process of each attempt that runs now, by drop; without attempts that wait. From any thread.
 
         Worker processes have numbers from 1, as in `Usage.worker`; 0 for a thread.
         """
@@ -71,27 +71,28 @@ class Runner(Protocol):
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue a batch of attempts.
 
-        If the graph has priorities, an empty batch tells that the results so far have made no attempts ready.
+        If the graph has priorities, an empty batch means that the results so far have made no attempts ready.
         """
         ...
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt if it is waiting or can be stopped. It is answered all the same.
 
-        A worker process whose attempt runs `dropflow.stopping.kill_after` later is killed. Threads cannot be.
+        If the attempt still runs `dropflow.stopping.kill_after` later, its worker process is killed. A thread cannot be
+        killed.
         """
         ...
 
     def hold(self, *, is_held: bool) -> None:
-        """Start no attempts while `is_held`, also none that was submitted before. From any thread."""
+        """Start no attempts while `is_held`, not even attempts that were submitted before. From any thread."""
         ...
 
     def give_back(self) -> Sequence[Task]:
-        """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
+        """Return the attempts that wait and have not begun. They are not answered, but their followers are."""
         ...
 
     def interrupt(self) -> None:
-        """Stop what runs in the session's own thread, because the session is being cancelled."""
+        """Stop the attempt in the session's own thread, because the session is being cancelled."""
         ...
 
     def close(self) -> None:
@@ -118,7 +119,7 @@ class ContentRepository(Protocol):
         ...
 
     def is_replaced(self, drop: int, handle: Handle) -> bool:
-        """Whether another drop has written something else since at the place of a content."""
+        """Whether another drop has since written a different content at the place of this one."""
         ...
 
     def discard(self, part: Handle) -> None:
@@ -142,7 +143,7 @@ class ContentRepository(Protocol):
         ...
 
     def confirm(self) -> None:
-        """Check that the session directory, and what was kept in it, has not been removed or replaced."""
+        """Check that the session directory and the results in it have not been removed or replaced."""
         ...
 
 
@@ -159,8 +160,8 @@ class Arrival(Protocol):
     def open(self) -> Sequence[tuple[RemoteEvent, dict[int, Handle] | Failure]]:
         """Return the events in it that can be used now, each with its contents.
 
-        The contents, by drop, are within reach of this node: of a data drop that COMPLETED or is open, its content or
-        stream; of an application, its parts of drops that live here. A failure in their place is the reason why they
+        The contents, by drop, can be read on this node. For a data drop that COMPLETED or is open, they are its content
+        or stream. For an application, they are its parts of drops that live here. A failure in their place is why they
         are not available; then the event is that the drop failed.
 
         Raises
@@ -180,14 +181,15 @@ class Exchange(Protocol):
     """Drops of the slice that live on other nodes."""
 
     def attach(self, deliver: Callable[[Sequence[Arrival]], None], needs: Callable[[int, int], bool]) -> None:
-        """Deliver what arrives from now on.
+        """Deliver all arrivals from now on.
 
         Parameters
         ----------
         deliver : callable
-            Takes it; may be called from any thread.
+            Takes arrivals; may be called from any thread.
         needs : callable
-            Whether what a producer on another node wrote to a drop here is still needed, in the session's thread.
+            Returns whether the part that a producer on another node wrote to a drop here is still needed. Called in the
+            session's thread.
         """
         ...
 
@@ -217,7 +219,7 @@ class Exchange(Protocol):
         ...
 
     def withdraw(self, drop: int, attempt: int) -> None:
-        """Stop offering, or fetching, what this attempt wrote of an open drop."""
+        """Stop offering, or fetching, the data that this attempt wrote of an open drop."""
         ...
 
     def release(self, drop: int) -> None:

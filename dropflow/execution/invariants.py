@@ -50,8 +50,8 @@ def check(core: Core) -> None:
             "a session that is being cancelled waits for the end of attempts, and of nothing else",
         )
     _hold(not over or unsettled == 0, "nothing is open when the session is over")
-    # Another node may be unable to get the content of a drop that completed here: then this drop is the cause. When
-    # that node is lost, its drops are here, and the cause is complete here, or runs again for others.
+    # If another node cannot get the content of a drop that completed here, this drop is the cause. When that node is
+    # lost, its drops are here, and their cause is a drop that is complete, or runs again.
     causes = {DropState.ERROR, DropState.CANCELLED} | ({DropState.COMPLETED} if core.drops.remote else set())
     if core.drops.has_known_states:
         causes = set(DropState) - {DropState.SKIPPED}

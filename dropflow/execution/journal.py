@@ -41,13 +41,13 @@ _FAMILY = b"DFJ"
 _VERSION = b"2"
 _FRAME = struct.Struct("<III")
 _SEALED = 8
-"""Bytes at the beginning of a frame that its third number is a checksum of."""
+"""Bytes at the beginning of a frame. The third number of the frame is their checksum."""
 
 T = TypeVar("T")
 
 
 class JournalHeader(msgspec.Struct, frozen=True):
-    """First frame of a journal: the session, and what its core is built from beside the graph."""
+    """First frame of a journal: the session, and the arguments of its core besides the graph."""
 
     session: str
     graph: str
@@ -69,11 +69,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     Attributes
     ----------
     events : tuple of Event
-        What the core processed.
+        Events that the core processed.
     contents : dict of int to ContentRecord
-        What was committed before that, by drop.
+        Contents that were committed before these events, by drop.
     failures : dict of int to Failure
-        Why drops of other nodes count as failed here; their events do not have it.
+        Why drops of other nodes count as failed here. Their events do not contain this.
     """
 
     events: tuple[Event, ...]
@@ -84,7 +84,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 class Journal:
     """Writes a journal. Used by the session's thread only.
 
-    An entry that a full disk prevents is written before the next one. The file never has a gap.
+    If a full disk prevents the write of an entry, it is written before the next one. The file never has a gap.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Journal:
         contents: Mapping[int, Handle] | None = None,
         failures: Mapping[int, Failure] | None = None,
     ) -> None:
-        """Append a batch of events. It is handed to the operating system, so it is kept if this process is killed."""
+        """Append a batch of events. The operating system has it then, so it is kept if this process is killed."""
         directory = self._directory
         records = {drop: ContentRecord.of(handle, directory) for drop, handle in (contents or {}).items()}
         self._pending += self._frame((events, records, failures or {}))
@@ -138,7 +138,7 @@ class Journal:
         self._flush()
 
     def close(self) -> None:
-        """Write what is pending and close the file. Idempotent."""
+        """Write the pending entries and close the file. Idempotent."""
         if self._file < 0:
             return
         try:
@@ -212,7 +212,7 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[T]", frame: bytes, path: Path) ->
     try:
         return decoder.decode(frame)
     except (ValueError, RecursionError) as error:
-        # The checksum is right, so another program wrote it, or another version of this one.
+        # The checksum is right, so another program or another version of dropflow wrote it.
         raise BadFileError(f"the journal has an unknown entry: {error}", where=str(path)) from error
 
 
@@ -242,19 +242,19 @@ class ReplayedSession:
     Attributes
     ----------
     core : Core
-        After all events.
+        The core after all events.
     failures : dict of int to Failure
         The last failure of each drop.
     faults : dict of int to list of Fault
         The infrastructure faults of drops, oldest first.
     contents : dict of int to ContentRecord
-        Everything that was committed, by drop.
+        All contents that were committed, by drop.
     released : set of int
         Drops whose content was released after its last consumer.
     header : JournalHeader
         First frame of the journal.
     known : KnownStates or None
-        What the journal begins with, if it is that of a session that continued.
+        The states at the beginning of the journal, if the session continued an earlier one; else None.
     skipped : dict of int to tuple of int
         Outputs that applications chose to skip.
     aborted : set of int
@@ -273,12 +273,12 @@ class ReplayedSession:
 
     @property
     def missing(self) -> dict[int, float]:
-        """Shares that were missing when contents were made, other than 0."""
+        """By drop: share of the data that was missing when its content was made, if not 0."""
         return {drop: one.missing for drop, one in self.contents.items() if one.missing}
 
     @property
     def started(self) -> float:
-        """When the journal begins."""
+        """Time at which the journal was begun, in seconds since the epoch."""
         return self.header.started
 
     @property

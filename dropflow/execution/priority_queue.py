@@ -1,4 +1,4 @@
-"""The order by priority: of what waits, and of a queue with the methods of `collections.deque`."""
+"""The order by priority: for a list of items, and as a queue with the methods of `collections.deque`."""
 
 import heapq
 from collections import deque
@@ -28,7 +28,7 @@ class PriorityQueue(Generic[T]):
         self._priority = priority
         self._levels: dict[int, deque[T]] = {}
         self._order: list[int] = []
-        """Heap of the negative priorities that have a level."""
+        """Heap of the negated priorities of the items in the queue."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class PriorityQueue(Generic[T]):
         return self._levels[-self._order[0]][0]
 
     def append(self, item: T) -> None:
-        """Add an item behind those of its priority."""
+        """Add an item behind the other items of its priority."""
         priority = self._priority(item)
         level = self._levels.get(priority)
         if level is None:
@@ -64,7 +64,7 @@ class PriorityQueue(Generic[T]):
         Raises
         ------
         IndexError
-            There is none.
+            The queue is empty.
         """
         priority = -self._order[0]
         level = self._levels[priority]

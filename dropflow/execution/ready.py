@@ -1,6 +1,7 @@
 """Attempts that can begin: they wait as integers, and become tasks when the runner has room for them.
 
-Those of drops with the greatest priority become tasks first; without priorities, those that waited longest.
+The attempts of drops with the greatest priority become tasks first. Without priorities, the attempts that have waited
+longest become tasks first.
 """
 
 import heapq
@@ -28,14 +29,14 @@ from dropflow.graph.text_ids import index_of, oid
 from dropflow.states import SessionState
 from dropflow.stopping import stopped_after
 
-# The priority of each attempt, from that of the drops.
+# The priority of each attempt, from the priorities of the drops.
 
 
 def attempt_priority(graph: PhysicalGraph) -> IntColumn | None:
     """Return the priority of the attempt of each drop.
 
-    That of an application is its own. Data without producers are attempted, too: they are as urgent as the most urgent
-    of their consumers, which otherwise would wait for all applications that are ready.
+    The attempt of an application has the priority of the application. Data without producers have attempts, too. Their
+    priority is the highest one of their consumers, which otherwise would wait for all applications that are ready.
 
     Returns
     -------
@@ -57,9 +58,9 @@ def attempt_priority(graph: PhysicalGraph) -> IntColumn | None:
 
 
 _WORTH_KEEPING = 4096
-"""Bytes of a content from which it costs more to send it again than to keep it."""
+"""Bytes of a content from which on sending it again costs more than keeping it."""
 _READERS = 4
-"""Attempts that read a content from which worker processes keep it. Fewer would hold memory for little."""
+"""Number of attempts reading a content from which on worker processes keep it: for fewer it is not worth the memory."""
 
 
 class TaskBuilder:
@@ -68,13 +69,13 @@ class TaskBuilder:
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        The graph that is executed.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
     kept : bytes
-        Which contents outlive the session, from `dropflow.execution.content_table.kept_drops`.
+        1 for each drop whose content outlives the session, from `dropflow.execution.content_table.kept_drops`.
     retry_memory : float
-        By how much the memory of a drop grows when an attempt had too little.
+        Factor by which the memory of a drop grows when an attempt had too little; 0 for no growth.
     """
 
     def __init__(self, graph: PhysicalGraph, streams: Iterable[int], kept: bytes, retry_memory: float = 0.0) -> None:
@@ -110,9 +111,9 @@ class TaskBuilder:
         contents: Mapping[int, Handle],
         streams: OpenStreams,
     ) -> list[Task]:
-        """Return the tasks of a batch, each with those of the attempts that follow it.
+        """Return the tasks of a batch, each with the tasks of the attempts that follow it.
 
-        Their inputs are as they are now: contents, or open streams.
+        The inputs are the present contents or open streams.
         """
 
         def content_or_stream(drop: int) -> Handle | None:
@@ -121,7 +122,8 @@ class TaskBuilder:
         def task(run: Run, then: Sequence[Run] = (), *, follows: bool = False) -> Task:
             drop, row = run.drop, self._template[run.drop]
             is_ahead, is_app = core.streaming.is_ahead(drop), self._is_app[row]
-            # Only an attempt that runs ahead is aborted when an open drop is withdrawn: others read complete inputs.
+            # Only an attempt that runs ahead is aborted when an open drop is withdrawn. All others read complete
+            # inputs.
             handle = content_or_stream if is_ahead else contents.get
             is_suspect = drop in core.drops.faults
             return Task(
@@ -143,7 +145,7 @@ class TaskBuilder:
         return [task(*one) for one in zip(batch, chains, strict=True)] if chains else [task(run) for run in batch]
 
     def _memory(self, drop: int, core: Core) -> float:
-        """Return the memory of an attempt after those that had too little; 0 if its template declares what it gets."""
+        """Return the memory of an attempt if earlier ones had too little; 0 for what its template declares."""
         faults = core.drops.memory_faults.get(drop, 0) if self._retry_memory else 0
         if not faults:
             return 0.0
@@ -199,7 +201,7 @@ class TaskBuilder:
         )
 
 
-# Attempts that are to begin later: those of drops that had an infrastructure fault.
+# Attempts that are to begin later, after an infrastructure fault of their drop.
 
 
 class DelayedRuns:
@@ -228,7 +230,7 @@ class DelayedRuns:
 
     @property
     def next_due(self) -> float:
-        """When the first attempt is due, in monotonic seconds; inf if there is none."""
+        """Monotonic time at which the first attempt is due; inf if there is none."""
         return self._queue[0][0] if self._queue else math.inf
 
     def append(self, run: Run) -> None:
@@ -244,7 +246,7 @@ class DelayedRuns:
         return due
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all attempts."""
         self._queue.clear()
 
 
@@ -254,11 +256,11 @@ class ReadyRuns:
     Parameters
     ----------
     core : Core
-        Which attempts are current.
+        Decides which attempts are current.
     contents : ContentTable
-        Inputs of tasks.
+        Has the inputs of tasks.
     streams : OpenStreams
-        Inputs that are still written.
+        Has inputs that are still written.
     inputs : SessionInputs
         Counts the attempts that are with the runner.
     followers : Followers
@@ -323,7 +325,7 @@ class ReadyRuns:
         self._has_aborted = False
         self._clock = clock
         self.stop_by = math.inf
-        """When attempts of a session that was cancelled are not waited for any more, in monotonic seconds."""
+        """Monotonic time from which on a cancelled session does not wait for its attempts any more."""
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._delayed)
@@ -335,7 +337,7 @@ class ReadyRuns:
 
     @property
     def next_due(self) -> float:
-        """When the next delayed attempt is due, in monotonic seconds; inf if there is none."""
+        """Monotonic time at which the next delayed attempt is due; inf if there is none."""
         return self._delayed.next_due
 
     def extend(self, runs: Sequence[Run]) -> None:
@@ -346,7 +348,7 @@ class ReadyRuns:
             self._times.ready(runs)
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all attempts."""
         self._ready.clear()
         self._delayed.clear()
 
@@ -365,14 +367,14 @@ class ReadyRuns:
             self._runner.abort(action.drop, action.attempt, action.grace)
 
     def abort_settled(self, events: Sequence[Event]) -> None:
-        """Stop the attempts that wait with the runner for others, and whose drops were cancelled without them."""
+        """Stop the attempts that wait with the runner for an attempt before them, if their own drops were cancelled."""
         for event in events if self._followers else ():
             if isinstance(event, CancelDrop):
                 for drop, attempt in self._followers.settled():
                     self._runner.abort(drop, attempt, event.grace)
 
     def stop(self, aborts: Sequence[Abort]) -> list[Event]:
-        """Stop the attempts of a session that is cancelled. Those that are not with the runner have stopped already."""
+        """Stop the attempts of a session that is cancelled; return events for attempts that are not with the runner."""
         if not aborts:
             return []
         self.stop_by = min(self.stop_by, self._clock.monotonic() + stopped_after(aborts[0].grace))
@@ -394,7 +396,7 @@ class ReadyRuns:
         if self._delayed:
             self._ready.extend([run for run in self._delayed.take_due() if current(run.drop, run.attempt)])
         if self._has_aborted:
-            # An aborted attempt may want inputs that are gone: its task must not be built.
+            # The inputs of an aborted attempt may be gone: its task must not be built.
             wanted = [run for run in self._ready if current(run.drop, run.attempt)]
             self._ready.clear()
             self._ready.extend(wanted)
@@ -408,7 +410,7 @@ class ReadyRuns:
         batch, chains = self._take(room) if may_take else ([], [])
         if not batch:
             if self._tasks.priority is not None:
-                self._runner.submit(())  # it may wait for what is more urgent than what it has
+                self._runner.submit(())  # it may wait for attempts that are more urgent than those that it has
             return
         tasks = self._tasks.build(batch, chains, self._core, self._contents.contents, self._streams)
         self._inputs.in_flight += len(batch) + sum(map(len, chains))
@@ -421,7 +423,7 @@ class ReadyRuns:
             self._on_submit()
 
     def _take(self, room: int) -> tuple[list[Run], list[list[Run]]]:
-        """Remove and return the first attempts, and those that follow each of them in a chain."""
+        """Remove and return the first attempts, and the attempts that follow each of them in a chain."""
         followers = self._followers
         if not followers.has_chains:
             return [self._ready.popleft() for _ in range(min(room, len(self._ready)))], []

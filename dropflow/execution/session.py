@@ -2,15 +2,15 @@
 
 It drains the inbox, turns what came into events, passes them to the core, and carries the actions out. The order
 matters in one place: contents are committed before the core sees that an attempt has finished, so a consumer never
-starts on data that are not there. To commit a leaf is to keep it: one that cannot be kept is a failure of the attempt.
-Results of attempts that are no longer current are refused before anything is committed, so a commit happens exactly
-once. The result of an attempt that ran ahead of its inputs waits until they are complete.
+starts on data that are not there. A leaf is written to ``results/`` when it is committed: if that fails, the attempt
+fails. Results of attempts that are no longer current are refused before anything is committed, so a commit happens
+exactly once. The result of an attempt that ran ahead of its inputs waits until they are complete.
 
 Ready drops wait as integers. Their tasks are built when the runner has room for them.
 
-`Session.run` gives a session a thread of its own. A driver that has other things to do in the same thread, such as a
-simulation, calls `begin`, `step` until the session `is_over`, `close` and `result` itself. A session that is frozen can
-be continued by another one with other drops in the same process, see `hand_over`.
+`Session.run` gives a session a thread of its own. A driver with other work in the same thread, such as a simulation,
+calls `begin`, `step` until the session `is_over`, `close` and `result` itself. Another session object, with other
+drops, can continue a session that is frozen in the same process, see `hand_over`.
 """
 
 import math
@@ -78,20 +78,20 @@ from dropflow.stopping import GRACE_SECONDS
 
 
 class Instrument:
-    """Base of observers: override what you need. Called in the session's thread, so it must be quick."""
+    """Base class of observers: override methods. They are called in the session's thread, so they must be quick."""
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Called with each batch of events that the core has processed."""
 
     def on_actions(self, actions: Sequence[Action]) -> None:
-        """Called with the actions that the core has returned for them."""
+        """Called with the actions that the core has returned for a batch of events."""
 
     def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
-        """Called with contents that were committed, and how long the attempts took that wrote them here."""
+        """Called with contents that were committed, and the seconds of the attempts that wrote them here."""
 
 
 class Instruments:
-    """The instruments of one session. One that raises is removed, and `complain` is called with a note."""
+    """The instruments of one session. An instrument that raises is removed, and `complain` is called with a note."""
 
     def __init__(self, instruments: Sequence[Instrument], complain: Callable[[str], None]) -> None:
         self._instruments = list(instruments)
@@ -136,14 +136,14 @@ class Execution:
     streams : collection of int
         Links whose data can be read by their consumers while it is written, see `dropflow.apps.template_cache`.
     chains : int32 array, shape (drops,), or None
-        The application that follows each one in a chain that runs as one unit, from
+        The application that follows each application in a chain that runs as one unit, from
         `dropflow.graph.physical.follower_column`.
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
     until : float
         Walltime of the session, in seconds since the epoch; 0 for none. The runner starts nothing that ends later.
     retry_memory : float
-        By how much the memory of a drop grows when an attempt had too little; 0 if it is not repeated for that.
+        Factor by which the memory of a drop grows when an attempt had too little; 0 if the attempt is not repeated.
     """
 
     graph: PhysicalGraph
@@ -158,25 +158,25 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Where a session executes it, and where it writes.
+    """The objects with which a session executes its graph: runner, storage, clock, other nodes.
 
     Attributes
     ----------
     repository : ContentRepository
         Owner of the contents of data drops.
     runner : Runner
-        Where attempts run.
+        Runs attempts.
     clock : Clock
-        For durations.
+        Measures durations.
     inbox : Inbox or None
         Queue of the events of runner, exchange and other threads; a new one by default.
     exchange : Exchange or None
-        Where the other nodes of the session are; None when it has this one only.
+        The connection to the other nodes of the session; None if it has no other nodes.
     journal : Journal or None
-        Gets every event. What cannot be written is written later. If it stays incomplete, a note says so, and the
-        session does not fail: results do not depend on the journal.
+        Gets every event; None for no journal. An entry that cannot be written now is written later. If it stays
+        incomplete, the session gets a note and does not fail: results do not depend on the journal.
     times : AttemptTimes or None
-        Where the times of attempts are recorded.
+        Records the times of attempts; None for no records.
     """
 
     repository: ContentRepository
@@ -195,12 +195,13 @@ class Watch:
     Attributes
     ----------
     instruments : sequence of Instrument
-        Observers.
+        The observers.
     on_statistics : callable or None
         Called in the session's thread with fresh `Statistics` now and then, and once at the end.
     on_idle : callable or None
-        Called once, in the session's thread, when nothing runs and what is left cannot end by the walltime, or the
-        walltime has passed. The session goes on, because other nodes may settle drops. Without it, it pauses and stops.
+        Called once, in the session's thread, when nothing runs and the remaining drops cannot end by the walltime, or
+        when the walltime has passed. The session goes on, because other nodes may settle drops. If it is None, the
+        session pauses and stops.
     on_settled : callable or None
         Called once, in the session's thread, when the session is paused and all drops of this node are settled, so that
         nothing happens here until other nodes go on.
@@ -305,7 +306,7 @@ class Session:
         self._clock = resources.clock
         self._repository = resources.repository
         self.runner = runner
-        """Where attempts run."""
+        """Runs attempts."""
         self._exchange = exchange
         self._journal = resources.journal
         self._instruments = Instruments(watch.instruments, self.notes.append)
@@ -318,7 +319,7 @@ class Session:
         self._on_settled = watch.on_settled
         self._check_invariants = watch.check_invariants
         self.inbox: Inbox[SessionInput] = Inbox() if resources.inbox is None else resources.inbox
-        """Queue of what comes in."""
+        """Queue of results, events and requests."""
         kept = kept_drops(graph)
         self._contents = ContentTable(graph, resources.repository, self.core.drops.remote, kept)
         if watch.instruments:
@@ -329,7 +330,7 @@ class Session:
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
         self.failure_table = FailureTable(graph, self.core, work.directory, exchange)
         self.times = resources.times
-        """Where the times of attempts are recorded; for the session's thread."""
+        """Records the times of attempts; for the session's thread only."""
         self._followers = Followers(self.core, work.chains, runner.window)
         self._inputs = SessionInputs(
             self.core,
@@ -356,7 +357,7 @@ class Session:
             runner=runner,
             clock=resources.clock,
             times=resources.times,
-            # The last statistics count the attempts that are submitted as ready.
+            # The last statistics count submitted attempts as ready.
             on_submit=None if self._statistics is None else self._statistics.note_change,
         )
         self._began, self._has_begun = 0.0, False
@@ -377,9 +378,10 @@ class Session:
         Parameters
         ----------
         reason : str
-            For those who look at the session.
+            Text for users who look at the session.
         grace : float
-            Seconds that attempts have to clean up. The session is over `dropflow.stopping.stopped_after` that.
+            Seconds that attempts have to clean up. The session is over after the seconds that
+            `dropflow.stopping.stopped_after` returns for them.
         """
         self._stops_frozen |= self.is_frozen
         self.inbox.put([Cancel(reason, grace)])
@@ -401,9 +403,9 @@ class Session:
         self.runner.interrupt()
 
     def freeze(self) -> None:
-        """Have `advance` return soon; what runs goes on running. Clear `is_frozen` to undo. From any thread."""
+        """Have `advance` return soon; attempts that run go on. Clear `is_frozen` to undo. From any thread."""
         self.is_frozen = True
-        self.inbox.put([OwnerCall(lambda _: None)])  # wakes it
+        self.inbox.put([OwnerCall(lambda _: None)])  # wakes the session's thread
 
     def call(self, function: Callable[["Session"], T]) -> T:
         """Return `function(session)`, called in the session's own thread between two steps. From any other thread.
@@ -467,7 +469,7 @@ class Session:
                 deadline = self.deadline()
                 self.step(None if deadline == math.inf else max(0.0, deadline - self._clock.monotonic()))
                 if self._inputs.postponed and self._on_idle is None and not (self._inputs.in_flight or self._ready):
-                    # What is left cannot end by the walltime. Another process may go on with it.
+                    # The remaining drops cannot end by the walltime. Another process may run them.
                     self._process([Pause()])
                     break
         finally:
@@ -499,19 +501,19 @@ class Session:
         self._tell_settled()
 
     def step(self, timeout: float | None = 0.0) -> None:
-        """Process everything that came in since the last step, and submit the attempts that are ready.
+        """Process all items that came in since the last step, and submit the attempts that are ready.
 
         Parameters
         ----------
         timeout : float or None
-            Seconds to wait at most if nothing came in; None to wait until something does.
+            Seconds to wait at most if there is no item; None to wait until one comes.
         """
         if self.is_over:
             return
         items = self._left_over or self.inbox.drain(timeout)
         self._left_over = []
         if self._stops_frozen:
-            # Other nodes may have gone on by what this one reported: it must not commit what came in since.
+            # Other nodes may have continued from the report of this node: later results must not be committed here.
             self._stops_frozen = False
             items = sorted([*items, *self.inbox.drain(0)], key=lambda item: not isinstance(item, Cancel | Lost))
         is_stopping = self.core.status is SessionState.CANCELLING
@@ -522,7 +524,7 @@ class Session:
             self._process([Abandon()])
         if self._inputs.has_continued:
             self._inputs.has_continued = False
-            self.runner.submit(())  # a runner in this thread starts what it kept
+            self.runner.submit(())  # a runner in this thread starts the attempts that it has
         self._ready.submit()
         self._tell_settled()
         if self._on_idle is not None and not self.is_idle and not self.is_over:
@@ -532,13 +534,13 @@ class Session:
                 self._on_idle()
 
     def _tell_settled(self) -> None:
-        on_settled = self._on_settled  # first: nearly all sessions have none, and this is asked in each step
+        on_settled = self._on_settled  # tested first: nearly all sessions have none, and each step comes through here
         if on_settled is not None and self.core.status is SessionState.PAUSED and not self.core.drops.unsettled:
             self._on_settled = None
             on_settled()
 
     def deadline(self) -> float:
-        """Return when `step` is to be called though nothing came in, in monotonic seconds; inf for never."""
+        """Return the monotonic time at which `step` is to be called even if no item came in; inf for never."""
         due = min(self._ready.stop_by, self._ready.next_due)
         left = 0.0 if self._on_idle is None else self._work.until - self._clock.now()
         if left > 0.0:
@@ -559,7 +561,7 @@ class Session:
                 self.notes.append(f"the journal is not complete: {error}")
 
     def hand_over(self) -> FrozenSession:
-        """Return what a session that continues this one needs. The runner goes on; nothing else of this one is used.
+        """Return the state for a session that continues this one. Of this session, only the runner goes on.
 
         No thread may be in `advance`.
         """
@@ -570,12 +572,12 @@ class Session:
         if self.times is not None:
             self.notes += self.times.close()
         if self._journal is not None:
-            with suppress(DropflowError):  # the journal of the session that continues has everything again
+            with suppress(DropflowError):  # the journal of the continuing session repeats all entries
                 self._journal.close()
         return frozen
 
     def _set_aside(self) -> None:
-        """Keep what came in for the next step. Calls are carried out."""
+        """Keep the items that came in for the next step, but carry out calls."""
         for item in self.inbox.drain(0):
             if isinstance(item, OwnerCall):
                 item.carry_out(self)
@@ -586,7 +588,7 @@ class Session:
         """Return how the session ended."""
         self._set_aside()
         if self.core.status is SessionState.FINISHED:
-            # What is here was settled before, but others have lost theirs.
+            # The drops here were settled before, but other nodes have lost theirs.
             self.failure_table.lost += [item for item in self._left_over if isinstance(item, Lost)]
         self._left_over = []
         try:
@@ -611,7 +613,7 @@ class Session:
             computed=applications_run(statistics),
         )
 
-    # What others see, in the session's own thread.
+    # Queries of other objects, in the session's own thread.
 
     def content(self, drop: int) -> Handle | None:
         """Return the content of a data drop, or None if there is none, or another drop has replaced it."""
@@ -619,7 +621,7 @@ class Session:
 
     @property
     def missing(self) -> Mapping[int, float]:
-        """Shares that were missing when contents were made, other than 0; also of those that are gone."""
+        """By drop: share of the data that was missing when its content was made, if not 0; also if it was released."""
         return self._contents.missing
 
     def contents(self) -> dict[int, Handle]:
@@ -674,7 +676,7 @@ class Session:
     # Actions out.
 
     def _act(self, actions: Sequence[Action]) -> list[Event]:
-        """Carry out what the core decided; the events that follow from it."""
+        """Carry out actions of the core, and return the events that follow from them."""
         events: list[Event] = []
         runs: list[Run] = []
         for action in actions:
@@ -712,7 +714,7 @@ def _release(graph: PhysicalGraph, contents: ContentTable, drop: int, notes: lis
 
 
 def _assemble(contents: ContentTable, failures: FailureTable, drop: int) -> Assembled:
-    """Return the event that the parts of a drop were joined, or could not be."""
+    """Return the event that the parts of a drop were joined, or could not be joined."""
     try:
         contents.assemble(drop)
     except DropflowError as error:

@@ -1,6 +1,6 @@
 """Items that come in through the inbox of a session, and the events for the core that follow from them.
 
-Contents are committed here, before the core processes the event: so a consumer never starts on data that are not there.
+Contents are committed here, before the core processes the event. So a consumer never starts on data that do not exist.
 """
 
 import threading
@@ -40,7 +40,7 @@ from dropflow.execution.walltime import is_postponed
 from dropflow.failure import Failure
 from dropflow.states import DropState
 
-# A queue with many writers and one reader, which takes everything that is there.
+# A queue with many writers and one reader, which takes all items at once.
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Inbox(Generic[T]):
             self._batches.put(batch)
 
     def drain(self, timeout: float | None = None) -> list[T]:
-        """Return everything that was put since the last call, in order; wait while there is nothing.
+        """Return all items that were put since the last call, in order; wait while there are none.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class OwnerCall(Generic[S, T]):
         Raises
         ------
         WorldError
-            The owner did not come to the call in twenty seconds.
+            The owner did not carry out the call within twenty seconds.
         """
         if not self._done.wait(_WAIT_SECONDS):
             raise WorldError(
@@ -130,19 +130,19 @@ class SessionInputs:
     Parameters
     ----------
     core : Core
-        Which attempts are current.
+        Decides which attempts are current.
     contents : ContentTable
-        Where what attempts wrote is committed.
+        Commits the parts that attempts wrote.
     streams : OpenStreams
         Streams of the drops that live here.
     outgoing : OutgoingEvents
-        Streams of the drops on other nodes.
+        Gets streams of the drops on other nodes.
     failures : FailureTable
-        Where failures and lost nodes are recorded.
+        Records failures and lost nodes.
     followers : Followers
         Attempts that are with the runner before the core has decided that they run.
     times : AttemptTimes or None
-        Where the times of attempts are recorded.
+        Records the times of attempts; None for no records.
     """
 
     __slots__ = (
@@ -174,11 +174,11 @@ class SessionInputs:
         times: AttemptTimes | None,
     ) -> None:
         self.in_flight = 0
-        """How many attempts are with the runner."""
+        """Number of attempts with the runner."""
         self.durations: dict[int, tuple[int, float]] = {}
         """By template: attempts that have succeeded, and how many seconds they took together."""
         self.postponed = 0
-        """How many attempts were not started because of the walltime."""
+        """Number of attempts that were not started because of the walltime."""
         self.has_continued = False
         """Whether the session was continued after a pause, until its owner has set this to False."""
         self.reason = ""
@@ -195,9 +195,9 @@ class SessionInputs:
         """Results of attempts that ran ahead of their inputs, by drop."""
 
     def events(self, items: Sequence[SessionInput], owner: object) -> list[Event]:
-        """Return the events for what came in; calls of other threads are carried out with `owner`."""
+        """Return the events for items that came in; calls of other threads are carried out with `owner`."""
         events: list[Event] = []
-        # The core has not processed these events yet, so what they settle is remembered here.
+        # The core has not processed these events yet, so the drops that they settle are remembered here.
         settled: set[int] = set()
         followed: set[int] = set()
         has_lost = False
@@ -231,12 +231,12 @@ class SessionInputs:
     def events_after_cancel(
         self, items: Sequence[SessionInput], owner: object, settled: Collection[int] = ()
     ) -> list[Event]:
-        """Return the events for what came in since the session was cancelled: attempts have ended, and no more.
+        """Return the events for items that came in since the session was cancelled: only ends of attempts count.
 
         Parameters
         ----------
         settled : collection of int
-            Drops that events settle which the core has not processed yet.
+            Drops that are settled by events which the core has not processed yet.
         """
         events: list[Event] = []
         stopped: list[int] = []
@@ -258,7 +258,7 @@ class SessionInputs:
         return [*events, Stopped(tuple(stopped))] if stopped else events
 
     def events_after_others(self, results: Sequence[AttemptResult]) -> list[Event]:
-        """Return the events of results that have waited for the core to process those of the attempts before them."""
+        """Return the events of results that waited until the core processed the results of the attempts before them."""
         events: list[Event] = []
         for result in results:
             if self._core.drops.is_current(result.drop, result.attempt):
@@ -273,12 +273,12 @@ class SessionInputs:
             self._contents.discard(result.handles.values())
 
     def accept(self, drop: int) -> list[Event]:
-        """Return the events of a result that came before the inputs were complete, which they are now."""
+        """Return the events of a result that came before the inputs were complete. They are complete now."""
         result = self._early_results.pop(drop, None)
         return [] if result is None else self._on_result(result)
 
     def discard_early(self, drop: int) -> bool:
-        """Discard such a result; return whether there was one."""
+        """Discard the result of an attempt that ran ahead of its inputs; return whether there was one."""
         result = self._early_results.pop(drop, None)
         if result is not None:
             self._contents.discard(result.handles.values())
@@ -290,9 +290,9 @@ class SessionInputs:
         Parameters
         ----------
         settled : set of int
-            Drops that events settle which the core has not processed yet; this one is added.
+            Drops that are settled by events which the core has not processed yet; the drop of the result is added.
         followed : set of int
-            Applications of chains whose results count; this one is added.
+            Applications of chains whose results count; the application of the result is added.
         """
         drop, followers = result.drop, self._followers
         if followers and followers.awaits(result):
@@ -312,7 +312,7 @@ class SessionInputs:
         return events
 
     def _on_result(self, result: AttemptResult) -> list[Event]:
-        """Commit what an attempt wrote, or note why it failed; what ran ahead of its inputs waits."""
+        """Commit the outputs of an attempt, or note why it failed; the result of an attempt that ran ahead waits."""
         if is_postponed(result):
             self.postponed += 1
             return []
@@ -350,7 +350,7 @@ class SessionInputs:
         return Failed(drop, result.attempt, failure)
 
     def _without_settled(self, result: AttemptResult) -> AttemptResult:
-        """Discard what an attempt that ran again wrote to drops that are settled; return the rest."""
+        """Discard the outputs that a repeated attempt wrote to settled drops; return the result without them."""
         states = self._core.drops.states
         settled = {target: part for target, part in result.handles.items() if states[target] > DropState.WRITING}
         if not settled:

@@ -112,7 +112,7 @@ _SHOWN = 60
 
 
 class Unusable(ValueError):  # noqa: N818 - it ends up in a BadParameterError, and is no error of its own
-    """A value that cannot be converted. Its text says what was expected."""
+    """A value that cannot be converted. Its text is what was expected."""
 
 
 class Unset(Unusable):

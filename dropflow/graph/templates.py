@@ -45,7 +45,7 @@ TWO_PORTS = "InputPort and OutputPort"
 
 
 class Argument(msgspec.Struct, frozen=True, kw_only=True):
-    """One field of a logical node, typed: a parameter, and a port if `usage` says so.
+    """One field of a logical node, typed: a parameter, and also a port, depending on `usage`.
 
     Attributes
     ----------

@@ -41,8 +41,8 @@ THREAD_VARIABLES = (
     "RAYON_NUM_THREADS",
     "POLARS_MAX_THREADS",
 )
-"""Environment variables with which libraries are told how many threads they may use, at the latest when they are
-loaded. Without them, each process uses one for each core."""
+"""Environment variables with the number of threads for libraries, which read them when they are loaded or before.
+Without them, each process uses one thread for each core."""
 
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"

@@ -399,7 +399,7 @@ _SLOW_SECONDS = 0.25
 """How long a batch may take before what has not begun of it is recalled; and how often that is repeated."""
 _PING_SECONDS = 5.0
 _WANT_SECONDS = 1.0
-"""How often the engine is told at most how much work waits."""
+"""Shortest time between two messages to the engine about how much work waits."""
 _NO_WORKERS_SECONDS = 600.0
 """How long attempts wait for an engine that has no workers: an adaptive one may get them from a batch system."""
 _ANSWER_SECONDS = 5.0

@@ -282,7 +282,7 @@ class Host:
         return pool.runner(spec), close
 
     def _watch(self) -> None:
-        """Close the host when nothing has been heard of its session for too long."""
+        """Close the host when no message of its session has come for too long."""
         while (left := self._pinged + LEASE_SECONDS - self._clock.monotonic()) > 0.0:
             if self._closed.wait(left):
                 return

@@ -3,7 +3,7 @@
 One thread owns all sockets and all bookkeeping; other threads only queue a command for it and wake it. Which worker
 gets which attempts is decided in `dropflow.runners.dispatcher`.
 
-The death of a worker fails the one attempt that it was at, or was at last (the marker in shared memory says which).
+The death of a worker fails its current attempt, or else its last one: the marker in shared memory has its number.
 Attempts that were over, but whose results had not been sent, fail as innocent. What the worker had been given ahead
 goes back into the queue. The pool notices a death by a descriptor of the process itself, not by the end of the socket,
 which a descendant of the worker may hold, and then ends those descendants. Workers that hang are killed

@@ -209,7 +209,8 @@ class _Worker:
     def _limit_threads(self, cpus: int) -> None:
         """Let libraries use as many threads as an attempt declares processors: those loaded from now on, and programs.
 
-        Libraries that are loaded are told by threadpoolctl if it is installed, and if the user has limited none.
+        Libraries that are loaded already are limited by threadpoolctl, if it is installed and the user has set no
+        limit.
         """
         self._cpus = cpus
         others = {name: value for name, value in os.environ.items() if name not in self._variables}

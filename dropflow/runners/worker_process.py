@@ -60,7 +60,7 @@ class Tail:
             self._cut()
 
     def content(self) -> bytes:
-        """Return what is kept, after a line that says how many bytes are missing."""
+        """Return the bytes that are kept, after a line with the number of missing bytes."""
         self._cut()
         note = b"[... %d bytes left out ...]\n" % self._dropped if self._dropped else b""
         return note + bytes(self._data)

@@ -70,7 +70,7 @@ _SHOWN_HOSTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class RunHooks:
-    """The clock of a run on this machine, what cancels it, and what is told how far it is.
+    """The clock of a run on this machine, and the functions that get its session and its progress.
 
     `on_preparing` is called with lines about what takes time before the session begins, such as images that are pulled;
     `on_session` with the session before it runs, `on_statistics` with new statistics at intervals. `run_app` runs each

@@ -1,4 +1,4 @@
-"""Which drops run again because a user wants that, for a run on this machine and for a session of managers.
+"""Which drops run again at the request of a user, for a run on this machine and for a session of managers.
 
 Without names, all failed drops are tried again. With changed parameters, these hold for what runs from then on.
 
@@ -41,7 +41,7 @@ StateColumn = npt.NDArray[np.uint8]
 
 
 class RepeatedDrops(NamedTuple):
-    """The drops that settle again because a user wants that.
+    """The drops that settle again at the request of a user.
 
     Attributes
     ----------

@@ -347,7 +347,7 @@ class _Summary(msgspec.Struct, frozen=True):
 
 
 def refuse_run(directory: Path) -> None:
-    """Raise if something has run in a directory: its results are kept unless the caller wants to replace them.
+    """Raise if something has run in a directory: its results are kept, unless the caller asks to replace them.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 The manager is that of ``--to`` or DROPFLOW_URL, else the one that runs on this host; of managers that were started
 together, the topmost. The credential is ``--token`` or DROPFLOW_TOKEN, else the token in the record of a manager on
-this host, else a signature with the cluster key, which works on every host of the cluster. If the
-key of a user is named, it comes before the token in a record: who names it wants to be that user.
+this host, else a signature with the cluster key, which works on every host of the cluster. If the key of a user is
+named, it comes before the token in a record: a user who names a key asks to act as that user.
 """
 
 from pathlib import Path

@@ -46,7 +46,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def environment_connection() -> ConnectionOptions:
-    """Return what the environment says, for functions, and for commands without the options of a connection."""
+    """Return the connection from the environment, for functions and for commands without options for it."""
     names = ("DROPFLOW_URL", "DROPFLOW_TOKEN", "DROPFLOW_KEY")
     url, token, key = (os.environ.get(name) or None for name in names)
     return ConnectionOptions(url=url, token=token, key=key)

@@ -219,7 +219,8 @@ class _Submission:
         except ConflictError as error:
             if not was_sent:
                 return error
-            # Of an earlier request, as it seems, whose deployment has begun, or of another client: the next time tells.
+            # The session is probably that of an earlier request, or else of another client: the next request shows
+            # which.
             raise LinkError(error.text, where=error.where, hint=error.hint) from error
         except HttpError as error:
             if error.status in _AWAY:

@@ -231,8 +231,8 @@ class ScriptedExecutor:
     ``die-once`` sends its process SIGKILL in its first attempt.
     ``deaf`` waits forever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
     the id of its process. ``track`` works for a moment, and appends a line to ``files/track`` before and after that:
-    ``begin`` or ``end``, and its row; ``track_long`` works for longer, and says so. Every other component copies its
-    inputs to its outputs.
+    ``begin`` or ``end``, and its row; ``track_long`` does the same, and reports a long time. Every other component
+    copies its inputs to its outputs.
     """
 
     def __init__(self, spec: ExecutorSpec) -> None:

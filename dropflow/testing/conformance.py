@@ -92,7 +92,7 @@ class FakeRepository:
         self.discarded_attempts.append((drop, attempt))
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:
-        """Record; the content is removed unless its template says that it is to persist."""
+        """Record the release; the content is removed, unless its template has the flag to persist."""
         del handle
         self.released.append(drop)
         return not template.persist

@@ -321,10 +321,9 @@ def _path(attempts: AttemptColumns, before: _Indices) -> _Indices:
 
 # Why workers were idle: the time between two attempts of a lane, in up to three pieces.
 #
-# Until the last input of the next attempt was committed, its lane waited for data. From then until
-# the attempt was ready, it waited for a message: the drop's node had not been told yet, or the data
-# were on their way. From then until it began, it waited for a worker: other attempts were before it,
-# its needs did not fit, or the session was paused.
+# Until the last input of the next attempt was committed, its lane waited for data. From then until the attempt was
+# ready, it waited for a message: the drop's node had no event yet, or the data were on their way. From then until it
+# began, it waited for a worker: other attempts were before it, its needs did not fit, or the session was paused.
 
 GAP_KINDS = ("data", "message", "worker")
 """Reasons why a lane was idle in a piece of a gap."""

@@ -1,8 +1,8 @@
 """The comparison of two sessions: graph, parameters, programs, drops, times and failures.
 
-It follows from what reports are made from (`dropflow.web.report.SessionReport`), of sessions and of the
-directories of runs. Its size does not grow with the number of drops: each list ends after some hundred rows, and
-says how many there are.
+It follows from what reports are made from (`dropflow.web.report.SessionReport`), of sessions and of the directories of
+runs. Its size does not grow with the number of drops: each list ends after some hundred rows, with the number of all
+rows.
 """
 
 import re

@@ -58,7 +58,7 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     server : callable
-        Returns what the frame tells about the server, from the `manager` that a page was rendered with.
+        Returns the texts about the server in the frame, from the `manager` that a page was rendered with.
     navigation : sequence of (str, str)
         Words and addresses of the links at the top.
     style_sheets : sequence of str

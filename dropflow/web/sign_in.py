@@ -57,7 +57,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, servers: KnownServers) -> 
 
     def make(call: Request) -> TicketReply:
         seconds = call.body.seconds
-        # A browser that may change something is not told from the administrator's.
+        # A browser with the right to change something is treated as the administrator's.
         read_only = call.body.read_only or call.proof is Proof.USER
         ticket = "" if access.token is None else tickets.issue(seconds, read_only=read_only)
         own = servers.own()

@@ -102,7 +102,8 @@ class Tickets:
 
     def redeem(self, ticket: str) -> Permission:
         """Return what a browser may do with the ticket, which is not valid any more afterwards."""
-        # A dict compares hashes first, which depend on a secret of the process: the time says nothing about tickets.
+        # A dict compares hashes first, which depend on a secret of the process: the time of a lookup does not depend on
+        # how much of a ticket is right.
         with self._mutex:
             end, read_only = self._valid.pop(ticket, (-math.inf, False))
         if self._clock.monotonic() >= end:

@@ -6,19 +6,19 @@
 `shared`               Objects that all parts of an island or a master share
 `routines`             Operations that wait for answers of children, written as generators: a state machine without
                        threads or I/O
-`children`             The children of a composite: which there are, which are alive, and which are asked: a state
-                       machine without I/O
+`children`             The children of a composite, which of them are alive, and which are asked: a state machine
+                       without I/O
 `connections`          The connections of a composite to its children, which carry out the requests of its state machine
-`sessions`             The operations of a composite on sessions: ask the children, remember their answers, merge them
+`sessions`             Operations of a composite on sessions: it asks the children, remembers their answers, and merges
+                       them
 `session_cache`        The last answers of children about sessions: for when a child does not answer, and to number
                        changes
 `deployments`          Submits graphs: plans them, and deploys the whole graph to each child with nodes of the session
-`resumptions`          Continuing sessions that were stopped: what their nodes have, a plan, and another deployment
-`members`              Changes of the nodes of sessions that run: a composite asks a member for them, and adds nodes
-                       that come
+`resumptions`          Continues stopped sessions: collects the contents on their nodes, plans, and deploys again
+`members`              Changes of the nodes of running sessions: a composite asks a member for them, and adds new nodes
 `content_queries`      The content of a session: drops, logs, data, results, journals and graphs, from the children
                        that have them
-`merging`              Merging of what several children report about a session: pure functions over
+`merging`              Merging of the reports of several children about a session: pure functions over
                        `dropflow.api.session_records`
 `log_merging`          Answers of several children that are merged in an order: logs, sorted drops, archives
 `witness`              The votes of an island or master about the views of sessions that it deployed: part of

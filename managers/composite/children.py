@@ -1,8 +1,8 @@
-"""The children of a composite: which there are, which are alive, and which are asked: a state machine without I/O.
+"""The children of a composite, which of them are alive, and which are asked: a state machine without I/O.
 
 Each child is asked for its status once per period, with one request at a time. `managers.membership` decides from the
 time of the last answer whether the child is alive, suspect or lost. A child that missed the deadline of another request
-is silent: it is asked nothing more until it answers a status request that was sent later.
+is silent: it gets no more requests until it answers a status request that was sent later.
 
 Only the clock of this process counts, and only while the process runs (`managers.machine_calls`). Which process of a
 child is the latest follows from the order of its answers: there is one process at an address at a time.
@@ -23,16 +23,16 @@ from managers.membership import Join, Leave, Membership, MemberState, Received, 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _AGAIN = 30.0
-"""Seconds until something that failed is tried again."""
+"""Seconds until a failed request or change is tried again."""
 _TRIES = 3
 _TRIED = 10_000
 
 
-# The time of a composite's state machine, and what it remembers for a while.
+# The time of a composite's state machine, and tables that forget old entries.
 
 
 class Newest(dict[Key, Value]):
-    """A dict of at most `most` entries: the one that was set the longest time ago is forgotten first."""
+    """A dict of at most `most` entries: it forgets the entry that was set first."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -46,19 +46,19 @@ class Newest(dict[Key, Value]):
 
 
 class Tries(Generic[Key]):
-    """How often each of some things was tried, and when that may be done again."""
+    """Counts how often each key was tried, and when it may be tried again."""
 
     def __init__(self, time: "MachineTime") -> None:
         self._time = time
         self._noted = Newest[Key, tuple[int, float]](_TRIED)
 
     def may(self, key: Key) -> bool:
-        """Return whether something may be tried now."""
+        """Return whether `key` may be tried now."""
         count, not_before = self._noted.get(key, (0, 0.0))
         return count < _TRIES and not_before <= self._time.now
 
     def note(self, key: Key) -> None:
-        """Note that something is tried now."""
+        """Note that `key` is tried now."""
         self._noted[key] = self._noted.get(key, (0, 0.0))[0] + 1, self._time.now + _AGAIN
 
 
@@ -71,9 +71,9 @@ class MachineTime:
     Parameters
     ----------
     offset : float
-        Seconds since the epoch, less the monotonic time.
+        Seconds since the epoch minus the monotonic time.
     period : float
-        Longest gap between two events, in seconds, that counts.
+        Longest gap between two events, in seconds, that counts as time in which the process ran.
     """
 
     def __init__(self, *, offset: float, period: float) -> None:
@@ -100,7 +100,7 @@ class MachineTime:
     def until(self, deadline: float) -> float:
         """Return the monotonic time at which `now` will be `deadline` if this process does not pause."""
         moment = self.raw + (deadline - self.now)
-        # Rounding must not make it due now: then `now` would never reach the deadline on a clock that does not move.
+        # Rounding must not give the present time: on a clock that does not move, `now` would never reach the deadline.
         return moment if deadline <= self.now else max(moment, nextafter(self.raw, inf))
 
 
@@ -116,9 +116,9 @@ _STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
 }
 _ALLOWED: dict[Role, tuple[Role, ...]] = {"island": ("node",), "master": ("island", "node")}
 _LOST_PERIODS = 5
-"""Periods between two status requests to a child that is lost."""
+"""Number of periods between two status requests to a child that is lost."""
 _MOST_HANGING = 8
-"""Status requests to children that do not answer that are under way at a time, so that they do not take all threads."""
+"""Most unanswered status requests at a time to children that do not answer, so that they do not take all threads."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ class ChildView:
     Attributes
     ----------
     text : str
-        Why it is not alive, or not asked; empty when it is.
+        Why it is not alive, or not asked; empty if it is alive and asked.
     is_asked : bool
-        Whether requests go to it: it answers, and can be a child.
+        Whether requests are sent to it: it answers, and can be a child.
     is_unfit : bool
-        Whether it is a manager that cannot be a child here, or one that is a child under another address already.
+        Whether it is a manager that cannot be a child here, or that is a child under another address already.
     nodes : tuple of NodeInfo
         The nodes at or below it, from its last answer.
     """
@@ -148,7 +148,7 @@ class ChildView:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has not answered for so long that it is not waited for."""
+        """Whether it has not answered for so long that requests do not wait for it."""
         return self.state == "lost"
 
     @property
@@ -157,7 +157,7 @@ class ChildView:
         return self.role == "node" and self.state != "alive" and any(node.state == "drained" for node in self.nodes)
 
     def as_child(self) -> Child:
-        """Return the record of it for parents and pages."""
+        """Return its record for parents and pages."""
         if self.is_drained:
             return Child(name=self.name, url=self.url, role=self.role, state="drained", text=DRAINED)
         return Child(name=self.name, url=self.url, role=self.role, state=self.state, text=self.text)
@@ -169,11 +169,11 @@ class StatusRequest(msgspec.Struct, frozen=True):
     Attributes
     ----------
     key : int
-        Tells a child from one that was removed and added again.
+        Identifies the child: a child that was removed and added again has another key.
     number : int
         Counts the status requests to this child.
     seconds : float
-        How long to wait for the answer.
+        Seconds to wait for the answer.
     """
 
     url: str
@@ -193,10 +193,10 @@ class _ChildState:
     """When the next status request is to be sent."""
     info: ManagerInfo | None = None
     process: int = 0
-    """How many processes have answered at its address."""
+    """Number of processes that have answered at its address."""
     nodes: tuple[NodeInfo, ...] = ()
     signs: int = 0
-    """How many status requests it has answered."""
+    """Number of status requests that it has answered."""
     asked: int = 0
     """Number of the last status request."""
     settled: int = 0
@@ -204,11 +204,11 @@ class _ChildState:
     is_waited_for: bool = True
     """Whether the first requests of users wait for its first answer."""
     silent_since: int | None = None
-    """Number of the last status request before it was found silent."""
+    """Number of the last status request before it missed a deadline; None if it is not silent."""
     reason: str = ""
     unfit: str = ""
     departure: str = ""
-    """Why it is not expected to come back."""
+    """Why it is not expected to come back; empty if it is."""
 
     @property
     def is_under_way(self) -> bool:
@@ -225,7 +225,8 @@ class Children:
     time : MachineTime
         The time of the event that is handled.
     suspect_after, lost_after, every : float
-        Seconds: see `managers.membership`; and between two status requests.
+        Seconds without an answer after which a child is suspect, and lost, see `managers.membership`; and seconds
+        between two status requests.
     """
 
     def __init__(
@@ -241,9 +242,9 @@ class Children:
         self._membership = Membership(suspect_after=suspect_after, lost_after=lost_after)
         self._keys = 0
         self.changes = 0
-        """Grows when a view may have changed."""
+        """Counter that grows when a view may have changed."""
         self._views: tuple[ChildView, ...] | None = None
-        """The views at `_viewed`, until one may have changed."""
+        """The views at the time `_viewed`; None if one may have changed since."""
         self._viewed = -inf
 
     # The children.
@@ -284,13 +285,13 @@ class Children:
         return address
 
     def mark_departed(self, url: str, reason: str) -> None:
-        """Note that this child is announced no more: it may be removed once it is lost."""
+        """Note that this child is not announced any more: it may be removed once it is lost."""
         child = self._children.get(canonical(url))
         if child is not None:
             child.departure = reason
 
     def departed(self) -> list[ChildView]:
-        """Return the children that are announced no more and lost."""
+        """Return the children that are lost and not announced any more."""
         leaving = {url for url, child in self._children.items() if child.departure}
         return [view for view in self.views() if view.url in leaving and view.is_lost] if leaving else []
 
@@ -357,16 +358,17 @@ class Children:
             child.due = self._time.now + _LOST_PERIODS * self._every
 
     def silence(self, url: str, reason: str) -> None:
-        """Send no requests to this child until it answers a status request: it missed a deadline."""
+        """Send no requests to this child, which missed a deadline, until it answers a status request."""
         child = self._children.get(url)
         if child is not None and child.silent_since is None:
             child.silent_since, child.reason = child.asked, reason
             self._note_change()
 
     def ask_again(self) -> dict[str, int]:
-        """Make status requests due for children that do not answer; return the numbers of the requests before them.
+        """Make status requests due for children that do not answer; return the number of the last request to each.
 
-        A child that was just started again answers at once; for one that is gone the connection is refused as quickly.
+        A child that was just started again answers at once. If its process has ended, the connection is refused at
+        once.
         """
         numbers = {}
         for child in self._children.values():
@@ -382,7 +384,7 @@ class Children:
             self._note_change()
 
     def deadline(self) -> float:
-        """Return when something is due."""
+        """Return the time of the next status request or change of state."""
         due = [child.due for child in self._children.values() if not child.is_under_way]
         changes = self._membership.deadline()
         return min([*due, inf if changes is None else changes])
@@ -390,11 +392,11 @@ class Children:
     # Waiting for children.
 
     def is_settled(self) -> bool:
-        """Whether each child has answered or failed once, as far as it is still waited for."""
+        """Whether each child that requests still wait for has answered or failed once."""
         return all(child.settled or not child.is_waited_for for child in self._children.values())
 
     def end_waiting(self) -> None:
-        """Wait no more for the first answers of the present children."""
+        """Stop waiting for the first answers of the present children."""
         for child in self._children.values():
             child.is_waited_for = False
 
@@ -404,14 +406,14 @@ class Children:
         return child is None or child.settled > number
 
     def is_only_silent(self, url: str) -> bool:
-        """Whether a child is not asked at the moment, but is not lost: it may just be busy."""
+        """Whether a child is silent but not lost: it may just be busy."""
         child = self._children.get(url)
         if child is None or child.unfit or child.silent_since is None:
             return False
         return self._membership.members[url].state is not MemberState.LOST
 
     def why_lost(self, url: str) -> str:
-        """Return why a child is lost; empty if it is not, or is none."""
+        """Return why a child is lost; empty if it is not lost, or not a child."""
         if url not in self._children or self._membership.members[url].state is not MemberState.LOST:
             return ""
         return self.view(url).text
@@ -475,7 +477,7 @@ class Children:
         )
 
     def _settled(self, request: StatusRequest) -> _ChildState | None:
-        """Note that a request is over; return its child, if that is still one."""
+        """Note that a request is over; return its child, or None if it was removed."""
         child = self._children.get(request.url)
         if child is None or child.key != request.key:
             return None
@@ -492,7 +494,7 @@ class Children:
 
 
 def _doubles(children: Iterable[_ChildState]) -> dict[str, str]:
-    """Return the URLs at which a manager answers that is a child under another URL already, and a text about that."""
+    """Return the URLs at which a manager answers that is a child under another URL already, each with a text."""
     seen: dict[tuple[str, int, int], str] = {}
     found = {}
     for child in children:
@@ -514,7 +516,7 @@ def _article(role: Role) -> str:
 
 
 def canonical(url: str) -> str:
-    """Return `url` in the one spelling by which a child is known.
+    """Return `url` in the one spelling that identifies a child.
 
     Raises
     ------
@@ -539,14 +541,14 @@ def _not_a_child(url: str, parent: str) -> NotFoundError:
 
 
 def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ...]:
-    """Return all nodes below, sorted by name; none is in a better state than the child through which it is reached.
+    """Return all nodes below, sorted by name; no node is in a better state than the child through which it is reached.
 
-    A node that was started again at another address is reached through two children: the one that is asked has it.
+    A node that was started again at another address is reached through two children: the child that is asked counts.
 
     Parameters
     ----------
     children : iterable of ChildView
-        A child that is a node and never answered is a node whose name is its address.
+        The children. If a child that is a node never answered, its address is used as its name.
     role : str
         Role of the composite: a master adds the island to which each node belongs.
     """
@@ -583,7 +585,7 @@ def _seen_through(node: NodeInfo, view: ChildView, role: Role) -> NodeInfo:
     if view.is_drained:
         return msgspec.structs.replace(node, island=island, state="drained", text=DRAINED)
     if view.role == "island":
-        # The island does not answer. Its nodes may be alive, but cannot be deployed to through it.
+        # The island does not answer. Its nodes may be alive, but nothing can be deployed to them through it.
         state, text = ("suspect" if node.state == "alive" else node.state), f"island {view.name} {view.text}"
     else:
         state, text = view.state, view.text

@@ -25,7 +25,7 @@ from managers.recovery.vote import SendToPeer
 
 _log = logging.getLogger("dropflow.composite")
 _SHORTEST = 0.1
-"""Seconds for a request whose deadline passed while it waited for a thread."""
+"""Timeout in seconds of a request whose deadline passed while it waited for a thread."""
 
 Job = Callable[[], Answered | Unanswered]
 
@@ -55,7 +55,7 @@ class ChildConnections:
         self._managers: dict[str, Manager] = {}
 
     def effects(self) -> dict[type, Callable[[Any], None]]:
-        """Return what carries out the actions of each type."""
+        """Return the functions that carry out the actions, by type."""
         return {
             Ask: self._ask,
             ComputePlan: self._plan,
@@ -89,7 +89,7 @@ class ChildConnections:
             manager.close()
 
     def _discard(self, action: Discard) -> None:
-        # Of an answer that came too late, a download has to be ended.
+        # A download that came too late holds a connection until it is closed.
         if isinstance(action.value, Download):
             action.value.close()
 
@@ -109,7 +109,7 @@ class ChildConnections:
 
 
 def answer_plan(action: ComputePlan, clock: Clock) -> Answered | Unanswered:
-    """Compute the deployment that a machine asked for, which takes seconds for millions of drops."""
+    """Compute a deployment for a machine. This takes seconds for millions of drops."""
     plan = action.plan
     try:
         if isinstance(plan, PlanResumption):

@@ -39,7 +39,7 @@ _Answer = TypeVar("_Answer")
 _Cursors = dict[str, str]
 _PARTS = {"log": "log of ", "data": "content of ", "preview": "content of ", "picture": "picture of "}
 _LONG = 30.0
-"""Seconds to wait for the beginning of something large."""
+"""Seconds to wait for the beginning of a large answer."""
 
 
 class ContentQueries(SessionTimes):
@@ -58,7 +58,7 @@ class ContentQueries(SessionTimes):
         self._machine = machine
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
-        """Return what carries out an operation, by its name: a method of that name, or the route of the operation."""
+        """Return the function that carries out each operation, by name: the method of that name, or its route."""
         routes: Mapping[str, Callable[..., Any]] = {"drop": self._at_drop, "all": self._at_all}
         found: dict[str, Callable[..., Any]] = {}
         for operation in operations.OPERATIONS:
@@ -81,7 +81,7 @@ class ContentQueries(SessionTimes):
         return cast(_Answer, MERGES[operation.name](session, found, **arguments))
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
-        """Return a page of the drops that match: first count those of each child, then get the rows of the page."""
+        """Return a page of the drops that match: first count the drops of each child, then get the rows of the page."""
         if query.time:
             return self.drops_at(session, query)
         count = msgspec.structs.replace(query, offset=0, limit=1)
@@ -106,7 +106,7 @@ class ContentQueries(SessionTimes):
         )
 
     def drop(self, session: str, drop: str, query: PageQuery) -> DropDetail:
-        """Return one drop, from the node that holds it; what its root cause took along is counted on all nodes."""
+        """Return one drop, from the node that holds it. The count of drops that it took along is that of all nodes."""
         detail = self._at_drop(operations.DROP, session, drop, query=query)
         cause = detail.failure
         if cause is None:
@@ -118,7 +118,7 @@ class ContentQueries(SessionTimes):
         return msgspec.structs.replace(detail, failure=whole)
 
     def data(self, session: str, drop: str, query: DataQuery) -> Download:
-        """Return the content of a data drop, or a part, from the node that holds it, or one that has a copy."""
+        """Return the content of a data drop, or a part of it, from the node that holds it, or a node with a copy."""
         try:
             return self._at_drop(operations.DATA, session, drop, query=query)
         except (LinkError, NotFoundError):
@@ -131,8 +131,8 @@ class ContentQueries(SessionTimes):
     def failures(self, session: str, query: FailureQuery) -> FailureList:
         """Return a page of the root causes, the most harmful first; lost nodes among them.
 
-        Those of children that do not answer come from their last answers. Drops on any node may be in
-        ERROR because of one cause, so the numbers of all causes of all children are merged, as columns, for every page.
+        The causes on children that do not answer come from their last answers. Drops on any node may be in ERROR
+        because of one cause, so the numbers of all causes of all children are merged, as columns, for every page.
         """
         if query.rows:
             found = merge_failures(self._failures_in(session, query.row_numbers))
@@ -160,7 +160,7 @@ class ContentQueries(SessionTimes):
         )
 
     def states(self, session: str, *, since: str = "") -> DropStates:
-        """Return the states of all drops of the children that answer; a cursor has those of all children."""
+        """Return the states of all drops of the children that answer; the cursor contains those of all children."""
         before = _cursors(since)
         holding = {part.child for part in self._owner.call(self._machine.parts, session)}
         children = self._owner.call(self._machine.list_children)
@@ -178,15 +178,15 @@ class ContentQueries(SessionTimes):
         )
 
     def results(self, session: str, query: ResultsQuery) -> ResultList:
-        """Return what the session left on the nodes that answer, and the other nodes.
+        """Return the results of the session on the nodes that answer, and the names of the other nodes.
 
-        Of results of the others, there is one of the copies on nodes that answer.
+        For a result of another node, one of its copies on nodes that answer is returned.
         """
         found = self._ask(session, "results", query=query)
         found.replies.raise_unless_answered(f"session {session!r}")
         results = [result for _, answer in found.replies.values for result in answer.results]
         if query != EVERY_RESULT and any(result.owner for result in results):
-            return self.results(session, EVERY_RESULT).chosen(query)  # a copy may be of a result that is not listed
+            return self.results(session, EVERY_RESULT).chosen(query)  # it may be a copy of an unlisted result
         below = [name for _, answer in found.replies.values for name in answer.missing]
         refused = [view.name for view, _ in found.replies.refusals]
         return ResultList(
@@ -205,7 +205,7 @@ class ContentQueries(SessionTimes):
         ConflictError
             The session is not FINISHED.
         LinkError
-            A child with a part of the session did not answer. It was done on the others.
+            A child with a part of the session did not answer. The results were removed on the other children.
         """
         status = self._owner.call(self._machine.sessions.session, session).status
         if status != SessionState.FINISHED.name:
@@ -219,7 +219,7 @@ class ContentQueries(SessionTimes):
             raise LinkError(f"the results are released, but not on {names}, which did not answer", where=session)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Return contents of many drops, from the child that has their node; the records are forwarded unread."""
+        """Return contents of many drops, from the child of their node; the records are forwarded without decoding."""
         view = self._holder(request.node)
         return self._open(view, session, "contents", f"session {session!r}", request=request)
 
@@ -239,7 +239,7 @@ class ContentQueries(SessionTimes):
         Parameters
         ----------
         counted : sequence of (ChildView, DropPage)
-            The first row of each child, and how many there are.
+            The first page and the number of rows of each child.
         """
         wanted: dict[str, Mapping[str, Any]] = {}
         found: dict[str, DropPage] = {}
@@ -258,18 +258,18 @@ class ContentQueries(SessionTimes):
         return rows, [*late, *below]
 
     def _failures_in(self, session: str, rows: Sequence[int]) -> list[FailureInfo]:
-        """Return what each child that answers has of the causes in these rows."""
+        """Return the causes in these rows, as each child that answers reports them."""
         query = FailureQuery(rows=",".join(map(str, rows)))
         answers = self._ask(session, "failures", query=query).replies.values if rows else ()
         return [failure for _, page in answers for failure in page.failures]
 
     def _find(self, session: str, drop: str) -> tuple[ChildView, DropInfo]:
-        """Return the child that holds the drop that `drop` names, and the row of the drop."""
+        """Return the child that holds the drop with the name or id `drop`, and its record."""
         drops = partial(self.drops, session)
         try:
             found = find_drop(drops, drop, session=session)
         except LinkError:
-            # A node that does not answer may have it. Those that answer have the whole graph, with all ids.
+            # A node that does not answer may hold the drop. All others have the whole graph, with all ids.
             graph = self.graph(session)
             found = find_drop(drops, oid(graph, find_in_graph(graph, drop)), session=session)
         return self._holder(found.node), found
@@ -313,7 +313,7 @@ def _copy_of(queries: ContentQueries, session: str, drop: str) -> ResultInfo | N
 
 
 def without_needless_copies(results: Sequence[ResultInfo]) -> tuple[ResultInfo, ...]:
-    """Return the results in the order of the graph; of each drop its own content, or else one copy."""
+    """Return the results in the order of the graph; for each drop its own content, or else one copy."""
     found: dict[int, ResultInfo] = {}
     for result in sorted(results, key=lambda result: (result.drop, bool(result.owner), result.node)):
         found.setdefault(result.drop, result)
@@ -321,7 +321,7 @@ def without_needless_copies(results: Sequence[ResultInfo]) -> tuple[ResultInfo, 
 
 
 def _cursors(since: str) -> _Cursors:
-    """Return the cursors of children, by URL, in a cursor of this manager; none if it is of another kind of manager."""
+    """Return the cursors of children, by URL, in a cursor of this manager; empty for one of a node manager."""
     try:
         return msgspec.json.decode(since, type=_Cursors) if since else {}
     except msgspec.DecodeError:

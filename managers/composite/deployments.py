@@ -1,7 +1,7 @@
 """Submits graphs: plans them, and deploys the whole graph to each child with nodes of the session.
 
-A deployment has two steps: all children prepare, then all start. Nothing runs until all have prepared. If one fails or
-misses the deadline, the deployment is undone on all of them, also on the one that failed: it may only have been slow.
+A deployment has two steps: all children prepare, then all start. Nothing runs until all have prepared. If a child fails
+or misses the deadline, the deployment is undone on all children, also on that one: it may only have been slow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,21 +31,21 @@ from managers.composite.shared import Shared
 from managers.deployment import Deployment
 
 _AGAIN_SECONDS = 0.5
-"""How long to wait for children that did not answer a moment ago."""
+"""Seconds to wait for children that did not answer a moment ago."""
 REPLAN_SECONDS = 5.0
-"""How long a graph is planned again because nodes were started again."""
+"""Seconds during which a graph is planned again if nodes were started again."""
 REPLAN_PAUSE = 0.2
 _START_SECONDS = 30.0
 _UNDO_SECONDS = 10.0
 _SILENT_SECONDS = 3.0
 _COMPONENTS_SECONDS = 30.0
-"""How long nodes may look for modules, programs and container engines."""
+"""Seconds that nodes may take to look for modules, programs and container engines."""
 _GRACE = 0.5
 """Seconds to wait for other children after one has failed, so that the error names all failures."""
 _REMEMBERED = 1000
 
 UndoLater = Callable[[str, str, int], object]
-"""Takes a session, the URL of a child and an epoch: the deployment is to be removed there as soon as it answers."""
+"""Takes a session, the URL of a child and an epoch: removes the deployment there once the child answers."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class _PreparedNodes(NamedTuple):
 
 
 class Deployments:
-    """Routines that deploy.
+    """Routines that deploy sessions.
 
-    Between `prepare` and `start` it remembers which nodes were prepared, so that a child that has forgotten its part is
-    noticed. A composite that was started again in between asks all children.
+    The nodes that were prepared are remembered until `start`, so that a child without its part is an error. A composite
+    that was restarted in between asks all children to start, and a child without a part is no error.
     """
 
     def __init__(self, shared: Shared, *, deploy_seconds: float, undo_later: UndoLater) -> None:
@@ -75,10 +75,10 @@ class Deployments:
         self._deploy_seconds = deploy_seconds
         self._undo_later = undo_later
         self._undone = Newest[str, str](_REMEMBERED)
-        """Sessions whose last deployment was undone, and why."""
+        """By session: why its last deployment was undone."""
         self._prepared = Newest[tuple[str, int], _PreparedNodes](_REMEMBERED)
         self._submitting: dict[str, DropflowError | None] = {}
-        """Names of the sessions that are being deployed by `submit`, and the error of those that were cancelled."""
+        """By name of a session that `submit` is deploying: the error if it was cancelled, else None."""
 
     def nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, from the last answers of the children; those that do not answer are asked again."""
@@ -87,13 +87,13 @@ class Deployments:
         return self._present_nodes()
 
     def components(self, needs: Sequence[str]) -> Routine[tuple[NodeComponents, ...]]:
-        """Return what the nodes below that answer can run, and lack of these needs, sorted by name."""
+        """Return the components of the nodes that answer, and which of these needs each lacks, sorted by name."""
         replies = yield from self._shared.requests.ask_all("components", seconds=_COMPONENTS_SECONDS, needs=needs)
         found = (one for _, nodes in replies.values for one in nodes)
         return tuple(sorted(found, key=lambda one: one.node))
 
     def why_undone(self, session: str) -> str:
-        """Return why the last deployment of a session was undone; empty if there was none, or it was not."""
+        """Return why the last deployment of a session was undone; empty if it was not undone, or never deployed."""
         return self._undone.get(session, "")
 
     def submit(
@@ -108,13 +108,12 @@ class Deployments:
         after : int
             Newest epoch of a session of this name that is known.
         needs : sequence of str
-            What the components of the graph need of a node.
+            Needs of the components of the graph.
 
         Raises
         ------
         ConflictError
-            The name was given, and is that of a session that is being deployed. The nodes would refuse each of the two
-            on behalf of the other.
+            The given name is that of a session that is being deployed. If both went on, the nodes would refuse both.
         """
         deadline = self._shared.time.now + REPLAN_SECONDS
         failed: tuple[LinkError, Deployment] | None = None
@@ -143,7 +142,7 @@ class Deployments:
         failed: tuple[LinkError, Deployment] | None,
         needs: Sequence[str],
     ) -> Routine[Deployment]:
-        """Return the deployment of a graph on the nodes as they are now; `failed` is one that a lost node ended."""
+        """Return a deployment of a graph on the present nodes; `failed` has the error of a first deployment."""
         nodes = yield from self.fresh_nodes()
         if failed is not None and set(failed[1].nodes) <= {node.name for node in nodes if node.state == "alive"}:
             raise failed[0]  # no node is lost: the same would happen again
@@ -155,12 +154,12 @@ class Deployments:
         return msgspec.structs.replace(deployment, joined_by=self._shared.name) if options.join else deployment
 
     def deploy(self, deployment: Deployment) -> Routine[None]:
-        """Deploy what is planned.
+        """Carry out a planned deployment.
 
         Raises
         ------
         ConflictError
-            A session of that name is being deployed from here.
+            This manager is deploying a session of that name already.
         DropflowError
             See `submit`.
         """
@@ -180,15 +179,15 @@ class Deployments:
         Raises
         ------
         LinkError
-            It is unknown, or does not answer.
+            The node is unknown, or does not answer.
         """
         (target,) = yield from self._targets([node])
         return target.view.url
 
     def _under_free_name(self, deployment: Deployment, options: SubmitQuery) -> Deployment:
-        """Return the deployment with a name that no other deployment of `submit` has.
+        """Return the deployment, with a name that no other deployment of `submit` has.
 
-        Names that are made from the time are equal if graphs of one name are submitted within a millisecond.
+        Default names contain the time: they are equal if graphs of one name are submitted within a millisecond.
         """
         wanted = deployment.session
         if wanted not in self._submitting:
@@ -199,7 +198,7 @@ class Deployments:
         return msgspec.structs.replace(deployment, session=free)
 
     def cancel(self, session: str, reason: str) -> bool:
-        """Have a session that is being deployed by `submit` not be started; return whether there is one."""
+        """Prevent the start of a session that `submit` is deploying; return whether there is one."""
         if session not in self._submitting:
             return False
         text = f"session {session!r} was {CancelRequest(reason=reason).text} while it was deployed"
@@ -207,7 +206,7 @@ class Deployments:
         return True
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> Routine[None]:
-        """Prepare the children of the nodes that the deployment names. Undoing it on the others is up to the caller.
+        """Prepare the children of the nodes that the deployment names. After an error, the caller has to undo it.
 
         Raises
         ------
@@ -220,7 +219,7 @@ class Deployments:
         self._prepared[deployment.session, deployment.epoch] = _PreparedNodes(
             frozenset(node for target in targets for node in target.nodes), deployment.is_continuation
         )
-        # Less than what the caller waits, so that the answer names the children that were late.
+        # Shorter than the timeout of the caller, so that the answer names the children that were late.
         outcomes = yield from self._prepare(deployment, targets, seconds * 0.9)
         errors = _errors(targets, outcomes)
         if errors:
@@ -232,7 +231,7 @@ class Deployments:
         Raises
         ------
         NotFoundError
-            None was.
+            No child was prepared.
         DropflowError
             A child failed: its error, naming it.
         """
@@ -257,7 +256,7 @@ class Deployments:
         Raises
         ------
         DropflowError
-            Children that could not: the error of one, naming all.
+            Children could not undo it: the error of one of them, naming all.
         """
         prepared = self._prepared.pop((session, epoch), None)
         if prepared is None:
@@ -266,7 +265,7 @@ class Deployments:
             targets = yield from self._targets(prepared.nodes, strict=False)
         self.note_undone(session, reason)
         outcomes = yield from self._call(targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=reason)
-        # After a restart we do not know whether the session had contents before: then they stay.
+        # After a restart it is unknown whether the session had contents before, so they stay.
         self._undo_silent(session, epoch, outcomes, is_first=prepared is not None and not prepared.is_continuation)
         errors = _errors(targets, outcomes)
         wrong = {name: error for name, error in errors.items() if not isinstance(error, NotFoundError)}
@@ -274,11 +273,11 @@ class Deployments:
             raise merge_errors(wrong, f"could not undo session {session!r}")
 
     def note_undone(self, session: str, why: str) -> None:
-        """Note that a session was not started, and why: this is answered from now on if it is looked up."""
+        """Note why a session was not started. This is the answer if it is looked up later."""
         self._undone[session] = why
 
     def _silence(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Ask the children that could not be reached nothing more until they answer. An island may report a node's."""
+        """Send no requests to unreachable children until they answer. The error of an island may be that of a node."""
         views = self._shared.children.by_url()
         for url, outcome in outcomes.items():
             is_own = outcome.late or (url in views and views[url].role == "node")
@@ -286,9 +285,10 @@ class Deployments:
                 self._shared.children.silence(url, outcome.error.text)
 
     def _undo_silent(self, session: str, epoch: int, outcomes: Mapping[str, Outcome], *, is_first: bool) -> None:
-        """Have a deployment be removed on the children that did not answer; one may only have been stopped.
+        """Have a deployment removed later on the children that did not answer: their processes may only be paused.
 
-        A deployment that is not the first continues a session, whose contents stay; a node gives it up by itself.
+        Only a first deployment is removed. A later one continues a session, whose contents stay; a node gives it up
+        itself.
         """
         for url, outcome in outcomes.items():
             if is_first and isinstance(outcome.error, LinkError):
@@ -304,7 +304,7 @@ class Deployments:
         return self._present_nodes()
 
     def _present_nodes(self) -> tuple[NodeInfo, ...]:
-        """Return all nodes below; one whose manager has not answered when it was asked again is suspect at once."""
+        """Return all nodes below; a node is suspect at once if its manager has not answered when it was asked again."""
         views = self._shared.children.views()
         silent = {name: view.text for name, view in children_by_node(views).items() if not view.is_asked}
         return tuple(
@@ -320,8 +320,8 @@ class Deployments:
         Raises
         ------
         DropflowError
-            The error of a child that failed, naming all that did. Nothing runs then, except on children that could not
-            undo it, which are named too.
+            The error of a child that failed, naming all failed children. Nothing runs then, except on children that
+            could not undo it. They are named too.
         """
         targets = yield from self._targets(deployment.nodes)
         seconds = deployment.seconds(self._deploy_seconds)
@@ -409,14 +409,14 @@ class Deployments:
 def merge_errors(
     errors: Mapping[str, DropflowError], what: str, roles: Mapping[str, str] | None = None
 ) -> DropflowError:
-    """Return one error for those of several children: of the class of the first, naming all.
+    """Return one error for the errors of several children: of the class of the first error, naming all children.
 
     Parameters
     ----------
     errors : mapping
-        By the name of the child; at least one. Errors for which trying again does not help come first.
+        Errors by the name of the child; at least one. Errors that another try does not mend come first.
     what : str
-        What the children could not do, after their name.
+        Text after the name of each child: what it could not do.
     roles : mapping, optional
         The role of each child, to be put before its name.
     """
@@ -435,7 +435,7 @@ def merge_errors(
         problems = tuple(one for number, one in enumerate(found) if one not in found[:number])
         error: DropflowError = BadGraphError(text, problems=problems, where=where, hint=hint)
     elif isinstance(first, HttpError):
-        # A status of a child is not ours: 401 there does not mean that our caller lacks a token.
+        # The HTTP status of a child is not passed on: 401 there does not mean that our caller lacks a token.
         error = WorldError(text, where=where, hint=hint)
     else:
         error = type(first)(text, where=where, hint=hint)

@@ -31,19 +31,19 @@ from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.recovery.vote import SendToPeer
 
 _STATUS_SECONDS = 1.0
-"""How long the answer to a parent waits for the first answers of the children."""
+"""Seconds that the answer to a parent waits for the first answers of the children."""
 _POLL_MARGIN = 5.0
-"""Seconds beyond those of a long poll within which its answer comes."""
+"""Seconds that the answer to a long poll may take beyond its own timeout."""
 
 
 class ChildConfigured(msgspec.Struct, frozen=True):
-    """Event: add this child. It stays one even if the manager there turns out to be unfit."""
+    """Event: add this child. It stays a child even if the manager there turns out to be unfit."""
 
     url: str
 
 
 class ChildDeparted(msgspec.Struct, frozen=True):
-    """Event: a child is announced no more. It is removed once it is lost and has no unfinished sessions."""
+    """Event: a child is not announced any more. It is removed once it is lost and has no unfinished sessions."""
 
     url: str
     reason: str
@@ -63,7 +63,7 @@ class LogWarning(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Gathered:
-    """The replies of children about a session, and the names of those that have a part of it and did not answer."""
+    """The replies of children about a session, and the names of the children with a part of it that did not answer."""
 
     replies: Replies
     missing: tuple[str, ...]
@@ -71,7 +71,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A status request or long poll that is under way, and how many answers had come when it was sent."""
+    """A status request or long poll that is under way, and the number of answers that had come when it was sent."""
 
     request: StatusRequest | LongPoll
     since: int
@@ -86,7 +86,7 @@ CompositeAction = Return | RoutineAction | Disconnect | SendToPeer | LogWarning
 class CompositeMachine:
     """Decides what an island or master does; see `managers.owner_thread.Machine`.
 
-    What is called from other threads are its `operations`, and other routines of it and of its parts.
+    Other threads call its `operations`, and other routines of it and of its parts.
 
     Parameters
     ----------
@@ -95,9 +95,9 @@ class CompositeMachine:
     suspect_after, lost_after, every : float
         Seconds without an answer after which a child is suspect, and lost; and between two status requests.
     deploy_seconds : float
-        How long a deployment may take.
+        Seconds that a deployment may take.
     offset : float
-        Seconds since the epoch, less the monotonic time.
+        Seconds since the epoch minus the monotonic time.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class CompositeMachine:
         self._ids = count(1)
         self._asked: dict[int, _Asked] = {}
         self._background: set[tuple[str, str, str]] = set()
-        """Fetches and deletions that are under way, with session and child."""
+        """Fetches and deletions that are under way: the kind, the session, and the URL of the child."""
         self._actions: list[CompositeAction] = []
         self._time = MachineTime(offset=offset, period=self._period)
         self._children = Children(
@@ -126,7 +126,7 @@ class CompositeMachine:
             self._time,
             suspect_after=suspect_after,
             lost_after=lost_after,
-            every=min(every, suspect_after / 3),  # a child that is asked less often is suspect now and then
+            every=min(every, suspect_after / 3),  # asked less often, a child would be suspect now and then
         )
         self._routines = Routines(
             self._time, signs=self._children.signs, why_lost=self._children.why_lost, next_id=partial(next, self._ids)
@@ -183,7 +183,7 @@ class CompositeMachine:
         """Operations of `dropflow.api.manager.Manager` by name, which other threads call."""
 
     def known(self, session: str) -> SessionDetail | None:
-        """Return a session as far as the last answers of the children tell; None if no child has it."""
+        """Return a session from the last answers of the children; None if no child has it."""
         return self.sessions.merged(session)
 
     # The three methods of a machine.
@@ -242,7 +242,7 @@ class CompositeMachine:
             self._begin_background("replace the witness of", name, "its nodes", self._witnesses.replace(lacking))
         before = None
         while before != (before := (self._children.changes, self._cache.changes)):
-            self._routines.tick()  # one routine may make the condition of another true
+            self._routines.tick()  # the end of one routine may make the condition of another true
         for request in self._children.due():
             self._ask(request, request.url, "status", {}, request.seconds)
         for poll in self.sessions.watched.begin(self.sessions.wanted_polls()):
@@ -284,7 +284,7 @@ class CompositeMachine:
         self.sessions.note_list(view, status.sessions, others, since=since)
         changed = [row.session for row in finished if not self._cache.is_current(view.url, row)]
         if not changed:
-            # The details of a session that is over here have the end of parts whose nodes do not answer.
+            # If the session is over here, its details contain the ends of parts whose nodes do not answer.
             old = [row.session for row in finished if self._cache.has_old_details(row.session, view.url)]
             unknown = (name for name in old if (found := self.sessions.merged(name)) and found.status == UNKNOWN)
             changed = list(islice(unknown, 1))
@@ -296,7 +296,7 @@ class CompositeMachine:
     # In the background.
 
     def _begin_background(self, what: str, session: str, url: str, routine: Routine[None]) -> None:
-        """Start a routine whose result is not awaited, unless the same is under way."""
+        """Start a routine without waiting for its result, unless the same is under way."""
         key = (what, session, url)
         if key in self._background:
             routine.close()
@@ -343,7 +343,7 @@ class CompositeMachine:
 
     def status(self) -> Routine[tuple[tuple[NodeInfo, ...], tuple[SessionInfo, ...]]]:
         """Return the nodes and the sessions, from the last answers of the children."""
-        # Not for long: if this manager is below the one that asks, neither has answered yet.
+        # Not for long: if two managers are children of each other, each waits for the first answer of the other.
         yield Until(self._children.is_settled, _STATUS_SECONDS)
         nodes = nodes_of(self._children.views(), role=self._role)
         return nodes, tuple(as_info(detail) for detail in self.sessions.all_merged())

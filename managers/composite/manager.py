@@ -35,7 +35,7 @@ from managers.owner_thread import Owner
 
 _Answer = TypeVar("_Answer")
 _JOBS = 32
-"""Requests to children that are under way at a time; each has a thread while it is."""
+"""Most requests to children that are under way at a time; each takes a thread."""
 
 
 class Composite(Manager):
@@ -58,14 +58,14 @@ class Composite(Manager):
     key : ClusterKey or None
         The cluster key.
     links_bind, links_advertise : str
-        Where nodes reach it as a witness of sessions, ``tcp://HOST:PORT`` (see `managers.links.Links`); without
-        `links_bind` it is none.
+        Addresses ``tcp://HOST:PORT`` at which it listens to nodes as a witness of sessions, and which it gives to them
+        (see `managers.links.Links`); with an empty `links_bind` it is no witness.
     suspect_after, lost_after, every : float
         Seconds without an answer after which a child is suspect, and lost; and between two status requests to it.
     deploy_seconds : float
-        How long a deployment may take.
+        Seconds that a deployment may take.
     log : Path, optional
-        Its log (`dropflow.api.logs`).
+        File of its log (`dropflow.api.logs`); None for no log.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class Composite(Manager):
             self._owner.post(ChildConfigured(url))
 
     def set_url(self, url: str) -> None:
-        """Set its own URL, once its server has one."""
+        """Set its own URL, which is known once its server listens."""
         self._url = url
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Composite(Manager):
         self._witness.close()
 
     def child_left(self, url: str, reason: str = "left") -> None:
-        """Note that a child is announced no more: it is removed once it is lost and has no unfinished sessions."""
+        """Note that a child is not announced any more: it is removed once it is lost and has no unfinished sessions."""
         self._owner.post(ChildDeparted(url, reason))
 
     # Operations.
@@ -174,12 +174,12 @@ class Composite(Manager):
         )
 
     def _status(self) -> ManagerStatus:
-        """Return what a parent asks once per period, from the last answers of the children."""
+        """Return the answer to a parent, once per period, from the last answers of the children."""
         nodes, sessions = self._owner.call(self._machine.status)
         return ManagerStatus.of(self._info(), nodes, sessions)
 
     def _submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
-        """Deploy a graph. What it needs of nodes is found here, in the thread of the caller."""
+        """Deploy a graph. Its needs are found here, in the thread of the caller."""
         needs = sorted({need for needs in host_needs(graph.templates).values() for need in needs})[:MOST_NEEDS]
         return self._owner.call(self._machine.sessions.submit, graph, options, tuple(needs))
 
@@ -199,7 +199,7 @@ _log = logging.getLogger("dropflow.composite")
 
 
 def discover_children(composite: Composite, discovery: Discovery) -> None:
-    """Let `composite` take what `discovery` finds: an island nodes, a master islands; until `discovery` is closed."""
+    """Add the children that `discovery` finds, nodes to an island and islands to a master, until it is closed."""
     own = composite.info()
 
     def joined(found: Announcement) -> None:

@@ -1,8 +1,9 @@
-"""Changes of the nodes of sessions that run: a composite asks a member for them, and adds nodes that come.
+"""Changes of the nodes of running sessions: a composite asks a member for them, and adds new nodes.
 
 The manager that deployed a session adds nodes to it whose processes were started since. It prepares the session on the
-node, as it is placed now, and asks a member to have the node added. Until the members agree on a view that has it, the
-node counts for nothing. It also has such sessions rebalanced whose nodes would end at very different times.
+node, with the present places of its drops, and asks a member to have the node added. The node has no part in the
+session until the members agree on a view that contains it. The manager also has a session rebalanced if its nodes would
+end at very different times.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +27,14 @@ from managers.composite.sessions import Sessions
 from managers.composite.shared import Shared
 from managers.deployment import Deployment, Place
 
-# When a session whose nodes end at very different times is to be rebalanced: a pure rule over their
-# reports.
+# The rule by which a session is rebalanced if its nodes would end at very different times: pure, over their reports.
 
 _LONGER = 30.0
 """Seconds by which the slowest part must exceed the mean: a rebalance stops all nodes for a moment."""
 _FACTOR = 1.5
-"""How many times the mean the slowest part must take."""
+"""Ratio by which the slowest part must exceed the mean."""
 _LASTS = 10.0
-"""Seconds for which that must be so: rates vary."""
+"""Seconds for which the slowest part must exceed both: rates vary."""
 _IMBALANCE_AGAIN = 60.0
 _MOST = 5
 _REMEMBERED = 1000
@@ -42,7 +42,7 @@ _REMEMBERED = 1000
 
 @dataclass(slots=True)
 class _Notes:
-    """Since when a session has been uneven, how often it was rebalanced, and when that may be done again."""
+    """The time since when a session is uneven, how often it was rebalanced, and when it may be rebalanced again."""
 
     since: float | None = None
     count: int = 0
@@ -50,14 +50,14 @@ class _Notes:
 
 
 class Imbalance:
-    """Notes for how long sessions have been uneven, and how often they were rebalanced."""
+    """Decides when sessions are rebalanced, from how long they have been uneven and how often they were rebalanced."""
 
     def __init__(self) -> None:
         self._notes = Newest[tuple[str, int], _Notes](_REMEMBERED)
         """By session and epoch."""
 
     def is_due(self, session: SessionDetail, parts: Sequence[SessionPart], now: float) -> bool:
-        """Return whether a session is to be rebalanced now; then it counts as rebalanced.
+        """Return whether a session is to be rebalanced now; if so, count it as rebalanced.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Imbalance:
 
 
 def _is_uneven(parts: Sequence[SessionPart]) -> bool | None:
-    """Return whether the slowest child ends much later than the others; None if one with open drops has no rate now."""
+    """Return whether the slowest child ends much later than the others; None if a child with open drops has no rate."""
     open_parts = [part.detail for part in parts if part.detail.settled < part.detail.drops]
     seconds = [detail.remaining for detail in open_parts if detail.remaining is not None]
     if len(parts) < 2 or not open_parts:  # noqa: PLR2004 - one has nothing to balance
@@ -93,12 +93,12 @@ def _is_uneven(parts: Sequence[SessionPart]) -> bool | None:
 
 
 _DECIDE_SECONDS = 65.0
-"""How long members may take to agree on a change."""
+"""Seconds that members may take to agree on a change."""
 _PREPARE_SECONDS = 60.0
 _FEWEST_DROPS = 8
-"""Drops for each node, the new one included, that a session must have open for a node to be added."""
+"""Open drops for each node, the new one included, that a session must have for a node to be added."""
 _SHORTEST = 5.0
-"""Seconds that a session must still last, as far as that is known."""
+"""Seconds that a session must still last for a node to be added, if an estimate is known."""
 _LOOK_SECONDS = 1.0
 """Seconds between two searches for nodes to add."""
 
@@ -118,16 +118,16 @@ class MemberChanges:
         """Processes that were to be added to sessions."""
 
     def operations(self) -> Mapping[str, Callable[..., Routine[Any]]]:
-        """Return the operations of `dropflow.api.manager.Manager` that are here, by name."""
+        """Return the operations of `dropflow.api.manager.Manager` in this module, by name."""
         at_member = {one.name: partial(self._at_member, one) for one in OPERATIONS if one.to == "member"}
         return {**at_member, "deployment": self.deployment, "retry": self._retry}
 
     def wanted(self) -> list[tuple[str, NodeInfo | None]]:
-        """Return which sessions are to be changed now: with the node to be added, or without one to be rebalanced."""
+        """Return the sessions to be changed now, each with the node to be added; None to rebalance the session."""
         if self._shared.time.now < self._looked + _LOOK_SECONDS:
             return []
         self._looked = self._shared.time.now
-        # Most sessions are over: only those that may be large enough are merged.
+        # Most sessions are over: only the sessions that may be large enough are merged.
         cache = self._shared.cache
         large = [name for name in cache.sessions() if cache.open_drops(name) >= 2 * _FEWEST_DROPS]
         known = [self._sessions.merged(name) for name in large if name not in self._changing]
@@ -146,12 +146,12 @@ class MemberChanges:
         return found
 
     def _is_uneven(self, session: SessionDetail) -> bool:
-        """Return whether a session is to be rebalanced. A master sees whole islands, and each island its nodes."""
+        """Return whether a session is to be rebalanced. A master compares islands, an island its nodes."""
         parts = self._shared.cache.parts(session.session, self._shared.children.by_url())
         return self._imbalance.is_due(session, parts, self._shared.time.now)
 
     def rebalance(self, session: str) -> Routine[None]:
-        """Have the members of a session share what has not begun."""
+        """Have the members of a session share the drops that have not begun."""
         self._changing.add(session)
         try:
             yield from self._ask_member(session, "rebalance")
@@ -161,7 +161,8 @@ class MemberChanges:
     def join(self, session: str, node: NodeInfo) -> Routine[None]:
         """Prepare a session on a node, and have the node become a member of it.
 
-        A node that does not become one removes what was prepared by itself. Undoing it from here could hit a member.
+        A node that does not become a member removes what it prepared by itself. Undoing it from here could remove it on
+        a node that has become a member.
         """
         self._changing.add(session)
         try:
@@ -190,7 +191,7 @@ class MemberChanges:
     # Operations.
 
     def _at_member(self, operation: Operation[object], session: str, **arguments: Any) -> Routine[Any]:
-        """Have a member carry out an operation; if the operation answers with the session, return all of that."""
+        """Have a member carry out an operation; if it answers with its part of a session, return the whole session."""
         answer = yield from self._ask_member(session, operation.name, **arguments)
         if operation.answer is not SessionInfo:
             return answer
@@ -198,7 +199,7 @@ class MemberChanges:
         return as_info(detail)
 
     def _retry(self, session: str, request: RetryRequest) -> Routine[SessionInfo]:
-        """Try failed drops again: while the session runs, or else by continuing it."""
+        """Try failed drops again, in the running session, or by continuing a session that is over."""
         found: SessionDetail = yield from self._sessions.session(session)
         if not found.is_over and not request.start:
             if not any(found.states.get(state.name) for state in (DropState.ERROR, DropState.CANCELLED)):
@@ -228,14 +229,14 @@ class MemberChanges:
         yield from self._ask_member(session, "add_member", member=member)
 
     def _ask_member(self, session: str, operation: str, **arguments: Any) -> Routine[Any]:
-        """Ask one child after the other that has members of a session, until one answers.
+        """Ask the children that have members of a session, one after the other, until one answers.
 
         Raises
         ------
         NotFoundError
             No child has the session.
         LinkError
-            None of them answers.
+            None of these children answers.
         DropflowError
             A member refuses.
         """
@@ -260,7 +261,7 @@ def _joining(session: SessionDetail, node: NodeInfo) -> tuple[str, int, str, int
 
 
 def _is_growing(session: SessionDetail) -> bool:
-    """Return whether a session has enough to do that another node is of use."""
+    """Return whether a session has enough open drops for another node."""
     if session.status != SessionState.RUNNING.name or not session.members:
         return False
     is_short = session.remaining is not None and session.remaining < _SHORTEST

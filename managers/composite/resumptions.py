@@ -1,4 +1,4 @@
-"""Continuing sessions that were stopped: gather what their nodes have, plan, and deploy again."""
+"""Continues stopped sessions: collects the contents on their nodes, plans, and deploys again."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from managers.recovery.records import StoppedPart
 from managers.recovery.resume import newest_holders
 
 _READ_SECONDS = 600.0
-"""How long nodes may take to compare the contents that they have with their journals."""
+"""Seconds that nodes may take to compare their contents with their journals."""
 _decoder = msgspec.msgpack.Decoder(StoppedPart)
 
 
@@ -26,12 +26,12 @@ class Resumptions:
         self._deployments = deployments
 
     def remains(self, session: str, *, ignore_damage: bool) -> Routine[tuple[bytes, ...]]:
-        """Return what all nodes below have of a session.
+        """Return the parts of a session on all nodes below.
 
         Raises
         ------
         NotFoundError, LinkError
-            No node has it, or none that answers.
+            No node has the session, or no node that has it answers.
         """
         replies = yield from self._shared.requests.ask_all(
             "remains", seconds=_READ_SECONDS, session=session, ignore_damage=ignore_damage
@@ -54,7 +54,7 @@ class Resumptions:
         """
         deadline = self._shared.time.now + REPLAN_SECONDS
         while True:
-            # Nodes that were started again a moment ago are asked for what they have, too.
+            # Nodes that were started again a moment ago are asked for their parts, too.
             nodes = yield from self._deployments.fresh_nodes()
             encoded = yield from self.remains(session, ignore_damage=request.ignore_damage)
             parts = tuple(_decoder.decode(part) for part in encoded)
@@ -77,7 +77,7 @@ class Resumptions:
         Raises
         ------
         GoneError
-            None can.
+            No node can read it.
         """
         findings = []
         for node in nodes:

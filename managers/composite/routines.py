@@ -1,6 +1,6 @@
 """Operations that wait for answers of children, written as generators: a state machine without threads or I/O.
 
-A routine yields what it waits for and gets the result::
+A routine yields the condition that it waits for, and gets its result::
 
     outcomes = yield Gather((Question(url, "session", {"session": name}),), seconds=2.0)
 
@@ -25,7 +25,7 @@ from managers.machine_calls import Answered, Ask, Unanswered
 from managers.recovery.records import StoppedPart
 
 _MOST = 8
-"""Questions to one child that are under way at a time; others wait. A child that hangs must not take all threads."""
+"""Most questions to one child that are under way at a time; others wait, so that one child cannot take all threads."""
 
 Value = TypeVar("Value")
 
@@ -56,17 +56,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Gather:
-    """Ask all questions, each to another child, and wait for the answers; the result is a dict of `Outcome` by URL.
+    """Ask one question of each of several children, and wait for the answers; the result is a dict of `Outcome` by URL.
 
     Attributes
     ----------
     seconds : float
-        How long to wait. After that, and again after as many seconds, children that gave a sign of life meanwhile are
-        waited for. Lost ones are not.
+        Seconds to wait for the answers. A child that gave a sign of life meanwhile gets the same time again. A lost
+        child does not.
     longest : float
-        How long to wait for children that are slow and alive.
+        Most seconds to wait for children that are slow and alive.
     grace : float or None
-        Limit in seconds after the first error. Children that have not answered by then are late, without an error.
+        Seconds to wait after the first error; None for no such limit. Children that have not answered by then are late.
     """
 
     questions: tuple[Question, ...]
@@ -115,13 +115,13 @@ class ComputePlan(msgspec.Struct, frozen=True):
 
 
 class Discard(msgspec.Struct, frozen=True):
-    """Action: release a value that came too late, such as an open download."""
+    """Action: close a value that came too late, such as an open download."""
 
     value: Any
 
 
 STEPS = ("prepare", "start", "undo")
-"""Operations of a deployment, which goes on, or is undone, on a child that is removed meanwhile."""
+"""Operations of a deployment. They are sent to a child even if it was removed meanwhile."""
 Wait = Gather | Until | PlanDeployment | PlanResumption
 Routine = Generator[Wait, Any, Value]
 Finish = Callable[[Any, DropflowError | None], None]
@@ -182,7 +182,7 @@ class Routines:
     why_lost : callable
         Returns why a child is lost; empty if it is not.
     next_id : callable
-        Returns a new number for an action that is answered.
+        Returns a new id for an action that has an answer.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Routines:
         self._advance(_Running(routine, finish), None)
 
     def remove_child(self, url: str) -> None:
-        """Ask a child that was removed no question that waits, but for those that start or undo sessions there."""
+        """Discard the questions that wait for a removed child, except questions that start or undo sessions there."""
         child = self._children.get(url)
         if child is None:
             return
@@ -220,7 +220,7 @@ class Routines:
                 self._note(gathering, url, Outcome(error=LinkError("it was removed"), late=True))
 
     def take(self, event: Answered | Unanswered) -> bool:
-        """Process an answer. Return False if no routine has sent its request."""
+        """Process an answer. Return False if it is not for a request of a routine."""
         is_error = isinstance(event, Unanswered)
         outcome = Outcome(error=_own(event.error)) if isinstance(event, Unanswered) else Outcome(event.value)
         plan = self._plans.pop(event.id, None)
@@ -240,7 +240,7 @@ class Routines:
         return True
 
     def _note(self, gathering: _Gathering, url: str, outcome: Outcome) -> None:
-        """Store an outcome, and end the wait if it is the last one."""
+        """Store an outcome, and end the wait if all outcomes are there."""
         gathering.outcomes[url] = outcome
         if not gathering.pending:
             self._end(gathering)
@@ -257,19 +257,19 @@ class Routines:
         for gathering in list(self._gatherings):
             for url in gathering.pending:
                 why = self._why_lost(url)
-                if why:  # it is not waited for any longer
+                if why:  # a lost child is not waited for
                     self._note(gathering, url, Outcome(error=LinkError(why), late=True))
             if gathering in self._gatherings and gathering.deadline <= self._time.now:
                 self._judge(gathering)
 
     def deadline(self) -> float:
-        """Return when `tick` is due."""
+        """Return the time of the next `tick`."""
         deadlines = [waiting.deadline for waiting in self._waiting]
         deadlines += [gathering.deadline for gathering in self._gatherings]
         return min(deadlines, default=inf)
 
     def actions(self) -> list[RoutineAction]:
-        """Return the actions since the last call."""
+        """Return the actions since the last call of this method."""
         found, self._actions = self._actions, []
         return found
 
@@ -329,7 +329,7 @@ class Routines:
         self._send(self._children[url], url)
 
     def _judge(self, gathering: _Gathering) -> None:
-        """Wait on for children that are slow and alive, or end."""
+        """Wait longer for children that are slow and alive, or end the wait."""
         wait = gathering.wait
         signs = {url: self._signs(url) for url in gathering.pending}
         is_alive = any(count > gathering.signs[url] for url, count in signs.items())
@@ -360,13 +360,12 @@ def _own(error: Exception) -> DropflowError:
     return wrapped
 
 
-# Requests to all children that answer, and the replies by kind: what the operations of a composite
-# are made of.
+# Requests to all children that answer, and the replies by kind. The operations of a composite are made of these.
 
 SECONDS = 2.0
-"""How long a request waits for a child that does not answer, the first time."""
+"""Seconds that a request waits for a child before it looks whether the child is alive."""
 _LONGEST = 12.0
-"""How long it waits for one that is slow and alive: it may have much to read, or wait for a child of its own."""
+"""Seconds that a request waits for a child that is slow and alive: it may read much, or wait for a child of its own."""
 
 
 @dataclass(frozen=True)
@@ -396,11 +395,11 @@ class Replies:
         Raises
         ------
         DropflowError
-            The refusal of a child, if there is one: it says more than that others do not have the session.
+            The refusal of a child, if there is one: its text is more useful than that other children lack the session.
         NotFoundError
             All children answered that they do not have `what`.
         LinkError
-            Some did not answer, and the others do not have it.
+            Some children did not answer, and the others do not have it.
         """
         if self.values:
             return
@@ -408,7 +407,7 @@ class Replies:
             raise self.refusals[0][1]
         silent = ", ".join(f"{view.name} ({why})" for view, why in self.missing)
         if self.missing:
-            # One that does not answer may have it.
+            # A child that does not answer may have it.
             raise LinkError(f"{what} cannot be looked up: {silent}", hint="try again, or see the list of children")
         raise NotFoundError(f"there is no {what}", hint="see the list of sessions")
 
@@ -420,17 +419,17 @@ class Requests:
         self._children = children
 
     def settle(self, seconds: float = SECONDS) -> Routine[None]:
-        """Wait until each child has answered or failed once. A child that does not answer is waited for once only."""
+        """Wait until each child has answered or failed once. Later calls do not wait again for children that failed."""
         yield Until(self._children.is_settled, seconds)
         self._children.end_waiting()
 
     def wait_for_silent(self, urls: Iterable[str], seconds: float) -> Routine[None]:
-        """Wait until these children are asked again; a child that missed a deadline is usually just busy."""
+        """Wait until these children answer status requests again. A child that missed a deadline may be just busy."""
         wanted = tuple(urls)
         yield Until(lambda: not any(self._children.is_only_silent(url) for url in wanted), seconds)
 
     def ask_again(self, seconds: float) -> Routine[None]:
-        """Send status requests to the children that do not answer, now and not only when they are due."""
+        """Send status requests to the children that do not answer now, before they are due."""
         numbers = self._children.ask_again()
         yield Until(
             lambda: all(self._children.has_answer_after(url, number) for url, number in numbers.items()), seconds

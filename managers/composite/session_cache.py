@@ -1,7 +1,7 @@
-"""The last answers of children about sessions: for when a child does not answer, and to number changes.
+"""The last answers of children about sessions: used if a child does not answer, and to number changes.
 
-This is only a cache. A composite that starts again begins with an empty one, asks its children, and knows the same, but
-for the parts of sessions on children that do not answer.
+This is only a cache. A composite that restarts begins with an empty cache and asks its children. It lacks only the
+parts of sessions on children that do not answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from managers.composite.merging import Freshness, SessionPart, merge
 
 _GONE = "does not know the session any more: it was started again, or the session was deleted there"
 _REMEMBERED = 10_000
-"""Deletions that are remembered, so that a late answer does not bring a session back."""
+"""Number of deletions that are remembered, so that a late answer does not bring a session back."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class _CachedPart:
     Attributes
     ----------
     number : int
-        Place among all answers.
+        Number of the answer among all answers.
     child : str
         Name of the child.
     time : float
-        When it came, in seconds since the epoch.
+        Time at which it came, in seconds since the epoch.
     is_gone : bool
         Whether the child has answered since that it does not have the session.
     has_old_details : bool
@@ -47,7 +47,7 @@ class _CachedPart:
 
     @property
     def since(self) -> str:
-        """When it came, for people."""
+        """Text with the time at which it came."""
         return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     @property
@@ -74,14 +74,14 @@ class _Merged:
 class SessionCache:
     """Answers by session and by the URL of the child.
 
-    An answer replaces the one before if it was asked for after that came, or if its version is not lower: answers to
-    questions that overlap do not bring a session back in time.
+    An answer replaces the answer before if its request was sent after that answer came, or if its version is not lower.
+    So the answers to requests that overlap do not bring back an older state of a session.
 
     Parameters
     ----------
     time : MachineTime
-        The time of the event that is handled. Versions start from it: those of a composite that starts again are higher
-        than those before.
+        The time of the event that is handled. Versions start from it, so that they are higher after a restart of the
+        composite than before.
     """
 
     def __init__(self, time: MachineTime) -> None:
@@ -89,18 +89,21 @@ class SessionCache:
         self._sessions: dict[str, dict[str, _CachedPart]] = {}
         self._merged: dict[str, _Merged] = {}
         self._forgotten = Newest[tuple[str, str], int](_REMEMBERED)
-        """When a session was deleted on a child. Without a child: on all. Without a session: the child was removed."""
+        """The number of answers when a session was deleted on a child, by session and URL.
+
+        An empty URL stands for all children. An empty session stands for the removal of the child.
+        """
         self._answers = 0
         self.changes = 0
-        """Grows when a session may have changed."""
+        """Counter that grows when a session may have changed."""
 
     @property
     def answers(self) -> int:
-        """How many answers came so far; given back as `since` with the answer to a question that is asked now."""
+        """Number of answers so far. It is passed back as `since` with the answer to a request that is sent now."""
         return self._answers
 
     def note(self, child: ChildView, info: SessionInfo, *, since: int) -> None:
-        """Store an answer. If it has no details of `SessionDetail`, those of the answer before are kept."""
+        """Store an answer. If it lacks the details of `SessionDetail`, the details of the answer before are kept."""
         if self._is_newer(child.url, info, since):
             self._answers += 1
             by_child = self._sessions.setdefault(info.session, {})
@@ -156,7 +159,7 @@ class SessionCache:
         self.changes += 1
 
     def forget_child(self, url: str) -> None:
-        """Remove the answers of a child that was removed; those that it still gives are ignored."""
+        """Remove the answers of a child that was removed; later answers of it are ignored."""
         self._remember("", url)
         for session in [name for name, by_child in self._sessions.items() if url in by_child]:
             self.forget(session, [url])
@@ -170,12 +173,12 @@ class SessionCache:
         return frozenset(self._sessions.get(session, {}))
 
     def has_unfinished(self, url: str) -> bool:
-        """Whether sessions were not over at this child when it answered last."""
+        """Whether a session was not over at this child in its last answers."""
         held = [by_child[url] for by_child in self._sessions.values() if url in by_child]
         return any(not part.detail.is_over for part in held)
 
     def open_drops(self, session: str) -> int:
-        """Return how many drops of this session were not settled in the last answers, or more."""
+        """Return an upper bound of the drops of this session that were not settled in the last answers."""
         held = self._sessions.get(session, {}).values()
         return sum(part.detail.drops - part.detail.settled for part in held)
 
@@ -189,7 +192,7 @@ class SessionCache:
         return max((part.detail.epoch for child, part in parts if url in (None, child)), default=0)
 
     def version_of(self, session: str, url: str) -> int:
-        """Return the version in the last answer of a child, as the child counts; -1 if there is none."""
+        """Return the version in the last answer of a child, as counted by the child; -1 if there is no answer."""
         known = self._sessions.get(session, {}).get(url)
         return known.detail.version if known else -1
 
@@ -216,7 +219,7 @@ class SessionCache:
         return [_part(part, children.get(url)) for url, part in found]
 
     def former_holders(self, session: str) -> frozenset[str]:
-        """Return the URLs of the children whose part does not count any more: the session goes on without its nodes."""
+        """Return the URLs of children whose part does not count any more: the session goes on without their nodes."""
         current = self._of_deployment(session)
         _, members = max(((part.detail.view, part.detail.members) for part in current.values()), default=(0, ()))
         return frozenset(
@@ -229,15 +232,15 @@ class SessionCache:
         present = [part for part in by_child.values() if not part.is_gone]
         if not present:
             return {}
-        # A child that did not answer may still have the deployment before under this name.
+        # A child that did not answer may still have an earlier deployment of this name.
         epoch = max(part.detail.epoch for part in present)
         return {url: part for url, part in by_child.items() if part.detail.epoch == epoch and not part.was_undone}
 
     def silent_children(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
         """Return the children that may have an unknown part of this session, sorted by name.
 
-        These are the children that do not answer and never answered about it. There are none if all drops of the
-        session are known.
+        These are the children that do not answer now and never answered about this session. The list is empty if all
+        drops of the session are known.
         """
         return self._silent_children(session, self.parts(session, children), children)
 
@@ -286,7 +289,7 @@ class SessionCache:
 
 
 def _signature(detail: SessionDetail) -> tuple[object, ...]:
-    """Return what changes with every change of a report."""
+    """Return a value that changes with every change of a report."""
     return detail.epoch, detail.view, detail.version, detail.status
 
 
@@ -299,12 +302,12 @@ def _part(cached: _CachedPart, child: ChildView | None) -> SessionPart:
     if cached.is_gone and (child is None or child.role == "node"):
         return SessionPart(name, cached.detail, Freshness.LOST, _GONE, cached.since)
     if cached.is_gone:
-        # An island that was started again has no session whose nodes have not answered since.
+        # An island that was restarted lacks a session until the nodes of the session have answered.
         text = "has no answers of the nodes of the session"
         return SessionPart(name, cached.detail, Freshness.STALE, text, cached.since)
     if child is None or child.is_asked:
         return SessionPart(name, cached.detail)
-    # An answer of a moment ago is good, even if one request was not answered in time.
+    # An answer of a moment ago is recent enough, even if one request was not answered in time.
     freshness = Freshness.CURRENT if child.state == "alive" else Freshness.STALE
     return SessionPart(name, cached.detail, freshness, child.text or "does not answer", cached.since)
 

@@ -1,4 +1,4 @@
-"""The operations of a composite on sessions: ask the children, remember their answers, merge them."""
+"""Operations of a composite on sessions: it asks the children, remembers their answers, and merges them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ _SHORTEST = 0.1
 _AFTER_ERROR = 1.0
 """Seconds between a long poll that failed and the next one."""
 _MOST = 16
-"""Long polls at a time: each takes a thread."""
+"""Most long polls at a time: each takes a thread."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,23 @@ class LongPoll:
 
 
 class SessionWatch:
-    """Which sessions are watched, and which long polls are under way."""
+    """The sessions that are watched, and the long polls that are under way."""
 
     def __init__(self, time: MachineTime) -> None:
         self._time = time
         self._watchers: Counter[str] = Counter()
         self._left: dict[str, float] = {}
-        """When the last watcher of a session left."""
+        """Time at which the last watcher of a session left, by session."""
         self._under_way: set[tuple[str, str]] = set()
         self._next: dict[tuple[str, str], float] = {}
-        """When the next long poll of a session at a child may be sent."""
+        """Time at which the next long poll of a session at a child may be sent, by session and URL."""
 
     def enter(self, session: str) -> None:
         """Note that one more request watches a session."""
         self._watchers[session] += 1
 
     def leave(self, session: str, *, is_over: bool = False) -> None:
-        """Note that a request watches a session no more. One that is over is not watched any longer."""
+        """Note that a request does not watch a session any more. A session that is over is not watched further."""
         self._watchers[session] -= 1
         if self._watchers[session]:
             return
@@ -83,7 +83,7 @@ class SessionWatch:
         return list(dict.fromkeys((*self._watchers, *self._left)))
 
     def begin(self, wanted: Iterable[tuple[str, str]]) -> list[LongPoll]:
-        """Return the long polls to send now, of these sessions at these children; the oldest first."""
+        """Return the long polls to send now, among these sessions at these children; the oldest first."""
         due = [key for key in wanted if key not in self._under_way and self._next.get(key, 0.0) <= self._time.now]
         found = sorted(due, key=lambda key: self._next.get(key, 0.0))[: _MOST - len(self._under_way)]
         self._under_way.update(found)
@@ -96,7 +96,7 @@ class SessionWatch:
             self._next[poll.session, poll.url] = self._time.now + (_SHORTEST if is_answered else _AFTER_ERROR)
 
     def deadline(self) -> float:
-        """Return when the next long poll may be sent."""
+        """Return the time at which the next long poll may be sent."""
         due = [moment for key, moment in self._next.items() if key not in self._under_way and moment > self._time.now]
         return min(due, default=inf)
 
@@ -105,8 +105,7 @@ class SessionWatch:
         self._next = {key: due for key, due in self._next.items() if key[0] != session}
 
 
-# Sessions that are to be deleted on children that did not answer: they are, when these children
-# answer again.
+# Sessions that are to be deleted on children that did not answer. They are deleted when these children answer again.
 
 _REMEMBERED = 10_000
 
@@ -121,7 +120,7 @@ class PendingDeletions:
         self._epochs = Newest[tuple[str, str], int](_REMEMBERED)
 
     def add(self, session: str, url: str, epoch: int) -> None:
-        """Note that this deployment of a session, and those before, are to be deleted on a child."""
+        """Note that this deployment of a session, and earlier ones, are to be deleted on a child."""
         self._epochs[session, url] = max(epoch, self._epochs.get((session, url), epoch))
 
     def has(self, session: str, url: str, epoch: int) -> bool:
@@ -133,7 +132,7 @@ class PendingDeletions:
         return max((epoch for (name, _), epoch in self._epochs.items() if name == session), default=0)
 
     def forget_child(self, url: str) -> None:
-        """Remove what was to be deleted on a child that was removed."""
+        """Remove the deletions on a child that was removed."""
         for key in [key for key in self._epochs if key[1] == url]:
             del self._epochs[key]
 
@@ -212,14 +211,14 @@ class Sessions:
         ]
 
     def delete_if_wanted(self, view: ChildView, session: SessionInfo | SessionVersion) -> bool:
-        """Delete a session on a child that did not answer when it was deleted; return False if it is another one."""
+        """Delete a session on a child that did not answer the deletion; return False if it is a later deployment."""
         if not self._deletions.has(session.session, view.url, session.epoch):
             return False
         self._delete_at(session.session, view.url, session.epoch)
         return True
 
     def forget_child(self, url: str) -> None:
-        """Remove what is known from a child that was removed."""
+        """Remove the answers of a child that was removed."""
         self._shared.cache.forget_child(url)
         self._deletions.forget_child(url)
 
@@ -249,17 +248,17 @@ class Sessions:
             if not self._deletions.epoch_of(session):
                 replies.raise_unless_answered(f"session {session!r}")
             raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
-        # Others may have taken over what a silent node had; the list of nodes shows that one.
+        # Other nodes may have taken over the drops of a silent node, which is shown in the list of nodes.
         late = [view for view, _ in (*replies.refusals, *replies.missing) if view.state == "alive"]
         old = sorted(view.name for view in late if self._shared.cache.has_old_details(session, view.url))
         if not old:
             return found
-        # The numbers of the whole session came with the state of the child, which is asked for every second.
+        # The status of the child, which is requested every second, had the numbers of the whole session.
         note = f"{', '.join(old)} did not answer in time: counts by logical node and failures there are older"
         return msgspec.structs.replace(found, notes=(*found.notes, note))
 
     def watch(self, session: str, version: int, seconds: float) -> Routine[SessionDetail]:
-        """Return the session when its version is not `version` any more, or it is over; after `seconds` as it is.
+        """Return the session once its version is not `version`, or it is over, or `seconds` have passed.
 
         Raises
         ------
@@ -287,7 +286,7 @@ class Sessions:
         if self.merged(session) is None:
             found = yield from self.session(session)
         elif found.is_over and any(cache.has_old_details(session, url) for url in cache.holders(session)):
-            # The list of sessions, which has no details, has shown the end first.
+            # The end was in the list of sessions, which has no details.
             with suppress(NotFoundError):
                 found = yield from self.session(session)
         return found
@@ -318,7 +317,7 @@ class Sessions:
         except NotFoundError:
             if not replies.values:
                 raise
-            return _cancelled(session, reason)  # it was being prepared, and nothing of it is left
+            return _cancelled(session, reason)  # it was being prepared, and is removed
         self._refuse_missing(detail, replies, "is cancelled", "cancel")
         return as_info(detail)
 
@@ -403,21 +402,21 @@ class Sessions:
         self._shared.cache.forget(session)
 
     def delete(self, session: str, epoch: int | None) -> Routine[None]:
-        """Delete a session on all children; on those that do not answer, as soon as they do.
+        """Delete a session on all children; on children that do not answer, as soon as they answer.
 
         Parameters
         ----------
         epoch : int or None
-            Delete only this deployment, and older ones: the name may be that of another session since.
+            Delete only this deployment and older ones, since the name may be used again; None for all.
 
         Raises
         ------
         NotFoundError
             No child has it, or had it.
         LinkError
-            A child that is not lost did not answer. It was deleted elsewhere.
+            A child that is not lost did not answer. The session was deleted on the others.
         DropflowError
-            A child could not: its error, naming it. It was deleted elsewhere.
+            A child could not delete it: its error, naming the child. The session was deleted on the others.
         """
         yield from self._shared.requests.settle()
         silent = self._shared.cache.silent_children(session, self._shared.children.by_url())
@@ -461,7 +460,7 @@ class Sessions:
 
 
 def _started(deployment: Deployment, error: DropflowError) -> SessionInfo:
-    """Return the record of a session that was started, and could not be looked up since."""
+    """Return the record of a session that was started, but could not be read since."""
     nodes = tuple(sorted(place.node for place in deployment.places))
     return SessionInfo(
         session=deployment.session,

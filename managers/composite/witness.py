@@ -1,9 +1,10 @@
 """The votes of an island or master about the views of sessions that it deployed: part of `CompositeMachine`.
 
 A witness is a voter that has no part of the session (`managers.recovery.records.View`): it promises and accepts as
-members do, and reports nothing. So two nodes and the manager that deployed survive the loss of any one of the three.
-Nothing is stored: a manager that was started again is not the witness that it was. It may replace that, or another lost
-one, in a view that the voters of the view before decide. Pure decisions.
+members do, and reports nothing. So a session of two nodes survives the loss of any one of three processes: the nodes,
+and the manager that deployed it. Nothing is stored: after a restart, a manager is not the same witness any more. It may
+replace a lost witness, its earlier process included, in a view that the voters of the view before decide. Pure
+decisions.
 """
 
 from dataclasses import dataclass
@@ -18,11 +19,11 @@ from managers.recovery.records import View, decode_decision, first_view
 from managers.recovery.vote import AdoptDecision, SendToPeer, Voter
 
 _MOST = 1000
-"""How many sessions are remembered. The oldest are forgotten: they go on, and one voter less answers."""
+"""Number of sessions that are remembered. The oldest are forgotten: they go on with one voter less that answers."""
 
 
 class WitnessListens(msgspec.Struct, frozen=True):
-    """Event: this manager can be a witness; nodes reach it at this place."""
+    """Event: this manager can be a witness, at this place."""
 
     place: Place
 
@@ -44,8 +45,8 @@ class _Witnessed:
     members : dict of str to int
         Incarnations of the processes that are or were members.
     invitation : str
-        The id with which this manager asked to become a witness, until a view has it; empty since, or if the deployment
-        named this manager.
+        The id with which this manager asked to become a witness. It is empty once a view contains this manager, or if
+        the deployment named it.
     has_left : bool
         Whether another manager has become the witness since.
     """
@@ -64,22 +65,22 @@ class _Witnessed:
 class Witness:
     """Votes about the sessions that this manager has deployed, or in which it has replaced a lost witness.
 
-    A witness that has forgotten its votes must never vote in the same view again. So it becomes one of a session that
-    runs only with a new invitation: all views that have it were decided after it was made.
+    A witness that has forgotten its votes must never vote in the same view again. So it becomes the witness of a
+    running session only with a new invitation: any view that contains this invitation was decided after it was made.
     """
 
     def __init__(self) -> None:
         self.place: Place | None = None
-        """Where nodes reach this manager; None if it cannot be a witness."""
+        """The place at which nodes reach this manager; None if it cannot be a witness."""
         self._sessions: dict[tuple[str, int], _Witnessed] = {}
         self._invitations = count(1)
 
     def __len__(self) -> int:
-        """Return how many sessions are voted about."""
+        """Return the number of sessions that it votes about."""
         return sum(not one.is_over for one in self._sessions.values())
 
     def prepare(self, deployment: Deployment) -> None:
-        """Be a witness of a session, if its deployment names this manager. Before any of its nodes gets to know it."""
+        """Become the witness of a session if its deployment names this manager. Call this before any node gets it."""
         view = first_view(deployment)
         if self.place is None or self.place not in deployment.witnesses or view is None:
             return
@@ -93,9 +94,9 @@ class Witness:
         return known is not None and not known.invitation and not known.has_left
 
     def invite(self, session: str, epoch: int) -> str:
-        """Return the invitation for this manager to become the witness of a deployment that runs; it is one soon.
+        """Return the invitation for this manager to become the witness of a running deployment.
 
-        The same one is returned until a view has it.
+        The same invitation is returned until a view contains it.
         """
         known = self._sessions.get((session, epoch))
         if known is not None and known.invitation:
@@ -103,7 +104,7 @@ class Witness:
         if self.place is None:
             raise InternalError("this manager cannot be a witness")
         invitation = f"{self.place.node}:{self.place.incarnation}:{next(self._invitations)}"
-        # Without voters, it takes in nothing but the decision that names this manager, and asks for it.
+        # Its view has no voters yet: it only accepts the decision that names this manager, and asks for it.
         views = Voter(self.place.node, session, epoch, View(0, ()))
         self._add(session, epoch, _Witnessed(views, {}, invitation))
         return invitation
@@ -132,7 +133,7 @@ class Witness:
                 witnessed.is_over = True
             return []
         if witnessed.is_over and message.view >= views.view.number:
-            # A member may have missed the end, and those that know of it may be lost.
+            # A member may have missed the end, and the members that know it may be lost.
             return [SendToPeer(event.peer, SessionDone(message.session, message.epoch, message.view))]
         if isinstance(message, PartDone):
             return []
@@ -146,7 +147,7 @@ class Witness:
         return [action for action in actions if isinstance(action, SendToPeer)]
 
     def _is_taken(self, witnessed: _Witnessed, event: VoterSent) -> bool:
-        """Return whether a message is for this witness. One with the decision that it waits for makes it a witness."""
+        """Return whether a message is for this witness. The decision that it waits for makes it a witness."""
         if not witnessed.invitation:
             return witnessed.is_member(event)
         if not isinstance(event.message, AdoptView):

@@ -1,7 +1,7 @@
 """A manager becomes the witness of sessions whose witness is lost: part of `CompositeMachine`.
 
-The nodes of a session find that its witness is lost, and show that in their reports. A manager above all of them then
-asks a member for a view with itself as the witness. If several do, one of them is refused.
+The reports of the nodes of a session show that its witness is lost. A manager above all of them then asks a member for
+a view with itself as the witness. If several managers ask, only one becomes the witness.
 """
 
 from dropflow.api.requests import MemberRequest
@@ -28,7 +28,7 @@ class WitnessReplacement:
         self._members = members
         self._looked = -_LOOK_SECONDS
         self._tried = Tries[tuple[str, int, int]](shared.time)
-        """Views of sessions in which was asked."""
+        """Views of sessions for which this manager has asked."""
 
     def wanted(self) -> list[SessionDetail]:
         """Return the sessions whose witness this manager is to become now."""
@@ -62,7 +62,7 @@ class WitnessReplacement:
             or not self._tried.may(_key(session))
         ):
             return False
-        # A manager that does not see all members may be on another side of a split than the others.
+        # A manager that does not see all members may be on the other side of a network partition.
         here = {node.name: node for node in nodes_of(self._shared.children.views(), role=self._shared.role)}
         members = [here[name] for name in session.members if name in here and here[name].state != "lost"]
         return len(members) == len(session.members) and usable_witness(members, self._shared.witness.place) is not None

@@ -1,8 +1,8 @@
 """Jobs of batch systems and hosts over ssh, where clusters run that are not started by hand.
 
-`batch` turns a wish for nodes into a batch script, and asks Slurm, PBS or Grid Engine; `job_directory` has the files in
-the directory that a job and the commands outside share; `pool` decides when an island gets nodes
-from it; `ssh` reaches hosts without a batch system. ``dropflow launch`` and ``dropflow pool`` join them.
+`batch` turns a request for nodes into a batch script, and asks Slurm, PBS or Grid Engine; `job_directory` has the files
+in the directory that a job and the commands outside share; `pool` decides when an island gets nodes from it; `ssh`
+reaches hosts without a batch system. ``dropflow launch`` and ``dropflow pool`` join them.
 
 ===============  ======================================================================================================
 `batch`          Batch systems as rows of one table: their scripts, and the calls of their commands

@@ -104,7 +104,7 @@ class Outbound:
         self._in_flight = 0
         self._last_received = self._last_sent = self._reconnect_at = 0.0
         self._confirmed = -math.inf
-        """When the remote incarnation was heard of last."""
+        """Monotonic time of the last message of the remote incarnation."""
         self._reconnect_delay = settings.reconnect_delay
 
     @property
@@ -211,7 +211,7 @@ class Outbound:
         return [*actions, *close, *self._connect(now)]
 
     def _is_earlier(self, incarnation: int, now: float) -> bool:
-        """Whether this is an earlier process of the peer, and the later one was heard lately."""
+        """Whether this is an earlier process of the peer, and the later one has sent a message lately."""
         is_heard = self.state is OutboundState.UP or now < self._confirmed + self._settings.earlier_after
         return incarnation < self.remote_incarnation and is_heard
 

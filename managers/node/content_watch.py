@@ -23,7 +23,7 @@ class ContentWatch(Instrument):
     Parameters
     ----------
     deployment : Deployment
-        The session, and which contents it wants copies of.
+        The session, and which of its contents need copies.
     piece : Slice
         The drops of this node.
     exchange : NodeExchange

@@ -8,10 +8,10 @@ Which contents of other members this node has copies of, on the disk, so that a 
     copies/<row>.msgpack                    its record: in which view it was made, of what
     copies/held.msgpack                     which copies of earlier views counted when the present view began
 
-A record is written when the copy is complete, and before its owner is told. A copy counts in the view in which it was
-made. In a later view it counts if it was there when that view began: the content of a drop that runs again is another
-one, perhaps with other bytes, and its copies are removed then. A process that ends in between leaves records of an
-earlier view, which do not count.
+A record is written when the copy is complete, and before its owner gets a message. A copy counts in the view in which
+it was made. In a later view it counts if it was there when that view began: the content of a drop that runs again is
+another one, perhaps with other bytes, and its copies are removed then. A process that ends in between leaves records of
+an earlier view, which do not count.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -327,7 +327,7 @@ class MessagesByView:
             self._pass_on(peer, events)
 
     def silence(self) -> None:
-        """Have the other nodes not be told how the session ends here: they go on without this node."""
+        """Send the other nodes nothing about the end of the session here: they go on without this node."""
         with self._lock:
             self._is_silent = True
             self._exchange.silence()

@@ -106,7 +106,7 @@ class StreamCopy:
         self._done.add_done_callback(lambda _: then())
 
     def take(self, content: Handle) -> Handle | None:
-        """Return the copy if it is complete and matches `content`; otherwise its readers are told to start over."""
+        """Return the copy if it is complete and matches `content`; otherwise have its readers start over."""
         copy = self._content
         if copy is None:
             return None
@@ -513,7 +513,7 @@ class NodeStreams:
     def take_over(self, content: Content) -> Handle | None:
         """Return the complete copy of a stream that has become `content`.
 
-        None if it was not followed, or if the copy does not match `content`; its readers were told to start over then.
+        None if it was not followed, or if the copy does not match `content`; its readers start over then.
         """
         copy = self._copy_of(content)
         if copy is None or not copy.is_done:

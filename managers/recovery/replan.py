@@ -198,10 +198,10 @@ def decide(
     """Return the next view of a session: its members, the node of every drop, and what runs again.
 
     The members are those of the view that ends that have reported, without those that are to leave, and with those that
-    are to join. Drops of the others go to members. What is known of drops of lost nodes is what their neighbours on
-    members were told, and what follows from that: the others begin anew. A drop whose content a member has a copy of
-    goes to that member, and does not run again. If that was asked for, drops that have not begun move as well; see
-    `_Placement`.
+    are to join. Drops of the others go to members. The states of drops of lost nodes are known from events that their
+    neighbours on members received, and from what follows from these. All other drops of lost nodes begin anew. A drop
+    whose content a member has a copy of goes to that member, and does not run again. If that was asked for, drops that
+    have not begun move as well; see `_Placement`.
 
     Parameters
     ----------

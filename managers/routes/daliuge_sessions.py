@@ -284,7 +284,7 @@ class DaliugeSessions:
         name : str
             Of the draft.
         completed : sequence of str
-            Ids of drops that the client wants completed at the start. Ours complete by themselves if nothing produces
+            Ids of drops that the client asks to complete at the start. Ours complete by themselves if nothing produces
             them, so these are only checked.
 
         Raises

@@ -230,7 +230,7 @@ class SimulatedCluster:
                 if detail.is_over:
                     return detail
                 version = detail.version
-            self.simulation.wait(0.5)  # one answer tells of many changes: it takes more time than to simulate one
+            self.simulation.wait(0.5)  # one answer covers many changes, and takes more time than the simulation of one
         return None
 
     def wait_for_nodes(self) -> bool:

@@ -123,7 +123,7 @@ class SessionDriver:
             self._on_stop(None)
 
 
-# A file watcher without a thread: it looks when it is told that something may have been written.
+# A file watcher without a thread: it looks when it is called after a possible write.
 
 
 class SimulatedFileWatcher:

@@ -50,7 +50,7 @@ def causes_url(session: str, query: PageQuery = FIRST_PAGE) -> str:
 
 
 def drop_url(session: str, oid: str, query: DropPageQuery = FIRST_DROP_PAGE) -> str:
-    """Return the page of a drop; `query` says which of its neighbours it lists, and how it shows its content."""
+    """Return the page of a drop; `query` is which of its neighbours the page lists, and how it shows the content."""
     return f"{session_url(session)}/drops/{quoted(oid)}{asked(query, FIRST_DROP_PAGE)}"
 
 
@@ -95,7 +95,7 @@ def drops_url(session: str, query: DropQuery) -> str:
 
 
 def _label(manager: ManagerInfo) -> ServerLabel:
-    """Return what the frame tells of a manager: its role and name, once if they are the same word."""
+    """Return the texts about a manager in the frame: its role and name, once if they are the same word."""
     name = shown_name(manager.name, 60)
     return ServerLabel(
         name=name,

@@ -188,7 +188,7 @@ def _ojs_link(graph: LogicalGraph, link: LogicalLink) -> Json:
 
 
 def _end(graph: LogicalGraph, end: str, port: str, *, is_source: bool) -> str:
-    """Return the id that a link ends on: that of the construct, if the port tells which application is meant."""
+    """Return the id that a link ends on: the id of the construct, if the port decides which application is meant."""
     node = graph.by_id.get(end)
     construct = None if node is None else _construct_of(graph, node)
     if construct is None:

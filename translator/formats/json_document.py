@@ -215,7 +215,7 @@ def text(holder: Json, *names: str) -> str:
 
 
 def description_of(document: Json) -> str:
-    """Return what a file says about its graph: the detailed description of EAGLE, or the short one."""
+    """Return the description of the graph in a file: the detailed one of EAGLE, or the short one."""
     about = document.get("modelData")
     return text(about, "detailedDescription", "shortDescription") if isinstance(about, Mapping) else ""
 

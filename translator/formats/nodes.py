@@ -200,9 +200,9 @@ def _options(raw: Json) -> Iterator[Any]:
 
 # Applications of constructs: they become nodes, and links end on them.
 #
-# In files of the OJS family, links end on the construct for both of its applications; the port tells
-# which is meant. The first application gets the name of the construct's drops and its parameters, as
-# in DALiuGE: its `key` is the id of the construct, and it has fields such as ``num_of_copies``.
+# In files of the OJS family, links end on the construct for both of its applications; the port decides which is meant.
+# The first application gets the name of the construct's drops and its parameters, as in DALiuGE: its `key` is the id of
+# the construct, and it has fields such as ``num_of_copies``.
 
 Applications = Mapping[str, tuple[LogicalNode, ...]]
 """Embedded applications by the id of their construct, in order."""

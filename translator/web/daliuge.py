@@ -36,7 +36,7 @@ from translator.web.service import TranslatorService
 # Options of planners, from fields with which DALiuGE steers its own.
 
 _UNLIMITED_MEMORY = 1000.0
-"""The default of ``max_mem`` in DALiuGE, where no drop says how much it needs: no limit."""
+"""The default of ``max_mem`` in DALiuGE, where no drop declares how much it needs: no limit."""
 
 _SWARM, _LEADING = 40, 30
 """Defaults of ``swarm_size`` and ``topk``."""
@@ -215,7 +215,7 @@ def _in_utf8(content: bytes, found: list[Problem]) -> bytes:
     try:
         content.decode()
     except UnicodeDecodeError:
-        with contextlib.suppress(UnicodeDecodeError):  # LG001 tells where it is no text at all
+        with contextlib.suppress(UnicodeDecodeError):  # LG001 reports a file that is no text at all
             content = content.decode("cp1252").encode()
             text = (
                 "the graph came in Windows-1252 and not in UTF-8, as from a page without a charset: it is read as that"

@@ -67,7 +67,7 @@ class _Quoted:
 
 
 def write(graph: PhysicalGraph, order: ExportOrder, stream: BinaryIO) -> None:
-    """Write `graph` to `stream` as `order` says."""
+    """Write `graph` to `stream` in the format and with the options of `order`."""
     if not order.has_plan:
         graph = replace(graph, part=np.zeros(graph.drops, dtype=np.int32), priority=None)
     places = [order.nodes[part % len(order.nodes)] for part in range(graph.parts)] if order.nodes else None

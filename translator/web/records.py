@@ -382,7 +382,7 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_values(self) -> bool:
-        """Whether it is a template, whose parameters need values before anything else can be told."""
+        """Whether it is a template, whose parameters need values before it can be checked further."""
         form = self.report.form if self.report is not None else None
         return self.state == "refused" and form is not None and form.is_template
 

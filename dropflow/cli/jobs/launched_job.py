@@ -374,7 +374,7 @@ class _JobHead:
             if self._before.detail is None:
                 try:
                     submit()
-                except ConflictError:  # an earlier job has ended before it told of its session
+                except ConflictError:  # an earlier job has submitted it, and ended before it recorded that
                     resume()
             else:
                 try:

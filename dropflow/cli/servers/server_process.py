@@ -270,7 +270,7 @@ def _bracketed(host: str) -> str:
 def announce(ready: msgspec.Struct, *, people: str) -> None:
     """Print the text for people, then the ready line, so that the text is complete for a process that waits for it.
 
-    Systemd gets its own message, if it started this process as a service that tells when it is ready.
+    Systemd gets its own message, if it started this process as a service of type ``notify``.
     """
     for stream, text in ((sys.stderr, people), (sys.stdout, msgspec.json.encode(ready).decode() + "\n")):
         try:

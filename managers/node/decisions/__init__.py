@@ -7,7 +7,7 @@
 `lifecycle`        The life of each session, from the end of its preparation to its removal, and the end of the node
 `peer_monitor`     Which other nodes the sessions here need, and which of them are lost
 `losses`           The effects on sessions of a node when other nodes stop, restart or are lost
-`members`          Changes of the members of sessions that others ask for, and of what each has to do
+`members`          Operations that change the members of sessions, or how the drops are divided between them
 `view_requests`    Changes of views that the node was asked for: sent to the member that decides, again until a view has
                    them
 `view_changes`     Each session from one view to the next: it stops, its voters agree, it continues

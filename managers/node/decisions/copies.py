@@ -12,11 +12,11 @@ To move contents away from a node before it leaves::
     if not member.copies.waits_for([7, 8, 9]):
         failed = member.copies.unsafe([7, 8, 9])
 
-A file or directory outside of the session directory may be on a file system that other nodes see. Two members are told
-of it, and look whether it is there when the view ends; then it counts as copied, and nothing is moved.
+A file or directory outside of the session directory may be on a file system that other nodes see. Two members get its
+path, and look whether it is there when the view ends; then it counts as copied, and nothing is moved.
 
-Rows are those of the whole graph. Everything here is per session and member, and survives changes of the view: what was
-asked and is not safe is asked again in the next view, of members that are left.
+Rows are those of the whole graph. Everything here is per session and member, and survives changes of the view. If a
+copy is not safe when a view ends, a remaining member is asked for it in the next view.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 # The copies of contents that one member of a session holds for their owners: part of `ContentCopies`.
 
 Answers = dict[str, tuple[list[int], dict[int, str]]]
-"""By owner: rows that are copied, and why others are not."""
+"""By owner: rows that are copied, and by row why the other rows are not."""
 
 
 class HeldCopy(msgspec.Struct, frozen=True):
     """A copy that this member holds: the content, its owner, and how many copies the owner wants.
 
-    With a `stamp` it is the owner's own file, which this member sees, too.
+    With a `stamp`, it is the owner's own file, on a file system that this member sees, too.
     """
 
     handle: Handle
@@ -78,7 +78,7 @@ class HeldCopies:
     def request(
         self, owner: str, contents: Sequence[Content], counts: Sequence[int]
     ) -> tuple[list[int], list[Content]]:
-        """Note what an owner asks for; return the rows that are here from an earlier view, and what is to be copied.
+        """Note the copies that an owner asks for; return rows with a copy from an earlier view, and contents to copy.
 
         A count of 0 means that no copy is wanted: the file is only noted, since it may be seen from here.
         """
@@ -99,7 +99,7 @@ class HeldCopies:
     def written(
         self, taken: Mapping[int, Handle], failed: Mapping[int, str], *, is_current: bool
     ) -> tuple[Answers, list[Handle]]:
-        """Note copies that were made, and answer their owners; those of an earlier view are not wanted."""
+        """Note copies that were made, and answer their owners; copies of an earlier view are not wanted."""
         answers: Answers = {}
         unwanted = []
         for row, handle in taken.items():
@@ -119,7 +119,7 @@ class HeldCopies:
         return answers, unwanted
 
     def release(self, owner: str, rows: Iterable[int]) -> list[Handle]:
-        """Hold these copies of an owner no more."""
+        """Stop holding these copies of an owner, and return them."""
         unwanted = []
         for row in rows:
             if row in self._taking and self._taking[row][0] == owner:
@@ -148,7 +148,7 @@ class HeldCopies:
     def next_view(
         self, node: str, owners: Mapping[int, str], reset: Collection[int]
     ) -> tuple[dict[int, HeldCopy], list[Handle]]:
-        """Go on with the owners of a new view; return the copies of drops that are now of this node, too."""
+        """Go on with the owners of a new view; return also the copies of drops that this node now owns."""
         self._taking.clear()
         unwanted = [self.copies.pop(row).handle for row in tuple(self.copies) if row in reset]
         adopted: dict[int, HeldCopy] = {}
@@ -165,13 +165,13 @@ class HeldCopies:
 
 
 _NOTES = 2
-"""Members that know the file of a content, so that one is left after a loss."""
+"""Number of members that know the file of a content, so that one is left after a loss."""
 _BATCH = 1000
-"""Contents in one message."""
+"""Most contents in one message."""
 
 
 class ContentCopies:
-    """The copies that one member of a session holds, and those that it wants others to hold.
+    """The copies that one member of a session holds, and the copies of its own contents that other members hold.
 
     Methods return the actions to carry out, in order.
 
@@ -224,14 +224,14 @@ class ContentCopies:
         return self._finish()
 
     def want(self, counts: Mapping[int, int]) -> list[CopyAction]:
-        """Have so many copies made of the contents of own completed drops, on any members; of as many as there are."""
+        """Have these numbers of copies of own contents made on any members, or on all members if there are too few."""
         for row, count in counts.items():
             self._count[row] = max(self._count.get(row, 0), count)
             self._fill(row)
         return self._finish()
 
     def waits_for(self, rows: Iterable[int] | None = None) -> bool:
-        """Return whether a member has not answered yet about one of these rows; about any, without `rows`."""
+        """Return whether a member has not answered yet about one of these rows; without `rows`, about any row."""
         return bool(self._asked) if rows is None else any(row in self._asked for row in rows)
 
     @property
@@ -240,7 +240,7 @@ class ContentCopies:
         return f"waiting for copies of {plural(len(self._asked), 'content')}" if self._asked else ""
 
     def finished(self) -> list[CopyAction]:
-        """Note the copies that are wanted and cannot be made."""
+        """Return notes about the copies that are wanted and cannot be made."""
         missing = [row for row, count in self._count.items() if len(self.safe.get(row, ())) < count]
         if missing:
             row = min(missing)
@@ -258,7 +258,7 @@ class ContentCopies:
         return [row for row in rows if not self.safe.get(row)]
 
     def released(self, rows: Collection[int]) -> list[CopyAction]:
-        """Have the copies of contents removed that have been released, or whose drops run again."""
+        """Have the copies removed of contents that were released, or whose drops run again."""
         holders: dict[str, list[int]] = {}
         for row in rows:
             for member in self._forget(row):
@@ -284,7 +284,7 @@ class ContentCopies:
     def _dispatch(self, peer: str, message: CopyMessage) -> None:
         match message:
             case ReleaseCopies():
-                # What a member that is the owner still says holds in later views, too.
+                # A release by a member that is still the owner is valid in later views, too.
                 if message.view > self._view or self.is_stopped:
                     self._early.append((peer, message))
                 else:
@@ -370,14 +370,14 @@ class ContentCopies:
     def _fill(self, row: int) -> None:
         """Ask more members for copies of a content, if there are too few and other members.
 
-        If no copies are wanted, two members are told where it is, since they may see the same file.
+        If no copies are wanted, two members get the path, since they may see the same file.
         """
         table = self._asked if self._count[row] else self._told
         has = self.safe.get(row, set()) | table.get(row, set())
         missing = (self._count[row] or _NOTES) - len(has)
         if missing <= 0 or self._node not in self._members:
             return
-        # Neighbours in the order of the members hold each other's copies, from another one on for each row.
+        # The next members in their order hold the copies. Each row begins with a different one of them.
         others = [name for name in self._members if name != self._node]
         start = self._members.index(self._node) + row
         order = [others[(start + step) % len(others)] for step in range(len(others))]
@@ -408,7 +408,7 @@ class ContentCopies:
         for row in message.rows():
             _answered(self._asked, row, peer)
             holders = self.safe.get(row, set())
-            # A new owner may have asked others before a member told that it has a copy from an earlier view.
+            # A new owner may have asked others before a member answered that it has a copy from an earlier view.
             if peer in holders or len(holders) < self._count.get(row, 0):
                 self.safe[row] = holders | {peer}
             else:

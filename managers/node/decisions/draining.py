@@ -5,8 +5,8 @@ members. What runs here ends, and other members get copies of the contents here.
 out, and drops whose contents have copies go to their holders. Attempts that still run shortly before the time is over
 run again elsewhere, and this counts as no attempt of theirs.
 
-A session that no other member can go on with goes on here until the time is over, and is cancelled then. If the
-process is to end, it is cancelled at once.
+A session that no other member can continue runs here until the time is over, and is cancelled then. If the process is
+to end, the session is cancelled at once.
 """
 
 from collections.abc import Sequence
@@ -26,30 +26,30 @@ from managers.node.decisions.view_changes import ViewChanges
 from managers.recovery.records import View
 
 _END_SECONDS = 10.0
-"""How much of the time is kept for copies and the last change of the views; a third of the time if that is less."""
+"""Seconds at the end that are kept for copies and the last change of the views; at most a third of the time."""
 
 _AGREEMENT_SECONDS = 60.0
-"""How much longer a session is waited for whose members are about to agree, for example on millions of drops."""
+"""Seconds more for a session whose members are about to agree, for example on millions of drops."""
 _SHOWN_SECONDS = 2.5
-"""How long a node that is drained waits for managers above to learn of it, which ask once per second."""
+"""Seconds that a drained node stays until managers above have seen its state: they ask once per second."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one session is given away.
+    """The progress of giving one session away.
 
     Attributes
     ----------
     drain, leave : str
-        The changes of its view that were asked for.
+        Ids of the requested changes of its view: to move its drops, and to leave; empty before the request.
     has_read : set of (int, str)
-        In which views, and at which of their stages, it was read which contents are here.
+        Views, and their stages, in which the contents that are here were listed.
     is_reading : bool
-        Whether that is being read.
+        Whether they are being listed.
     rows : tuple of int
-        What was read last.
+        The rows of the last list.
     is_explained : bool
-        Whether users were told that it cannot be given away.
+        Whether users can see why it cannot be given away.
     """
 
     drain: str = ""
@@ -107,7 +107,7 @@ class Draining:
     def drain(
         self, call: CallId[DrainReply], now: float, *, node: str, request: DrainRequest, is_ending: bool = False
     ) -> None:
-        """Begin to give all sessions away; answered at once. Again is no error: the earliest end counts.
+        """Begin to give all sessions away; answered at once. A second call is no error: the earliest end counts.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Draining:
         self._actions.append(Return(call, DrainReply(node=self._node, seconds=seconds, sessions=found, over=over)))
 
     def drained(self, call: CallId[None], now: float) -> None:
-        """Wait until no session is left that is given away; answered then, or when the time is over."""
+        """Wait until all sessions are given away; answered then, or when the time is over."""
         del now
         self._calls.append(call)
 
@@ -239,14 +239,14 @@ class Draining:
                 self._cancel(record, now, f"node {self._node} was drained: {why}")
         self._is_late = True
         if late:
-            # To cancel it on all nodes would be worse than to be killed now: then the others go on without this node.
+            # Cancelling it would end it on all nodes. If this node is killed instead, the others go on without it.
             self._timers.set(("drain", "end"), now + _AGREEMENT_SECONDS, self._give_up)
         else:
             self._open = []
             self._end(now)
 
     def _is_agreeing(self, record: SessionRecord) -> bool:
-        """Return whether a majority of the voters is there, so that the change that was asked for is decided soon."""
+        """Return whether a majority of the voters answers, so that the requested change is decided soon."""
         return not self._is_stuck(record) and record.phase is Phase.RUNNING and not _waiting(record)
 
     def _cancel(self, record: SessionRecord, now: float, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 Sessions are named by their name and epoch: a name that was deleted may be used again. A *hosted* session is the object
 that executes it, and the *instance* of a session is that object, or the one that reads its directory. The machine
-passes them on to actions and does not look into them.
+passes these objects on to actions and does not look into them.
 """
 
 from collections.abc import Callable, Mapping
@@ -114,7 +114,7 @@ class PeerChanged(msgspec.Struct, frozen=True):
 
 
 class PeersProbed(msgspec.Struct, frozen=True):
-    """A connection to each of these peers was tried, without links: whether its host refused it."""
+    """A connection to each of these peers was tried, without links; by peer, whether its host refused it."""
 
     refused: Mapping[str, bool]
 
@@ -145,7 +145,7 @@ class PeerStopped(msgspec.Struct, frozen=True):
 
 
 class Frozen(OfSession, frozen=True):
-    """A session has stopped because its view changes; of copies, `report` has only shared files."""
+    """A session has stopped because its view changes; `report` has no copies yet, except shared files."""
 
     report: MemberReport
 
@@ -160,7 +160,8 @@ class PartFinished(OfView, frozen=True):
     Attributes
     ----------
     is_idle : bool
-        Drops are left, and cannot end by the walltime of the session. Its thread goes on, for what others settle.
+        Drops are left that cannot end by the walltime of the session. Its thread goes on, since others may settle
+        drops.
     end : bytes
         How the part ended, as in `managers.messages.PartDone`.
     """
@@ -195,7 +196,7 @@ class PeerSent(msgspec.Struct, frozen=True):
 
 
 class ContentUnavailable(OfView, frozen=True):
-    """A content of a peer cannot be fetched. `fail` has its drop fail for that."""
+    """A content of a peer cannot be fetched. `fail` makes its drop fail for that reason."""
 
     peer: str
     fail: Callable[[], None]
@@ -272,7 +273,7 @@ class PlanNextView(OfSession, frozen=True):
 class ContinueSession(OfSession, frozen=True):
     """Continue a hosted session in its next view: `Continued`.
 
-    `copies` are those that become contents, by row; `held` the rows of those that stay copies.
+    `copies` are the copies that become contents, by row; `held` are the rows of the other copies.
     """
 
     hosted: "HostedSession"
@@ -287,9 +288,9 @@ class FinishSession(msgspec.Struct, frozen=True):
     Attributes
     ----------
     is_advancing : bool
-        Whether a thread is at work in it, or will be soon: then that one ends it, or reports that it has stopped.
+        Whether a thread is at work in it, or will be soon: then that thread ends it, or reports that it has stopped.
     error : Exception or None
-        Why it cannot go on, if that is why it ends. Only if no thread is at work in it.
+        Why it cannot go on; None if it is over. Given only if no thread is at work in it.
     ends : tuple of bytes
         How each part ended, as in `managers.messages.PartDone`, if the members have agreed on that.
     """
@@ -307,13 +308,13 @@ class AllowFailure(msgspec.Struct, frozen=True):
 
 
 class RemoveSession(OfSession, frozen=True):
-    """Remove the directory of a session, and what the links remember of it: `Removed`."""
+    """Remove the directory of a session, and the data about it in the links: `Removed`."""
 
     instance: Any
 
 
 class WithdrawSession(OfSession, frozen=True):
-    """Undo that a session that was over is to continue; it has not begun: `Removed`, and it is over as before."""
+    """Undo the continuation of a session before it begins: `Removed`, and the session is over as before."""
 
     hosted: "HostedSession"
 
@@ -340,7 +341,7 @@ class AddNote(msgspec.Struct, frozen=True):
 
 
 class ShowWaiting(msgspec.Struct, frozen=True):
-    """Show users what a hosted session waits for, and that it fails after some seconds if they are not infinite."""
+    """Show users why a hosted session waits, and after how many seconds it fails; infinity for never."""
 
     hosted: "HostedSession"
     text: str
@@ -355,7 +356,7 @@ class ShowWitness(msgspec.Struct, frozen=True):
 
 
 class SilenceSession(msgspec.Struct, frozen=True):
-    """Have a hosted session not tell the other nodes how it ends here."""
+    """Have a hosted session end here without a message to the other nodes."""
 
     hosted: "HostedSession"
 
@@ -375,9 +376,9 @@ class ViewBegun(OfView, frozen=True):
 
 
 class CopiesWanted(OfSession, frozen=True):
-    """How many other members are to have a copy, by row of a content that was committed here.
+    """Wanted copies on other members, by row of a content that was committed here.
 
-    0 for a file that others may see.
+    The number is 0 for a file that others may see.
     """
 
     counts: Mapping[int, int]
@@ -397,7 +398,7 @@ class OffersRefused(OfView, frozen=True):
 
 
 class OfferCopies(OfView, frozen=True):
-    """Ask a member to copy the contents of these rows; `counts` are how many copies are wanted of each."""
+    """Ask a member to copy the contents of these rows; `counts` has the number of wanted copies of each row."""
 
     hosted: "HostedSession"
     peer: str

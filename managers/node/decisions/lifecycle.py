@@ -27,39 +27,39 @@ _Key = tuple[str, str | int]
 
 
 class Timers:
-    """Functions that are due at monotonic times, one for each key."""
+    """Functions to be called at monotonic times, one for each key."""
 
     def __init__(self) -> None:
         self._timers: dict[_Key, tuple[float, Callable[[float], None]]] = {}
 
     def __contains__(self, key: _Key) -> bool:
-        """Return whether something is to be done for `key`."""
+        """Return whether a function is set for `key`."""
         return key in self._timers
 
     def set(self, key: _Key, when: float, function: Callable[[float], None]) -> None:
-        """Call `function` with the time once it is `when`, instead of what was set for `key` before."""
+        """Call `function` with the time once it is `when`; replaces the function that was set for `key` before."""
         self._timers[key] = (when, function)
 
     def clear(self, key: _Key) -> None:
-        """Do nothing for `key`. Idempotent."""
+        """Remove the function of `key`. Idempotent."""
         self._timers.pop(key, None)
 
     def run(self, now: float) -> None:
-        """Call what is due, in the order of time."""
+        """Call the functions that are due, in the order of their times."""
         for _, key in sorted((when, key) for key, (when, _) in self._timers.items() if when <= now):
             timer = self._timers.pop(key, None)
-            if timer is not None:  # another one may have cleared it
+            if timer is not None:  # a function before it may have cleared it
                 timer[1](now)
 
     def deadline(self) -> float:
-        """Return when something is due next; infinity if never."""
+        """Return the time of the next function; infinity if there is none."""
         return min((when for when, _ in self._timers.values()), default=inf)
 
 
 _STOP_SECONDS = 10.0
-"""How long calls wait for the end of a session that was cancelled."""
+"""Seconds that calls wait for the end of a session that was cancelled."""
 _START_SECONDS = 60.0
-"""How long a prepared session waits for its start, in addition to the time for its preparation."""
+"""Seconds that a prepared session waits for its start, in addition to the time for its preparation."""
 
 
 class Lifecycle:
@@ -72,11 +72,11 @@ class Lifecycle:
     table : SessionTable
         The sessions.
     timers : Timers
-        What is due later.
+        Calls functions of this object later.
     actions : list
-        What is to be done; decisions are appended.
+        Actions to carry out; decisions are appended.
     kept : int
-        Sessions that are over and stay in memory.
+        Number of sessions that are over and stay in memory.
     """
 
     def __init__(self, node: str, table: SessionTable, timers: Timers, actions: list[Action], *, kept: int) -> None:
@@ -136,7 +136,7 @@ class Lifecycle:
             self._actions.append(LoseNode(record.instance, node, failure, self._end_run(record)))
 
     def _end_run(self, record: SessionRecord) -> bool:
-        """Note that a session is to stop; return whether that starts no thread in it, because one is at work.
+        """Note that a session is to stop; return False if a thread must be started to end it.
 
         A session that never ran ends as all others do: in its thread.
         """
@@ -178,7 +178,7 @@ class Lifecycle:
             self._move(record, Phase.FINISHED)
             record.is_hosted = False
             self._table.set_instance(record, finished)
-        if record.removing:  # that had to wait
+        if record.removing:  # the removal had to wait for the job
             self._remove(record)
 
     # Removal.
@@ -201,7 +201,7 @@ class Lifecycle:
     def stop(self, record: SessionRecord, now: float) -> None:
         """Cancel a session, which is removed once its thread has ended.
 
-        If it was to continue one that is over, and has not begun, that one is there again.
+        If it was to continue an earlier session and has not begun, the earlier session is visible again.
         """
         if record.former is not None:
             self._move(record, Phase.REMOVING)
@@ -216,7 +216,7 @@ class Lifecycle:
             self._timers.set(key, now + _STOP_SECONDS, partial(self._give_up_stopping, record))
 
     def removed(self, record: SessionRecord, error: Exception | None) -> None:
-        """A session is removed; or with an error, its directory could not be removed, and it stays."""
+        """A session is removed. With an `error`, its directory could not be removed, and it stays."""
         if error is None:
             self.forget(record)
         else:
@@ -251,7 +251,7 @@ class Lifecycle:
         self._answer_removal(record, ConflictError(f"session {record.name!r} does not stop", hint=hint))
 
     def _answer_removal(self, record: SessionRecord, error: Exception | None) -> None:
-        """Answer the calls that wait for a removal: with their own error if they have one, else with `error`."""
+        """Answer the calls that wait for a removal: each with its own error if it has one, else with `error`."""
         self._actions += [Return(call, error=own or error) for call, own in record.removing]
         record.removing = []
 
@@ -288,7 +288,7 @@ class Lifecycle:
 
 
 _CLOSE_SECONDS = 10.0
-"""How long a node that is closed waits for its sessions."""
+"""Seconds that a node that is closed waits for its sessions."""
 
 
 class Closing:

@@ -110,14 +110,14 @@ class PeerLosses:
                 self._sessions.withdraw(record, now, trouble)
 
     def take(self, now: float) -> None:
-        """Process the views that were adopted, and the losses that came to light with them."""
+        """Process the views that were adopted, and the losses that were found with them."""
         self._members.take_adopted(now)
         while self._views.losses:
             losses, self._views.losses = self._views.losses, []
             self.lose(losses, now)
 
     def lose(self, losses: Iterable[Loss], now: float) -> None:
-        """Change the views of the sessions that need a process of a lost peer; those that cannot go on fail."""
+        """Change the views of the sessions that need a process of a lost peer; sessions that cannot go on fail."""
         for loss in losses:
             self._actions.append(Log(f"node {loss.peer} is lost: {loss.reason}"))
             failure = node_lost(f"node {loss.peer} is lost: {loss.reason}", f"look at its log; {CAN_RESUME}")

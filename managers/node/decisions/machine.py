@@ -59,7 +59,7 @@ from managers.node.decisions.sessions import FinishedRecord, Phase, Postponed, S
 from managers.node.decisions.view_changes import ViewChanges
 from managers.recovery.vote import ConnectPeers
 
-# Checks of deployments that reach a node, and what is answered if they are of no use.
+# Checks of deployments that reach a node, and the errors for those that are refused.
 
 
 def refuse_other_process(deployment: Deployment, node: str, incarnation: int) -> None:
@@ -86,7 +86,7 @@ def refuse_other_process(deployment: Deployment, node: str, incarnation: int) ->
 
 
 def to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord:
-    """Return the session of a name that is there, if it is over and the deployment continues it.
+    """Return the present session of the name if it is over and the deployment continues it.
 
     Raises
     ------
@@ -109,26 +109,27 @@ def to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord:
 
 
 def is_connecting(record: SessionRecord, peers: PeerMonitor) -> bool:
-    """Return whether a session waits for peers that have never answered: if it is cancelled, nothing is left."""
+    """Return whether a session waits for peers that never answered: if it is cancelled then, nothing is left of it."""
     return record.phase is Phase.CONNECTING and bool(peers.missing(record.peers))
 
 
 def cancelled_early(session: str, request: CancelRequest) -> GoneError:
-    """Return what the deployer of a session gets that was cancelled while it was prepared."""
+    """Return the error for the deployer of a session that was cancelled while it was prepared."""
     why = f": {request.reason}" if request.reason else ""
     return GoneError(f"session {session!r} was cancelled before it started{why}")
 
 
 _NOT_STARTED = (Phase.BUILDING, Phase.ABANDONED, Phase.CONNECTING, Phase.PREPARED)
 _MOST_WITHDRAWN = 1000
-"""How many deployments are remembered that were undone and may still be on their way here."""
+"""Number of undone deployments that are remembered, since their requests may still be on their way here."""
 
 
 class NodeMachine:
     """The decisions of one node manager.
 
-    What is called from other threads are its `operations`, and the methods of `members`, `draining` and `closing`. They
-    return None; `cancel` returns the instance of the session, None if it is removed, and `drain` a `DrainReply`.
+    Other threads call its `operations`, and the methods of `members`, `draining` and `closing`. These return None,
+    except `cancel`, which returns the instance of the session, or None if it is removed, and `drain`, which returns a
+    `DrainReply`.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ class NodeMachine:
     suspect_after, lost_after : float
         Seconds of silence after which another node is suspect, and lost.
     kept : int
-        Sessions that are over and stay in memory. Of older ones, only the directories are left.
+        Number of sessions that are over and stay in memory. Of older ones, only the directories are left.
     now : float
         The monotonic time.
     """
@@ -244,7 +245,7 @@ class NodeMachine:
             self._on_session(record, event, now)
 
     def tick(self, now: float) -> list[Action]:
-        """Return what is due at `now`."""
+        """Return the actions that are due at `now`."""
         if self.peers.tick(now):
             self._actions.append(ReadPeers())
             addresses = self.peers.to_probe()
@@ -257,7 +258,7 @@ class NodeMachine:
         return self._take_actions()
 
     def deadline(self) -> float:
-        """Return when `tick` is to be called next; infinity if nothing will be due."""
+        """Return the time of the next `tick`; infinity if none is needed."""
         return min(self._timers.deadline(), self.peers.deadline(), self._views.deadline())
 
     def _take_actions(self) -> list[Action]:
@@ -286,7 +287,8 @@ class NodeMachine:
                 self._sessions.answer([call])
             return
         if record is not None and deployment.is_joining and record.epoch == epoch and not record.is_certain:
-            # The part of a process that was killed: the members go on without it, and this one begins anew.
+            # An earlier process had this part and was killed. The members go on without it, and this process begins
+            # anew.
             if record.phase is not Phase.FINISHED:
                 raise ConflictError(f"the former part of session {name!r} is being removed", hint="try again")
             record.postponed.append((call, deployment, seconds))
@@ -328,7 +330,7 @@ class NodeMachine:
         self._sessions.answer([call])
 
     def _undo(self, call: CallId[None], now: float, *, session: str, epoch: int, reason: str) -> None:
-        """Remove a session of this deployment. Answered when it is removed, or directly while it is being built."""
+        """Remove a session of this deployment. Answered once it is removed, or at once if it is being built."""
         # A `prepare` of this deployment that comes later must be refused.
         self._withdrawn[session, epoch] = None
         if len(self._withdrawn) > _MOST_WITHDRAWN:
@@ -339,7 +341,7 @@ class NodeMachine:
             return
         self._actions.append(Log(f"session {session} is undone: {reason}", session, is_warning=False))
         if record.is_continuation and record.phase not in _NOT_STARTED:
-            # It has begun: what it has is kept, and it can be continued again.
+            # It has begun: its contents are kept, and it can be continued again.
             self._sessions.cancel(record, now, CancelRequest(reason=f"its continuation was undone: {reason}"))
             self._sessions.answer([call])
             return
@@ -375,7 +377,7 @@ class NodeMachine:
         self._sessions.withdraw(record, now, GoneError(f"session {session!r} was deleted before it started"))
 
     def _watch(self, call: CallId[None], now: float, *, session: str, version: int, seconds: float) -> None:
-        """Answered once the session's version is not `version`, or it is over, or `seconds` have passed."""
+        """Answer once the session's version is not `version`, or it is over, or `seconds` have passed."""
         self._sessions.watch(self._visible(session), call, version, now + seconds, now)
 
     def _visible(self, session: str) -> SessionRecord:
@@ -387,9 +389,10 @@ class NodeMachine:
     # Sessions.
 
     def _stop(self, record: SessionRecord, now: float, request: CancelRequest, error: Exception | None = None) -> None:
-        """Cancel a session. One that is connecting, to peers that all answered before, stays as CANCELLED.
+        """Cancel a session.
 
-        Another one that is connecting is removed, and its deployer gets `error`.
+        While it is connecting, it stays as CANCELLED only if all peers have answered before. Otherwise it is removed,
+        and its deployer gets `error`.
         """
         if record.phase is Phase.CONNECTING and not is_connecting(record, self.peers):
             self._sessions.prepared(record, now)
@@ -429,7 +432,7 @@ class NodeMachine:
                 self._prepare_postponed(record, now, event.error)
 
     def _prepare_postponed(self, record: SessionRecord, now: float, error: Exception | None = None) -> None:
-        """Prepare what waited until nothing works on a session any more, or until its former part was removed."""
+        """Prepare the deployments that waited until nothing works on a session or its former part was removed."""
         postponed, record.postponed = record.postponed, []
         for call, deployment, seconds in postponed:
             if error is not None:
@@ -443,7 +446,7 @@ class NodeMachine:
     def _connect(self, record: SessionRecord, built: Built, now: float) -> None:
         """Wait for the peers of a session that is built."""
         self.table.set_instance(record, built.hosted)
-        # A session that survives losses needs all its members, another one those with neighbours of its drops.
+        # A session that survives losses needs all its members. Any other needs the nodes with neighbours of its drops.
         needed = set(built.neighbours) if record.member is None else record.peers.keys() - {self._name}
         record.peers = {node: place for node, place in record.peers.items() if node in needed}
         if record.phase is Phase.ABANDONED:
@@ -465,7 +468,7 @@ class NodeMachine:
 
 
 def _taken_from(postponed: list[Postponed]) -> list[Postponed]:
-    """Take the deployments from a list that do not continue the session there, which is removed."""
+    """Remove from a list, and return, the deployments that do not continue the session that is being removed."""
     anew = [one for one in postponed if not one[1].is_continuation]
     postponed[:] = [one for one in postponed if one[1].is_continuation]
     return anew

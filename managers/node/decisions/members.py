@@ -1,4 +1,4 @@
-"""Changes of the members of sessions that others ask for, and of what each has to do: part of `NodeMachine`."""
+"""Operations that change the members of sessions, or how the drops are divided between them: part of `NodeMachine`."""
 
 from collections.abc import Callable
 from itertools import count
@@ -20,7 +20,7 @@ from managers.recovery.vote import SendToPeer
 
 
 class MemberOperations:
-    """The operations of one node that ask for another view of a session.
+    """The operations of one node that ask the members of a session for a new view.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class MemberOperations:
         self._numbers = count(1)
 
     def rebalance(self, call: CallId[None], now: float, *, session: str) -> None:
-        """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
+        """Move drops that have not begun, so that all members end at about the same time; answered once decided."""
         self._request(self._visible(session), call, RequestedChange(self._new_id(), is_rebalancing=True), now)
 
     def retry(self, call: CallId[None], now: float, *, session: str, request: RetryRequest) -> None:
@@ -103,26 +103,26 @@ class MemberOperations:
     def request(
         self, record: SessionRecord, now: float, *, drain: tuple[str, ...] = (), leave: tuple[str, ...] = ()
     ) -> str:
-        """Have members give away what they have not begun, or leave; return the id of the change."""
+        """Have members give away the drops that they have not begun, or leave; return the id of the change."""
         change = RequestedChange(self._new_id(), drain=drain, leave=leave)
         self._request(record, None, change, now)
         return change.id
 
     def has_request(self, record: SessionRecord, change: str) -> bool:
-        """Return whether a change that was asked for waits for a view that has it."""
+        """Return whether a requested change waits for a view that contains it."""
         return record.member is not None and change in record.member.requests
 
     def take_adopted(self, now: float) -> None:
-        """Answer the calls whose changes the views have that were adopted, and ask again for the others."""
+        """Answer the calls whose changes are in the adopted views, and ask again for the other changes."""
         while self._views.adopted:
             member, decision = self._views.adopted.pop(0)
             member.requests.decided(decision)
             self._send(member, now)
 
     def over(self, record: SessionRecord, failure: Failure | None) -> None:
-        """Refuse what was asked for of a session that is over, and tell its witnesses if it is over everywhere.
+        """Refuse the requested changes of a session that is over, and notify its witnesses if it is over everywhere.
 
-        With a `failure`, it failed on this node only: the others are told, and go on as after the loss of the node.
+        With a `failure`, it failed on this node only: the other members are notified, and go on as after its loss.
         """
         record.own_failure = failure
         if record.member is None:
@@ -140,7 +140,7 @@ class MemberOperations:
         return f"{self._process}:{next(self._numbers)}"
 
     def _request(self, record: SessionRecord, call: int | None, change: RequestedChange, now: float) -> None:
-        """Have the next view of a session decided with a change; the call is answered when there is one that has it."""
+        """Have the next view of a session decided with a change; answer the call once a view contains the change."""
         if record.result is not None or not record.phase.is_started:
             why = f"is {record.status.name}" if record.result is not None else "does not run yet"
             raise ConflictError(f"session {record.name!r} {why}", where=self._node)

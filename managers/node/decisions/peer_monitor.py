@@ -51,7 +51,7 @@ class PeerMonitor:
         self._incarnations: Mapping[str, int] = {}
         self._refusals: dict[str, str] = {}
         self._down: set[str] = set()
-        """Peers to which there is no connection."""
+        """Peers without a connection."""
         self._is_probing = False
         self._next_read = inf
 
@@ -77,9 +77,9 @@ class PeerMonitor:
         return self._losses(changes)
 
     def replaced(self, places: Mapping[str, Place]) -> list[Loss]:
-        """Return the losses of those of these processes after which the same peer was started again.
+        """Return the losses of these processes whose peer was started again since.
 
-        Other sessions may know that already: then neither `need` nor a later update reports it again.
+        If another session has caused that loss to be reported already, neither `need` nor an update reports it again.
         """
         members, found = self._members.members, []
         for name, place in places.items():
@@ -126,7 +126,7 @@ class PeerMonitor:
         return self._losses(changes)
 
     def changed(self, peer: str, *, is_down: bool | None) -> None:
-        """The connection to a peer was lost or could not be opened, or there is one again; None for neither."""
+        """Note that the connection to a peer is broken or cannot be opened, or is open again; None for neither."""
         if is_down:
             self._down.add(peer)
         elif is_down is not None:
@@ -155,15 +155,15 @@ class PeerMonitor:
         return self._losses(changes)
 
     def refused(self, peer: str, reason: str) -> None:
-        """A peer refuses links from this process."""
+        """Note that a peer refuses links from this process."""
         self._refusals[peer] = reason
 
     def missing(self, places: Mapping[str, Place]) -> dict[str, Place]:
-        """Return those of these peers whose expected process has not answered."""
+        """Return the peers among these whose expected process has not answered."""
         return {name: place for name, place in places.items() if self._incarnations.get(name, 0) != place.incarnation}
 
     def trouble(self, missing: Mapping[str, Place]) -> RestartedError | LinkError | None:
-        """Return why waiting for these peers is of no use; None if it may be."""
+        """Return why these peers will not answer; None if they may still answer."""
         later = sorted(name for name, place in missing.items() if self._incarnations.get(name, 0) > place.incarnation)
         if later:
             return RestartedError(
@@ -188,7 +188,7 @@ class PeerMonitor:
         )
 
     def tick(self, now: float) -> bool:
-        """Return whether the links are to be read now; if so, `deadline` is when to do it again."""
+        """Return whether the links are to be read now; if so, set `deadline` to the time of the next read."""
         if now < self._next_read:
             return False
         self._next_read = now + self._period

@@ -8,8 +8,8 @@
     ABANDONED ─▶ STOPPING ◀───────┴──────────┴──────────┘     REMOVING ◀────────────────┘
                      └───────────────────────────────────────────▲
 
-A session that is removed goes down: from where a thread or a job works on it, only when that has ended. One that was to
-continue a session that is over, and has not begun, goes to REMOVING at once, and the other one is there again.
+A session that is removed goes down. If a thread or a job works on it, it goes to REMOVING only after that has ended. A
+continuation that has not begun goes to REMOVING at once, and the session that it was to continue is visible again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ Postponed = tuple[CallId[None], Deployment, float]
 
 
 class Phase(Enum):
-    """Where a session is between the request to prepare it and its removal."""
+    """The phase of a session between the request to prepare it and its removal."""
 
     BUILDING = "building"
     """A job slices the graph and builds the session. The name is taken, but the session cannot be seen yet."""
@@ -83,13 +83,13 @@ class Work(Enum):
     """The thread or job that is at work in a session that is RUNNING."""
 
     NONE = "none"
-    """Nothing: it is frozen, or its part is finished and those of other members may not be."""
+    """Nothing: the session is frozen, or its part is finished and waits for the parts of other members."""
     THREAD = "thread"
     """A thread executes it, or will soon."""
     NEXT_VIEW = "next view"
     """A job changes its view, and starts a thread then."""
     END = "end"
-    """A job ends it, or starts a thread that does. It begins only if nothing else is at work, and nothing follows."""
+    """A job ends it, or starts a thread that ends it. The job begins only if nothing else is at work in it."""
 
 
 _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
@@ -109,14 +109,14 @@ _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
 
 @dataclass(slots=True)
 class Joining:
-    """A node that is prepared, and waits for a view that has it.
+    """A prepared node that waits to become a member in a next view.
 
     Attributes
     ----------
     is_stopped : bool
-        Whether its session, which has no drops, has stopped, so that it can continue in the view.
+        Whether its session, which has no drops yet, has stopped, so that it can continue in that view.
     adoption : AdoptDecision or None
-        The view, if it came before that.
+        The decision about that view, if it came before the session has stopped; else None.
     """
 
     is_stopped: bool = False
@@ -143,18 +143,18 @@ class FinishedRecord(Protocol):
 
     @property
     def is_certain(self) -> bool:
-        """Whether it ended so on all nodes, as far as its process knew."""
+        """Whether it ended in this state on all nodes, according to its process."""
         ...
 
     @property
     def ends(self) -> tuple[bytes, ...]:
-        """How each part ended, as in `managers.messages.PartDone`; empty if this process did not know."""
+        """How each part ended, as in `managers.messages.PartDone`; empty if that is not known."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class ViewMember:
-    """A node as a member of one session that survives losses: what it knows of the views, and of the others.
+    """The state of a node as a member of one session that survives losses: its views, and the other members.
 
     Attributes
     ----------
@@ -165,39 +165,39 @@ class ViewMember:
     copies : ContentCopies
         The copies of contents that its members hold for each other.
     requests : ViewRequests
-        The changes of its members that were asked for here.
+        The changes of its members that were requested here.
     witnesses : mapping of str to Place
-        The witnesses of its views, by name. It does not need them.
+        The witnesses of its views, by name. The session runs without them, too.
     former_peers : mapping of str to Place
         The other members of earlier views.
     lost : dict of str to str
         Members that are lost, and why.
     gone : set of str
-        Those of them whose processes have ended.
+        Lost members whose processes have certainly ended.
     waiting : str
-        What its view waits for, as users see it.
+        Why its view waits, as users see it; empty if it does not wait.
     gives_up_at : float
-        When it fails unless its next view is decided.
+        Monotonic time at which it fails unless its next view is decided before.
     lacks_witness : bool
-        Whether its reports show that it has no witness that answers, and that one would vote.
+        Whether its reports show that it lacks a witness: one would vote, and none answers.
     part_finished : int
-        View in which its part is finished, -1 for none; it may wait for copies.
+        View in which its part is finished, -1 for none. The part may still wait for copies.
     part_settled : int
         View in which the session is paused and all drops here are settled, if the node is being drained; -1 for none.
     own_end : bytes
         How its part ended here, as in `managers.messages.PartDone`.
     told_view : int
-        The view in which it told that its part is finished.
+        The last view in which it sent that its part is finished.
     reminds_at : float
-        When this member asks those that it waits for whether the session is over there.
+        When this member next asks the members that it waits for whether the session is over there.
     parts_done : dict of int to set of str
-        By view: members that have finished their parts, as far as this one knows.
+        By view: members that have finished their parts, from their messages to this member.
     part_ends : dict of str to bytes
-        How the parts ended that members have told this one about.
+        How parts ended, by member, from their messages to this member.
     asked_view : int
-        The view in which all members had finished, and this one asked whether all of them are still there.
+        The view in which all members had finished, and this member asked whether all of them still answer.
     joining : Joining or None
-        What it waits for before it is a member; None if it is one.
+        The state before it is a member; None if it is a member.
     """
 
     record: "SessionRecord"
@@ -229,7 +229,7 @@ class ViewMember:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether no view can be decided any more: too few processes of voters may live."""
+        """Whether no view can be decided any more: too few processes of voters may still run."""
         view = self.views.view
         return sum(place.node not in self.gone for place in view.voters) < view.majority
 
@@ -255,7 +255,7 @@ class SessionRecord:
     phase : Phase
         Changed by `SessionTable.move` only.
     seconds : float
-        How long its peers may take to answer.
+        Seconds that its peers may take to answer.
     peers : mapping of str to Place
         The other nodes that it needs, by name.
     instance : object
@@ -265,31 +265,31 @@ class SessionRecord:
     version : int
         The version that its instance reported last.
     result : SessionState or None
-        How it ended.
+        How it ended; None if it is not over.
     is_certain : bool
-        Whether the process that ran it ended it. If that process was killed, the session may go on on other nodes.
+        Whether the process that ran it ended it. If that process was killed, other nodes may continue the session.
     preparing : list of int
-        Calls that wait until it is prepared.
+        Ids of calls that wait until it is prepared.
     removing : list of (int, Exception or None)
-        Calls that wait until it is removed, and the error that each is answered with then.
+        Ids of calls that wait until it is removed, and the error of each answer.
     watching : list of int
-        Calls that wait for another version.
+        Ids of calls that wait until its version changes.
     work : Work
-        What is at work in it while it is RUNNING.
+        The thread or job that is at work in it while it is RUNNING.
     is_stopping : bool
-        Whether it is to end: it was cancelled, is to fail, or is over on all members. What is at work in it ends it.
+        Whether it is to end: it was cancelled, is to fail, or is over on all members. Its thread or job ends it.
     former : SessionRecord or None
-        The same session, which was over, while this one is being deployed to continue it.
+        The record of the same session before, which was over, while this one is deployed to continue it; else None.
     postponed : list of (CallId, Deployment, float)
         Calls of `prepare` that continue it, and wait until nothing works on it any more.
     is_continuation : bool
         Whether it continues a session that was over.
     member : ViewMember or None
-        What this node knows of its views; None if it has too few nodes to survive a loss.
+        The state of this node as a member; None if the session has too few nodes to survive a loss.
     own_failure : Failure or None
-        Why it failed on this node only.
+        Why it failed on this node only; None if it did not.
     ends : tuple of bytes
-        How each part ended, once the members have agreed on that.
+        How each part ended, once the members have agreed on that; else empty.
     """
 
     name: str
@@ -316,12 +316,12 @@ class SessionRecord:
 
     @property
     def witnesses(self) -> Mapping[str, Place]:
-        """The witnesses of its views, by name. It does not need them."""
+        """The witnesses of its views, by name. The session runs without them, too."""
         return {} if self.member is None else self.member.witnesses
 
     @property
     def is_joining(self) -> bool:
-        """Whether this node waits for a view that has it."""
+        """Whether this node waits to become a member in a next view."""
         return self.member is not None and self.member.joining is not None
 
     @property
@@ -370,11 +370,11 @@ class SessionTable:
         return record if record is not None and epoch in (None, record.epoch) else None
 
     def add(self, record: SessionRecord) -> None:
-        """Add a session whose name is free, or one that continues a session of this name that is over."""
+        """Add a session with a free name, or one that continues the session of this name, which is over."""
         self._records[record.name] = record
 
     def remove(self, record: SessionRecord) -> None:
-        """Remove a session. If it was to continue one that was over, that one is there again."""
+        """Remove a session. If it was to continue an earlier session, that session is visible again."""
         if record.former is None:
             del self._records[record.name]
         else:
@@ -387,7 +387,7 @@ class SessionTable:
         Raises
         ------
         InternalError
-            It cannot come from its phase to that one.
+            No transition leads from its phase to `phase`.
         """
         if phase not in _NEXT[record.phase]:
             raise InternalError(f"session {record.name!r} cannot go from {record.phase.name} to {phase.name}")

@@ -51,13 +51,13 @@ from managers.recovery.records import MemberReport, View, ViewDecision, first_vi
 from managers.recovery.vote import AdoptDecision, ConnectPeers, PlanView, SendToPeer, StopForReport, ViewAction, Voter
 
 MAJORITY_SECONDS = 600.0
-"""How long a session waits for a majority of its nodes."""
+"""Seconds that a session waits for a majority of its nodes."""
 JOIN_SECONDS = 90.0
-"""How long a node that is prepared to join a session waits for a view that has it."""
+"""Seconds that a prepared node waits for a view in which it is a member."""
 REMINDER_SECONDS = 10.0
-"""How often a member whose part is finished asks those that it waits for whether the session is over there."""
+"""Seconds after which a finished member asks again, of each member that it waits for, whether the session is over."""
 _ANSWER_SECONDS = 5.0
-"""How long it waits if so many of their processes have ended that no view can be decided any more."""
+"""Seconds that a session waits for its nodes if too few processes are left to decide on a view."""
 
 
 class ViewChanges:
@@ -70,7 +70,7 @@ class ViewChanges:
     table : SessionTable
         The sessions.
     peers : PeerMonitor
-        Which other nodes are lost.
+        Finds lost nodes.
     sessions : Lifecycle
         Starts, ends and removes sessions.
     actions : list
@@ -96,11 +96,11 @@ class ViewChanges:
         self._actions = actions
         self._patience = patience
         self._open: list[ViewMember] = []
-        """Of sessions that are not over."""
+        """The members of sessions that are not over."""
         self.adopted: list[tuple[ViewMember, ViewDecision]] = []
-        """Views that sessions go on in; the machine takes them."""
+        """Decided views in which sessions go on; the machine takes them."""
         self.losses: list[Loss] = []
-        """Losses that came to light; the machine takes them."""
+        """Losses that were found with a view; the machine takes them."""
 
     def prepare(self, record: SessionRecord, deployment: Deployment) -> None:
         """Have a session survive losses, if it has enough voters."""
@@ -136,7 +136,7 @@ class ViewChanges:
         return True
 
     def start(self, record: SessionRecord, now: float) -> None:
-        """Start a session, unless it was started before. One that is to be joined stops again until a view has it."""
+        """Start a session, unless it was started before. A joining node stops it again until it is a member."""
         is_new = record.phase is Phase.PREPARED
         self._sessions.start(record)
         member = record.member
@@ -150,7 +150,7 @@ class ViewChanges:
             self._actions += _witness_shown(member)
 
     def tick(self, now: float) -> None:
-        """Do what is due at `now`."""
+        """Carry out the steps that are due at `now`."""
         self._open = _still_open(self._open, self._table)
         for member in tuple(self._open):
             if member.views.deadline() <= now:
@@ -178,7 +178,7 @@ class ViewChanges:
         if record is None or record.phase.is_leaving:
             self._actions += _absence_answer(event, self._node)
         elif record.member is None:
-            # A former process of this node may have ended it, and a member may have missed that.
+            # A former process of this node may have ended it, and a member may have missed the message about that.
             if record.result is not None and record.is_certain:
                 self._actions += _end_answer(record, event, self._node)
         elif self._is_voter(record.member, event, now):
@@ -226,16 +226,16 @@ class ViewChanges:
             self.carry_out_copies(member, member.copies.run(record.instance, member.views.view), now)
 
     def _is_voter(self, member: ViewMember, event: PeerSent, now: float) -> bool:
-        """Return whether a process is a voter; one that was is told of the view in which it is not."""
+        """Return whether a process is a voter; send a former voter the view in which it is none any more."""
         place = member.record.peers.get(event.peer) or member.witnesses.get(event.peer)
         if place is not None:
-            # A later process of a node that ended the session knows that.
+            # A node that ended the session still knows that after a restart, from its directory.
             is_end = isinstance(event.message, SessionDone) and event.incarnation > place.incarnation
             return is_end or place.incarnation == event.incarnation
         former = member.former_peers.get(event.peer)
         is_former = former is not None and former.incarnation == event.incarnation
         if is_former and isinstance(event.message, ViewMessage):
-            # The voter that decided without it may be lost, so any other one answers.
+            # The voter that decided without it may be lost, so each voter answers.
             self.on_view_message(member, event.peer, event.message, now)
         return False
 
@@ -286,7 +286,7 @@ class ViewChanges:
         if event.is_idle and (record.is_stopping or record.result is not None or is_frozen):
             return
         if event.is_idle and member is None:
-            # Its nodes end one by one: the others must not be told, since what runs there goes on.
+            # Each node ends for itself: attempts on the others go on, so they must get no message.
             self._actions += [SilenceSession(record.instance)] if record.peers else []
             self._sessions.cancel(record, now, WALLTIME_REQUEST)
             return
@@ -301,7 +301,7 @@ class ViewChanges:
             self._tell_part_done(member, member.views.view, now)
 
     def _tell_part_done(self, member: ViewMember, view: View, now: float) -> None:
-        """Tell the first member that the part here is finished, as soon as the copies are made that it wants."""
+        """Send the first member that the part here is finished, once the copies that this part wants are made."""
         if member.part_finished != view.number:
             return
         member.waiting = member.copies.waiting
@@ -336,7 +336,7 @@ class ViewChanges:
             or event.peer in member.lost
             or (place is not None and self._peers.missing({event.peer: place}))
         ):
-            return  # in the next view the content is somewhere else, or is made again
+            return  # in the next view, another node has the content, or it is computed again
         self._actions.append(AllowFailure(event.fail))
 
     # What follows.
@@ -404,20 +404,20 @@ class ViewChanges:
         record.peers = {place.node: place for place in view.members if place.node != self._node}
         member.witnesses = {place.node: place for place in view.witnesses}
         if record.is_stopping:
-            return  # what is at work in it ends it, and the members of the new view are told so when they ask
+            return  # its thread or job ends it, and members of the new view get that answer when they ask
         record.work = Work.NEXT_VIEW
         copies, held = member.copies.next_view(action.decision), tuple(member.copies.held)
         self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies, held))
         done = member.parts_done.get(view.number, set())
         member.parts_done = {view.number: done}
-        # Members that were lost have answered. If they are lost again, that is a new loss.
+        # Members that were lost before have answered. If one is lost again, that is a new loss.
         member.lost, member.gone = {}, set()
         voters = {**record.peers, **member.witnesses}
         self.losses += [*self._peers.need(record.name, voters, now), *self._peers.replaced(voters)]
         self.adopted.append((member, action.decision))
 
     def _give_up(self, member: ViewMember, now: float) -> None:
-        """Fail a session for which no majority of its nodes has answered for a long time: no wait is without an end."""
+        """Fail a session if no majority of its nodes has answered for a long time, so that no wait is endless."""
         member.gives_up_at = inf
         if member.joining is not None:
             self._leave(member, now, f"which no view has within {JOIN_SECONDS:g} s")
@@ -439,8 +439,8 @@ class ViewChanges:
     def _part_done(self, member: ViewMember, node: str, view: int, end: bytes, now: float) -> None:
         """Have the session end once all members are done, and have answered again.
 
-        Only the first member of a view gets to know. It asks the others again, since one that was lost meanwhile has
-        lost its results: its silence prevents the end until that is found.
+        Only the first member of a view gets these messages. It asks the others again, since one that was lost meanwhile
+        has lost its results: its silence prevents the end until the loss is found.
         """
         member.parts_done.setdefault(view, set()).add(node)
         member.part_ends[node] = end
@@ -455,7 +455,7 @@ class ViewChanges:
         elif not members <= member.parts_done[view]:
             return
         elif member.asked_view == view or len(members) == 1:
-            # Each member has confirmed its end in this view, so the last one that came from it is of this view.
+            # Each member has confirmed its end in this view, so its last message is of this view.
             ends = tuple(member.part_ends[name] for name in sorted(members))
             self._carry_out(member, member.views.end(now, ends), now)
         else:
@@ -464,9 +464,9 @@ class ViewChanges:
             self._actions += [SendToPeer(name, ask) for name in sorted(members - {self._node})]
 
     def _finish(self, record: SessionRecord, error: Exception | None = None, *, ends: tuple[bytes, ...] = ()) -> None:
-        """Have a session end that is over on all members, with these ends, or cannot go on because of `error`.
+        """End a session that is over on all members, with these ends, or that cannot go on because of `error`.
 
-        A thread that is at work in it ends it, or reports that it has stopped before; only then a job may end it.
+        If a thread is at work in it, the thread ends it, or reports that it has stopped. Only then a job may end it.
         """
         is_advancing = record.work is not Work.NONE
         if record.result is not None or (record.is_stopping and is_advancing):
@@ -482,14 +482,14 @@ def _own_part_done(member: ViewMember, view: int) -> PartDone:
 
 
 def _still_open(members: Iterable[ViewMember], table: SessionTable) -> list[ViewMember]:
-    """Return those of sessions that are not over: there may be many that are."""
+    """Return the members whose sessions are not over. Most sessions of a node may be over."""
     return [one for one in members if one.record.result is None and table.get(one.record.name) is one.record]
 
 
 def _reminders(member: ViewMember, node: str, now: float) -> list[Action]:
-    """Return what asks the members that this one waits for whether the session is over there.
+    """Return the requests to the members that this one waits for: whether the session is over there.
 
-    A cancel that did not arrive here may have ended it on all others, which then send nothing any more.
+    A cancel that did not arrive here may have ended it on all others. They send nothing more then.
     """
     view = member.views.view
     member.reminds_at = inf
@@ -514,7 +514,7 @@ def _end_answer(record: SessionRecord, event: PeerSent, node: str) -> list[Actio
 def _absence_answer(event: PeerSent, node: str) -> list[Action]:
     """Return the answer to a voter of a session that this process has left: its part here is lost.
 
-    Without it, a voter that believes that this node is a member would wait for it without an end.
+    Without it, a voter in whose view this node is a member would wait for it without an end.
     """
     message = event.message
     if isinstance(message, SessionDone):
@@ -526,7 +526,7 @@ def _absence_answer(event: PeerSent, node: str) -> list[Action]:
 
 
 def _witness_shown(member: ViewMember) -> list[Action]:
-    """Return what has the reports of a session show whether it lacks a witness, if that has changed."""
+    """Return the action that updates in the reports of a session whether it lacks a witness, if that has changed."""
     before, member.lacks_witness = member.lacks_witness, member.lacks_witness_now
     if member.lacks_witness == before:
         return []
@@ -534,11 +534,11 @@ def _witness_shown(member: ViewMember) -> list[Action]:
 
 
 def _gives_up_at(member: ViewMember, now: float) -> float:
-    """Return when a session fails unless its next view is decided before."""
+    """Return the monotonic time at which a session fails unless its next view is decided before."""
     if member.joining is not None:
         return member.gives_up_at
     if member.is_hopeless:
-        # The others may have ended the session before they were started again: then they answer so.
+        # The others may have ended the session before they were started again. Then they answer that it is over.
         return min(member.gives_up_at, now + _ANSWER_SECONDS)
     is_waiting = member.views.is_frozen or member.views.waiting != ""
     return min(member.gives_up_at, now + MAJORITY_SECONDS) if is_waiting else inf

@@ -1,4 +1,4 @@
-"""Changes of views that a node was asked for: sent to the member that decides, again until a view has them."""
+"""Requested changes of views: sent to the member that decides, again and again until a view contains them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from managers.recovery.records import RequestedChange, ViewDecision
 from managers.recovery.vote import SendToPeer, Voter
 
 REQUEST_SECONDS = 60.0
-"""How long a call waits for a view with what it asks for."""
+"""Seconds that a call waits for a view with the change that it requests."""
 _MOST_VIEWS = 8
-"""How many views may be decided without a change before it is refused."""
+"""Number of views that may be decided without a change before it is refused."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A change that no view has yet.
+    """A change that no view contains yet.
 
     Attributes
     ----------
     call : int or None
-        The call that waits for it.
+        Id of the call that waits for it; None if none does.
     views : int
-        Views that were decided since.
+        Number of views that were decided since.
     """
 
     change: RequestedChange
@@ -38,7 +38,7 @@ class _Open:
 
 
 class ViewRequests:
-    """The changes of one session that were asked for here.
+    """The changes of one session that were requested here.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class ViewRequests:
         return bool(self._open)
 
     def __contains__(self, change: str) -> bool:
-        """Return whether a change of this id waits for a view that has it."""
+        """Return whether a change of this id waits for a view that contains it."""
         return change in self._open
 
     def add(self, change: RequestedChange, call: int | None, now: float) -> None:
@@ -70,7 +70,7 @@ class ViewRequests:
 
     def send(self, views: Voter, lost: Collection[str]) -> list[RequestView]:
         """Ask the first member that is not lost for all changes; return the requests if that is this node."""
-        # While a view is being decided, others are not sent: they are sent again if that view does not have them.
+        # While a view is being decided, only forced changes are sent. Others follow if that view does not contain them.
         changes = [one.change for one in self._open.values() if one.change.is_forced or not views.is_frozen]
         present = [place.node for place in views.view.members if place.node not in lost]
         first = present[0] if present else self._node
@@ -84,7 +84,7 @@ class ViewRequests:
         return []
 
     def decided(self, decision: ViewDecision) -> None:
-        """Answer the calls whose changes a view has, and refuse those that have waited for many views."""
+        """Answer the calls whose changes a view contains, and refuse changes that have waited for many views."""
         for key, one in list(self._open.items()):
             one.views += 1
             refusal = decision.refused.get(key)
@@ -97,12 +97,12 @@ class ViewRequests:
                 self._answer(key, ConflictError(text, hint="look at its status, and try again"))
 
     def refuse(self, why: str) -> None:
-        """Refuse all, because the session is over, or this node leaves it."""
+        """Refuse all changes, because the session is over, or this node leaves it."""
         for key in list(self._open):
             self._answer(key, ConflictError(f"session {self._session!r} {why}"))
 
     def tick(self, now: float, waiting: str) -> None:
-        """Refuse what has waited for too long; `waiting` is what the session waits for, if it does."""
+        """Refuse changes that have waited for too long; `waiting` is why the session waits, empty if it does not."""
         for key, one in list(self._open.items()):
             if one.until <= now:
                 text = f"session {self._session!r} has not changed its members within {REQUEST_SECONDS:g} s"
@@ -110,7 +110,7 @@ class ViewRequests:
                 self._answer(key, LinkError(text, hint="look at its status, and try again"))
 
     def deadline(self) -> float:
-        """Return when `tick` is to be called next."""
+        """Return the time of the next `tick`."""
         return min((one.until for one in self._open.values()), default=inf)
 
     def _answer(self, key: str, error: Exception | None) -> None:
