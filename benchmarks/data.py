@@ -63,7 +63,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import tree_of
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import Input, Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template

@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.operations import TIMES
 from dropflow.api.requests import ALL_TIMES, DropStates, TimesQuery
 from dropflow.api.routes import Limits, StreamSlots

@@ -14,7 +14,7 @@ requests, and `simulation` runs whole clusters on virtual time.
 `owner_thread`     The thread that owns the state of a manager
 `keys`             The cluster key
 `discovery`        Discovery of managers without configured addresses, by zeroconf (mDNS)
-`service`          The HTTP server of one manager: its routes, its pages and its access rules
+`manager_server`   The HTTP server of one manager: its routes, its pages and its access rules
 `state_hub`        Reads the states of sessions once for all watchers of a server, and encodes each event once
 `probing`          Probes of the links, REST servers, keys and clocks of other managers, as they are reached from this
                    host

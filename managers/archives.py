@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, Protocol, cast
 
 import msgspec
 
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     MAX_CONTENTS,
     ContentBegin,
     ContentEnd,

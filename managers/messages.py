@@ -27,7 +27,7 @@ from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
 from dropflow.errors import ProtocolError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.failure import Failure
 
 PROTOCOL = 2

@@ -1,6 +1,6 @@
 """Reads the states of sessions once for all watchers of a server, and encodes each event once.
 
-`managers.routes.streams` describes the events.
+`managers.routes.session_events` describes the events.
 """
 
 import secrets

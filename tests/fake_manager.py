@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     MEDIA_TYPE,
     WHOLE,
     ContentBegin,

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.apps.api import App, Context
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.components import Component

@@ -10,7 +10,7 @@ and one form of errors, by waitress. May not import the execution, data or appli
 `drop_records`     Records of drops and of results
 `node_records`     Records of nodes, other managers and hosts: what they are, can run and have in use
 `requests`         Queries, bodies and answers of single operations (`dropflow.api.operations`)
-`contents`         Contents of many drops in one answer: the request, and the records that come back one after the
+`contents_answer`  Contents of many drops in one answer: the request, and the records that come back one after the
                    other; downloads, their names, and paths of results
 `logs`             What the logs of sessions and of managers have in common: which lines match a query, and the form of
                    their text

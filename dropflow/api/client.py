@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.contents import Download, file_name, read_content_range
+from dropflow.api.contents_answer import Download, file_name, read_content_range
 from dropflow.api.event_stream import ServerSentEvent, read_events
 from dropflow.api.http_client import ClientRequest, HttpTransport, joined
 from dropflow.api.logs import ALL_LINES, LogTextQuery

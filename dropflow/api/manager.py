@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dropflow.api import operations
-from dropflow.api.contents import WHOLE, ContentsRequest, DataQuery, Download
+from dropflow.api.contents_answer import WHOLE, ContentsRequest, DataQuery, Download
 from dropflow.api.drop_records import FIRST_DROPS, FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery
 from dropflow.api.logs import LAST_LINES, LogPage, LogQuery
 from dropflow.api.node_records import Child, ManagerInfo, ManagerStatus, NodeComponents, NodeHistory, NodeInfo
@@ -399,7 +399,7 @@ class Manager(ABC):
         return self.call(operations.RESULTS, session=session, query=query)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Return contents of many drops on one node, as the records of `dropflow.api.contents`.
+        """Return contents of many drops on one node, as the records of `dropflow.api.contents_answer`.
 
         An error with one content is a record among them.
 

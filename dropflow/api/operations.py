@@ -11,8 +11,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from dropflow.api.contents import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
-from dropflow.api.contents import ContentsRequest, DataQuery, Download
+from dropflow.api.contents_answer import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
+from dropflow.api.contents_answer import ContentsRequest, DataQuery, Download
 from dropflow.api.drop_records import DropDetail, DropPage, DropQuery, PageQuery
 from dropflow.api.logs import LogPage, LogQuery, LogTextQuery
 from dropflow.api.node_records import Child, ChildRequest, ManagerInfo, ManagerStatus, NodeHistory, ProbeRequest

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Meta
 
-from dropflow.api.contents import MAX_CONTENTS
+from dropflow.api.contents_answer import MAX_CONTENTS
 from dropflow.api.drop_records import PageQuery, ResultInfo
 from dropflow.api.node_records import Child, NodeComponents, NodeInfo, ProbeResult
 from dropflow.api.session_records import CauseColumns, FailureInfo, SessionInfo, UserUse, columns_of

@@ -25,7 +25,7 @@ from dropflow.data.store import ContentWriter, Slot
 from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.errors import AppError, Interrupted
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.tasks import Output, StreamOpened, Task
 from dropflow.graph.completeness import GONE, missing_by_port

@@ -22,7 +22,7 @@ from dropflow.data.remote import download, url_of
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.streams import StreamReader
 from dropflow.errors import AppError, InputChangedError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.tasks import Input
 from dropflow.files import shares_blocks
 from dropflow.formatting import few, plural

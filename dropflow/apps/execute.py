@@ -29,7 +29,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted, OutOfMemoryError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, StreamOpened, Task, Usage

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dropflow.errors import DropflowError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.files import FITS_START
 from dropflow.formatting import few, format_size, plural, single_line
 from dropflow.preview.source import BytesSource, OpenFileSource, Source

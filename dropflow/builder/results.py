@@ -14,7 +14,7 @@ from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.builder.handles import Data
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.notebook import (
     HtmlView,
     failure_html,

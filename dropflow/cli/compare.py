@@ -15,7 +15,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, columns
 from dropflow.cli.run_or_session import is_run_directory, report_of
 from dropflow.data.survival import surviving_contents
-from dropflow.execution.contents import ContentRecord, Handle
+from dropflow.execution.content_location import ContentRecord, Handle
 from dropflow.execution.journal import replay
 from dropflow.files import JOURNAL
 from dropflow.formatting import format_size, format_time, plural, single_line

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from dropflow.api.client import Client
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     MAX_CONTENTS,
     ContentBegin,
     ContentEnd,

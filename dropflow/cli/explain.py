@@ -204,7 +204,7 @@ def _same(results: Iterable[ResultInfo], run: str, size: int, checksum: int) -> 
 def _of_directory(directory: Path, drop: str) -> ExplainReply:
     import numpy as np
 
-    from dropflow.execution.explain import explain, explain_repeat
+    from dropflow.execution.drop_explanation import explain, explain_repeat
     from dropflow.execution.journal import replay
     from dropflow.execution.statistics import cause_reports
     from dropflow.files import GRAPH_FILE, refuse_other_directory

@@ -92,7 +92,7 @@ def fetch_results(
     StorageError
         They cannot be written there.
     """
-    from dropflow.api.contents import result_paths
+    from dropflow.api.contents_answer import result_paths
     from dropflow.cli.downloads import FetchReply, ResultDownload, WantedFile
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.submission.progress import transfer_progress

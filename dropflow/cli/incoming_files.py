@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
-from dropflow.api.contents import UNFINISHED, ContentBegin
+from dropflow.api.contents_answer import UNFINISHED, ContentBegin
 from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import checksum_of, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dropflow.apps.api import App
     from dropflow.apps.attempt import AttemptContext
     from dropflow.apps.execute import RunApp
-    from dropflow.execution.contents import Handle
+    from dropflow.execution.content_location import Handle
     from dropflow.execution.statistics import FailureReport, SessionResult
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.sessions.replay import Contents, Replay
@@ -196,7 +196,7 @@ def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: 
     from dropflow.cli.downloads import FetchedFile, ResultDownload, WantedFile
     from dropflow.cli.fetch import content_of
     from dropflow.cli.incoming_files import ResultDirectory
-    from dropflow.execution.contents import Handle
+    from dropflow.execution.content_location import Handle
     from dropflow.graph.text_ids import oid
     from dropflow.sessions.replay import refuse_large
 

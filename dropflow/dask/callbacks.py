@@ -11,7 +11,7 @@ from dask.callbacks import local_callbacks, unpack_callbacks
 
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask.values import value_of
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import Action, Event, Finished, Run
 from dropflow.execution.session import Instrument
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dropflow.api.client import Client
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     MAX_CONTENTS,
     ContentBegin,
     ContentEnd,
@@ -27,7 +27,7 @@ from dropflow.dask_tasks.value_encoding import decode_value, read_value
 from dropflow.data.kept_content import KeptContent
 from dropflow.data.read import open_content
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.formatting import plural
 
 _SCHEMES = ("http://", "https://")

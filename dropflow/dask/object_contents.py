@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dropflow.errors import InternalError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.templates import Template
 
 

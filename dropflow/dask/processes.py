@@ -26,7 +26,7 @@ from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.data.read import open_content
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.errors import InternalError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import Event, Failed
 from dropflow.execution.session import Instrument, Session, Watch
 from dropflow.failure import Failure

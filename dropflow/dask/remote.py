@@ -18,7 +18,7 @@ from time import gmtime, strftime
 from typing import Any, TypeVar
 
 from dropflow.api.client import Client
-from dropflow.api.contents import MAX_CONTENTS
+from dropflow.api.contents_answer import MAX_CONTENTS
 from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.builder.results import SubmittedGraph, submit

@@ -35,7 +35,7 @@ from dropflow.dask.translate import (
 from dropflow.dask.values import ValueMemory, value_of
 from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.errors import BadParameterError, InternalError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.host_memory import host_memory
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch

@@ -21,7 +21,7 @@ May import `dropflow.execution` and what is below it.
 `kept_content`    Contents that earlier sessions on the same machine have left, read where they are
 `parameter_set`   Parameter set drops: the parameters of the node as a configuration for a program
 `streams`         Contents that are read while they are written: the files of a stream, and its writing end
-`read`            Reading the contents of handles (`dropflow.execution.contents.Handle`)
+`read`            Reading the contents of handles (`dropflow.execution.content_location.Handle`)
 `remote`          Access to contents at URLs, by fsspec
 `survival`        Which contents of an earlier process are still there
 `storage_errors`  Errors of the operating system as `StorageError`, with the path and what to do

@@ -9,7 +9,7 @@ from dropflow.data.read import measure
 from dropflow.data.storage_errors import checksum_of, refuse_made, storage_errors, tree_of
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import AppError, BadFileError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.components import Component, Parameter, read
 from dropflow.graph.templates import Kind, Template
 

@@ -27,7 +27,7 @@ from dropflow.data.storage_errors import (
 from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.errors import BadFileError, BadParameterError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.files import force_to_disk
 from dropflow.graph.components import Component, Parameter, Port, find, read
 from dropflow.graph.templates import Kind, Template

@@ -9,7 +9,7 @@ from dropflow.data.file import remove_part
 from dropflow.data.read import is_same
 from dropflow.data.workspace import Workspace
 from dropflow.errors import ConflictError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import Event
 from dropflow.execution.session import Instrument
 from dropflow.graph.order import Precedence

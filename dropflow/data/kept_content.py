@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dropflow.data.store import ContentWriter, Slot
 from dropflow.errors import BadGraphError, GoneError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.components import Component
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.ids import is_session_name, session_directory_name

@@ -19,7 +19,7 @@ from typing import Any
 from dropflow.data.file_names import is_blank
 from dropflow.data.memory import PICKLE_PROTOCOL, MemoryStore
 from dropflow.data.store import Slot, common
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.components import Component, Parameter, Port, fold, read
 from dropflow.graph.templates import Argument, Kind, Template
 

@@ -1,4 +1,4 @@
-"""Reading the contents of handles (`dropflow.execution.contents.Handle`)."""
+"""Reading the contents of handles (`dropflow.execution.content_location.Handle`)."""
 
 import filecmp
 import io
@@ -11,7 +11,7 @@ from typing import BinaryIO
 from dropflow.data.remote import open_remote
 from dropflow.data.storage_errors import refuse_reading, storage_error
 from dropflow.errors import StorageError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 
 EMPTY = Handle()
 """The empty content, in memory."""

@@ -35,7 +35,7 @@ from dropflow.errors import (
     StorageError,
     optional_package,
 )
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.failure import summary_of
 from dropflow.ids import safe_name
 

@@ -39,7 +39,7 @@ from dropflow.data.workspace import (
     sweep_shared_memory,
 )
 from dropflow.errors import DropflowError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.files import FITS_START, HDF5_START, NPY_START, PNG_START, ZIP_START, force_to_disk
 from dropflow.graph.components import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph

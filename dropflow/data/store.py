@@ -13,7 +13,7 @@ import msgspec
 
 from dropflow.data.survival import MOST_REPLICAS
 from dropflow.data.workspace import Workspace
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.components import Parameter, Port
 
 Shield = Callable[[], AbstractContextManager[None]]

@@ -38,7 +38,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data.storage_errors import storage_error, storage_errors
 from dropflow.data.store import GrowingWriter, Shield
 from dropflow.errors import AppError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 
 # FIFOs that wake a waiting thread, also from other processes; streams use them.
 

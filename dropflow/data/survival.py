@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dropflow.data.read import measure, verify
 from dropflow.data.storage_errors import tree_of
 from dropflow.errors import DropflowError
-from dropflow.execution.contents import ContentRecord, Handle
+from dropflow.execution.content_location import ContentRecord, Handle
 from dropflow.graph.components import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template

@@ -8,7 +8,7 @@ from dropflow.data.file_names import fill_name, is_blank
 from dropflow.data.remote import beside, check_url, existing, location_of, upload, url_of
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import AppError, BadParameterError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.components import Component, Parameter, read
 from dropflow.graph.templates import Kind, Template
 from dropflow.ids import drop_file_name

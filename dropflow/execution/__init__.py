@@ -3,38 +3,39 @@
 May import `dropflow.graph`, `dropflow.times` and packages below them. It never imports `dropflow.data`,
 `dropflow.apps`, runners or managers: a session gets these through the protocols of `interfaces`.
 
-================  =====================================================================================================
-`interfaces`      The protocols through which a session meets storage, applications, other nodes, and places where code
-                  runs
-`tasks`           Attempts as messages: the task that a runner gets, what it opens meanwhile, and its result
-`chains`          Chains of attempts that a runner gets as one task
-`contents`        The place of the content of a data drop: as a handle, and as the journal records it
-`executor_spec`   The specification from which any process builds an executor, and how it takes results of earlier runs
-`events`          The events that the core of a session takes, and the actions that it returns
-`core`            The core of a session: `handle(events) -> actions`
-`drop_table`      The state of every drop of a session
-`streaming`       Streaming: which data drops are open, and which applications run ahead of their inputs
-`drop_rules`      The rules of drops: into which states they go, and whether a failed attempt is followed by another
-`continuation`    How a session continues: after its process ended, or in the same process with other drops; the drops
-                  that must run again after contents are lost
-`session`         A session: the owner of a core, and the order in which decisions become effects
-`session_inputs`  The inbox of a session, its items, and the events for the core that follow from them
-`ready`           Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
-`priority_queue`  The order by priority, and a queue in that order
-`walltime`        The time by which attempts must end, or not be started
-`handover`        The objects that a frozen session passes to the session that continues it in the same process
-`followers`       The attempts of a session that were given to its runner together with the one that they follow
-`content_table`   The contents of data drops, from the parts that attempts wrote to their release; events for other
-                  nodes
-`attempt_times`   Times at which each attempt was ready, given to a worker, begun, ended and committed, and its usage
-`journal`         The journal: every event of a session, in the order in which the core processed them
-`explain`         Why a drop is in its state: the drops that it waits for, or the cause
-`failure_table`   Why drops of a running session failed, which infrastructure faults they had, and which nodes it has
-                  lost
-`statistics`      Snapshots of a session: how many drops are in each state, and where attempts are
-`drop_log`        The log of one drop: a bounded file with the beginning and the end of the output of its attempts
-`invariants`      Invariants of a core between any two events
-`host_memory`     How much memory this process and its child processes may use together, and whether it is nearly
-                  used up
-================  =====================================================================================================
+==================  ====================================================================================================
+`interfaces`        The protocols through which a session meets storage, applications, other nodes, and places where
+                    code runs
+`tasks`             Attempts as messages: the task that a runner gets, what it opens meanwhile, and its result
+`chains`            Chains of attempts that a runner gets as one task
+`content_location`  The place of the content of a data drop: as a handle, and as the journal records it
+`executor_spec`     The specification from which any process builds an executor, and how it takes results of earlier
+                    runs
+`events`            The events that the core of a session takes, and the actions that it returns
+`core`              The core of a session: `handle(events) -> actions`
+`drop_table`        The state of every drop of a session
+`streaming`         Streaming: which data drops are open, and which applications run ahead of their inputs
+`drop_rules`        The rules of drops: into which states they go, and whether a failed attempt is followed by another
+`continuation`      How a session continues: after its process ended, or in the same process with other drops; the drops
+                    that must run again after contents are lost
+`session`           A session: the owner of a core, and the order in which decisions become effects
+`session_inputs`    The inbox of a session, its items, and the events for the core that follow from them
+`ready`             Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
+`priority_queue`    The order by priority, and a queue in that order
+`walltime`          The time by which attempts must end, or not be started
+`handover`          The objects that a frozen session passes to the session that continues it in the same process
+`followers`         The attempts of a session that were given to its runner together with the one that they follow
+`content_table`     The contents of data drops, from the parts that attempts wrote to their release; events for other
+                    nodes
+`attempt_times`     Times at which each attempt was ready, given to a worker, begun, ended and committed, and its usage
+`journal`           The journal: every event of a session, in the order in which the core processed them
+`drop_explanation`  Why a drop is in its state: the drops that it waits for, or the cause
+`failure_table`     Why drops of a running session failed, which infrastructure faults they had, and which nodes it has
+                    lost
+`statistics`        Snapshots of a session: how many drops are in each state, and where attempts are
+`drop_log`          The log of one drop: a bounded file with the beginning and the end of the output of its attempts
+`invariants`        Invariants of a core between any two events
+`host_memory`       How much memory this process and its child processes may use together, and whether it is nearly used
+                    up
+==================  ====================================================================================================
 """

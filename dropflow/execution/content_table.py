@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import DropflowError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.continuation import Parts
 from dropflow.execution.core import Core
 from dropflow.execution.drop_table import DropTable

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.drop_rules import effective_inputs
 from dropflow.execution.drop_table import DropTable
 from dropflow.execution.events import NO_CAUSE, Cancel, CancelDrop, Continue, KnownStates, Lost, Pause, foreign

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable
-from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import FrozenSession, HandedOver, never_written
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abort, KnownStates

@@ -9,7 +9,7 @@ drops; an `Exchange` (`managers.node.exchange`) connects the parts of a session 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import Lost, Opened, Publish, Reported, Withdrawn
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure

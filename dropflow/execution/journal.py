@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from dropflow.errors import BadFileError, StorageError
-from dropflow.execution.contents import ContentRecord, Handle
+from dropflow.execution.content_location import ContentRecord, Handle
 from dropflow.execution.core import Core
 from dropflow.execution.drop_rules import INFRASTRUCTURE_RETRIES
 from dropflow.execution.events import (

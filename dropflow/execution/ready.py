@@ -13,8 +13,8 @@ import numpy as np
 
 from dropflow.clock import Clock
 from dropflow.execution.attempt_times import AttemptTimes
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, OpenStreams
-from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abort, CancelDrop, Event, Run, Stopped
 from dropflow.execution.followers import Followers

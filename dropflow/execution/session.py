@@ -24,8 +24,8 @@ from typing import TypeVar
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError
 from dropflow.execution.attempt_times import AttemptTimes
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, OpenStreams, OutgoingEvents, kept_drops
-from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import Continuation, FrozenSession
 from dropflow.execution.core import Core
 from dropflow.execution.drop_rules import INFRASTRUCTURE_RETRIES

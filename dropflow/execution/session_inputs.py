@@ -14,8 +14,8 @@ import numpy as np
 from dropflow.errors import DropflowError, WorldError
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.chains import is_not_begun
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, OpenStreams, OutgoingEvents
-from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import (
     Cancel,

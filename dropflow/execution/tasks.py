@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.failure import Failure
 from dropflow.states import DropState
 

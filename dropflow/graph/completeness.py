@@ -2,8 +2,8 @@
 
 The share that is missing at a port is the mean over its inputs: all of one that failed, and of the others what was
 missing when they were made. Inputs that a branch has skipped do not count. An application, and what it writes, has the
-largest share of its ports. Each content carries its own (`dropflow.execution.contents.Handle`), so the shares go along
-the graph, and to other nodes; functions, headers of files, results and explanations show these.
+largest share of its ports. Each content carries its own (`dropflow.execution.content_location.Handle`), so the shares
+go along the graph, and to other nodes; functions, headers of files, results and explanations show these.
 """
 
 from collections import defaultdict

@@ -20,7 +20,7 @@ from dropflow.apps.loaded_modules import outdated_modules
 from dropflow.clock import Clock
 from dropflow.data.remote import store_version
 from dropflow.errors import DropflowError, ResultDiffersError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec, KeyPart
 from dropflow.failure import summary_of
 from dropflow.formatting import few

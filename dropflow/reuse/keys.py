@@ -20,7 +20,7 @@ from dropflow.apps.registry import app_class, builtin_name, import_builtin
 from dropflow.apps.template_cache import AppNode
 from dropflow.data.registry import is_outside_files, is_read_from_outside, may_have_version, outside_roots
 from dropflow.errors import DropflowError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import KeyPart
 from dropflow.graph.components import Unusable, convert, find, fold, is_empty
 from dropflow.graph.digests import propagated

@@ -16,8 +16,8 @@ from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.errors import DropflowError
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.events import KnownStates
 from dropflow.execution.executor_spec import ReuseSpec

@@ -39,7 +39,7 @@ from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
 from dropflow.data.storage_errors import below, storage_errors
 from dropflow.errors import DropflowError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import KeyPart
 from dropflow.files import (
     content_digest,

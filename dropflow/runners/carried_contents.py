@@ -33,7 +33,7 @@ from dropflow.data.storage_errors import checksum_of
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, StorageError, TransferError
 from dropflow.execution.chains import members, not_begun
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, Task

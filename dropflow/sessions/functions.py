@@ -16,7 +16,7 @@ import msgspec
 from dropflow.apps.encodings import decode, holds_values
 from dropflow.data.read import open_content, read, view
 from dropflow.errors import BadFileError, NotFoundError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.session import Session
 from dropflow.execution.statistics import FailureReport
 from dropflow.failure import Problem

@@ -24,7 +24,7 @@ from dropflow.apps.surroundings import Surroundings
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.survival import surviving_contents
 from dropflow.errors import ConflictError, ExportError, UsageError
-from dropflow.execution.contents import ContentRecord, Handle
+from dropflow.execution.content_location import ContentRecord, Handle
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.events import KnownStates
 from dropflow.execution.statistics import SessionResult

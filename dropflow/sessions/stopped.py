@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from dropflow.data.survival import changed_inputs, replaced_contents, surviving_contents
 from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
+from dropflow.execution.content_location import ContentRecord
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.contents import ContentRecord
 from dropflow.execution.continuation import (
     Continuation,
     FrozenSession,

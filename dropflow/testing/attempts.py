@@ -13,7 +13,7 @@ from dropflow.apps.execute import LocalExecutor
 from dropflow.data.read import read
 from dropflow.errors import AppError
 from dropflow.execution.chains import LONG_SECONDS
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, Output, StreamOpened, Task
 from dropflow.failure import Failure

@@ -15,7 +15,7 @@ import msgspec
 from dropflow.clock import SystemClock
 from dropflow.data.read import read
 from dropflow.errors import AppError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch

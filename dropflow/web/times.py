@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.api import operations
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.drop_queries import in_order, matching
 from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.api.requests import ALL_TIMES, DEFAULT_STATISTICS, DropStates, StatisticsQuery, TimesQuery

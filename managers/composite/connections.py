@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from dropflow.api.client import Client
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.http_client import joined
 from dropflow.api.manager import Manager
 from dropflow.clock import Clock

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.contents import ContentsRequest, DataQuery, Download
+from dropflow.api.contents_answer import ContentsRequest, DataQuery, Download
 from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, PageQuery, ResultInfo
 from dropflow.api.operations import Operation

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from dropflow.api import operations
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.drop_queries import order_of
 from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.api.logs import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor

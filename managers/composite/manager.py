@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dropflow.api import operations
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.logs import LogPage, LogQuery, ManagerLog
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import ManagerInfo, ManagerStatus, manager_info

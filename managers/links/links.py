@@ -15,7 +15,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, LinkError, UsageError
 from managers.keys import ClusterKey
 from managers.links.actions import LinkChange, LinkStatistics, PassChunk, ReceivedMessage
-from managers.links.contents import ContentOpener, ContentServer
+from managers.links.content_server import ContentOpener, ContentServer
 from managers.links.driver import LinkDriver, LinkLoop
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity

@@ -16,7 +16,7 @@
 `contents`           Contents of drops on their way between nodes
 `trees`              Directories as tar files that exist only on their way
 `neighbours`         The nodes next to the drops of a slice, and what a session requires of the links to them
-`streams`            Streams on their way between nodes: data that are fetched while they are written
+`stream_copies`            Streams on their way between nodes: data that are fetched while they are written
 `view_states`        The reports of members of a session, live or stopped, and the states with which they continue in
                      the next view
 `copy_effects`       Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node

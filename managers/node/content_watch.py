@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dropflow.data.survival import replicas_of, wanted_copies
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.contents import Handle
 from dropflow.execution.events import Action, Event, Release
 from dropflow.execution.session import Instrument
 from dropflow.graph.slices import Slice

@@ -19,7 +19,7 @@ from dropflow.data.read import measure
 from dropflow.data.storage_errors import refuse_reading, storage_errors
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.errors import GoneError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.host_memory import host_memory
 from dropflow.files import force_to_disk
 from dropflow.times.octets import read_receipts

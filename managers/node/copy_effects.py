@@ -27,7 +27,7 @@ from dropflow.data.file import remove_part
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind

@@ -29,7 +29,7 @@ from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import discard_directory, remove_directory
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
-from dropflow.execution.contents import ContentRecord
+from dropflow.execution.content_location import ContentRecord
 from dropflow.execution.journal import ReplayedSession, is_blank, read, replay
 from dropflow.execution.statistics import SessionResult
 from dropflow.files import END, GRAPH_FILE, JOURNAL, SUMMARY, force_to_disk

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     WHOLE,
     ContentBegin,
     ContentEnd,
@@ -31,7 +31,7 @@ from dropflow.errors import (
     RangeError,
     StorageError,
 )
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.files import content_digest
 from managers.node.trees import TreeSource
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import cast
 
 from dropflow.errors import DropflowError, GoneError, LinkError, ProtocolError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import NO_CAUSE, NO_PRODUCER, Opened, Reported, Withdrawn, foreign
 from dropflow.execution.interfaces import RemoteEvent
 from dropflow.failure import Failure
@@ -20,7 +20,7 @@ from managers.messages import Content, Events, StreamUpdate
 from managers.node.contents import ContentExchange
 from managers.node.fetch_pool import FetchJob, JobPool
 from managers.node.neighbours import NeighbourNodes
-from managers.node.streams import NodeStreams
+from managers.node.stream_copies import NodeStreams
 
 _log = logging.getLogger(__name__)
 

@@ -4,14 +4,14 @@ import logging
 from collections.abc import Collection, Sequence
 
 from dropflow.errors import DropflowError, LinkError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import NO_CAUSE, NO_PRODUCER, Lost, Publish, row_of_foreign
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
 from managers.messages import Content, Events, StopSession, StreamUpdate
 from managers.node.contents import ContentExchange
 from managers.node.neighbours import NeighbourNodes, NodeLinks
-from managers.node.streams import NodeStreams
+from managers.node.stream_copies import NodeStreams
 
 _log = logging.getLogger(__name__)
 

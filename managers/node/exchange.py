@@ -13,7 +13,7 @@ from pathlib import Path
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, LinkError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import Lost, Publish
 from dropflow.execution.interfaces import Arrival
 from dropflow.failure import summary_of
@@ -27,7 +27,7 @@ from managers.node.event_receiver import EventReceiver, Unavailable
 from managers.node.event_sender import EventSender
 from managers.node.fetch_pool import FetchJob, JobPool
 from managers.node.neighbours import NeighbourNodes, NodeLinks
-from managers.node.streams import DescriptorWatcher, NodeStreams
+from managers.node.stream_copies import DescriptorWatcher, NodeStreams
 
 # Jobs that copy contents of other nodes, to hold them for their owners.
 

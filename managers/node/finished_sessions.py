@@ -23,7 +23,7 @@ from dropflow.data.repository import remove_uncommitted
 from dropflow.data.survival import replaced_contents
 from dropflow.data.workspace import REMOVED, Workspace, remove_rest
 from dropflow.errors import BadFileError, DropflowError, GoneError, StorageError
-from dropflow.execution.contents import ContentRecord, Handle
+from dropflow.execution.content_location import ContentRecord, Handle
 from dropflow.execution.continuation import recomputed_drops
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abandon, Cancel, KnownStates, Lost

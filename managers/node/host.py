@@ -9,7 +9,7 @@ import numpy as np
 
 from dropflow.clock import Clock
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.continuation import FrozenSession
 from dropflow.failure import summary_of
 from dropflow.graph.codec import parse

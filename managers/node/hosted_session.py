@@ -18,7 +18,7 @@ from dropflow.apps.registry import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.errors import DropflowError, InternalError, StorageError
-from dropflow.execution.contents import ContentRecord, Handle
+from dropflow.execution.content_location import ContentRecord, Handle
 from dropflow.execution.continuation import Continuation, continuation_of, recomputed_drops
 from dropflow.execution.events import Lost
 from dropflow.execution.session import Session, Watch
@@ -56,7 +56,7 @@ from managers.node.progress import Progress, ProgressLog
 from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog
 from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
-from managers.recovery.explain import explain_decision
+from managers.recovery.decision_text import explain_decision
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 
 # The nodes of MPI jobs over several nodes.

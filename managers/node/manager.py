@@ -39,7 +39,7 @@ from managers.node.finished_sessions import DamagedSession, FinishedSession, rec
 from managers.node.host import SessionHost
 from managers.node.operations import NodeOperations, NodeSession
 from managers.node.resources import LoadHistory, ProcessorUse, ProcessResources, next_incarnation, sample_of
-from managers.node.streams import FileWatcher
+from managers.node.stream_copies import FileWatcher
 from managers.owner_thread import Owner
 from managers.planning import plan_deployment
 from managers.recovery.resume import newest_holders, plan_resumption

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.api import operations
-from dropflow.api.contents import MEDIA_TYPE as CONTENTS
-from dropflow.api.contents import ContentsRequest, DataQuery, Download, write_records
+from dropflow.api.contents_answer import MEDIA_TYPE as CONTENTS
+from dropflow.api.contents_answer import ContentsRequest, DataQuery, Download, write_records
 from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery
 from dropflow.api.logs import LogPage, LogQuery
@@ -30,7 +30,7 @@ from dropflow.api.requests import (
 from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.data.file import remove_part
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.session import Session
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file
 from dropflow.data.remote import url_of
 from dropflow.errors import BadFileError, GoneError, PreviewError, StorageError, WorldError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.preview.source import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
 from managers.node.downloads import refuse_changed
 

@@ -35,7 +35,7 @@ from managers.links import Links
 from managers.node.exchange import NodeExchange
 from managers.node.fetch_pool import FetchPool, JobPool, JobThreads
 from managers.node.neighbours import NodeLinks
-from managers.node.streams import DescriptorWatcher, FileWatcher
+from managers.node.stream_copies import DescriptorWatcher, FileWatcher
 
 OnStop = Callable[[Exception | None], None]
 """Takes what the execution of a session raised, or None, when the session is over or frozen, in its thread."""

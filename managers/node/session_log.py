@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.logs import OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import NotFoundError

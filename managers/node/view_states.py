@@ -13,8 +13,8 @@ from dropflow.apps.needs import unable_rows
 from dropflow.data.repository import LocalRepository
 from dropflow.data.survival import is_intact
 from dropflow.errors import DropflowError
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import Continuation, FrozenSession, Restart, continuation_of
 from dropflow.execution.drop_table import DropTable
 from dropflow.execution.events import Event

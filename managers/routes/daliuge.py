@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote
 import msgspec
 
 from dropflow.api.client import Client
-from dropflow.api.contents import DataQuery, Download, attachment
+from dropflow.api.contents_answer import DataQuery, Download, attachment
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import NodeInfo, Role
 from dropflow.api.operations import Operation

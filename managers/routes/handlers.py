@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.contents import Download, attachment
+from dropflow.api.contents_answer import Download, attachment
 from dropflow.api.logs import LogPage, LogQuery, log_text, page_with_lines
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import ProbeRequest, ProbeResult
@@ -30,7 +30,7 @@ from managers.deployment import unpack
 from managers.routes.daliuge import content_response, download_response
 from managers.routes.graphs import pg_json, read_graph
 from managers.routes.owners import Owners
-from managers.routes.streams import session_events, state_events
+from managers.routes.session_events import session_events, state_events
 from managers.state_hub import StateHub
 
 _MAX_NAME = 1024

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from dropflow.data.repository import LocalRepository
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.tasks import Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template

@@ -8,7 +8,7 @@ from functools import partial
 
 from dropflow.errors import DropflowError, Interrupted, LinkError, UsageError
 from managers.links.actions import LinkAction, LinkChange, LinkStatistics, PassChunk, ReceivedMessage
-from managers.links.contents import ContentOpener, RangeServer, SourceCache
+from managers.links.content_server import ContentOpener, RangeServer, SourceCache
 from managers.links.driver import LinkDriver, Receiver
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity

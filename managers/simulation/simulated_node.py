@@ -18,7 +18,7 @@ from dropflow.data.store import Slot
 from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, WorkerDiedError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.session import Session, Watch
 from dropflow.execution.session_inputs import Inbox, SessionInput
@@ -127,7 +127,7 @@ class SessionDriver:
 
 
 class SimulatedFileWatcher:
-    """As `managers.node.streams.FileWatcher`, in a simulated process.
+    """As `managers.node.stream_copies.FileWatcher`, in a simulated process.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from dropflow.clock import Clock
 from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.errors import DropflowError, InternalError, ResultLostError
 from dropflow.execution.chains import members, not_begun, rest_not_begun, with_input
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.tasks import AttemptResult, Output, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.runners.in_process import aborted

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import msgspec
 
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 
 _LOG_SHOWN = 64 * 1024
 _LOG_READ = 16 * 1024 * 1024

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from dropflow.api.contents import attachment
+from dropflow.api.contents_answer import attachment
 from dropflow.api.drop_records import FIRST_PAGE, DropDetail, DropQuery, PageQuery
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.manager import Manager

@@ -15,7 +15,7 @@ from dropflow.api.routes import Request, Response
 from dropflow.cli.servers import server_process
 from dropflow.cli.servers.server_process import start_logging
 from dropflow.errors import HttpError, NotFoundError, UsageError
-from managers.service import Service
+from managers.manager_server import Service
 from managers.web.page_templates import manager_templates
 from managers.web.pages import ManagerLogView, log_routes
 from tests.fake_manager import FakeManager, manager_with_sessions

@@ -17,7 +17,7 @@ from dropflow.apps.needs import check, refuse_need
 from dropflow.apps.surroundings import SECRETS_VARIABLE, Surroundings, hidden_in
 from dropflow.data.streams import StreamPublisher, StreamReader
 from dropflow.errors import AppError, BadParameterError, Interrupted, MissingDependencyError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.testing.attempts import Attempted, Given, try_app
 

@@ -19,7 +19,7 @@ from dropflow.data.read import read
 from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import discard_directory, remove_directory, remove_rest
 from dropflow.errors import AppError, InputLostError, StorageError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template

@@ -12,7 +12,7 @@ from dropflow.apps.builtin.copy import CopyApp
 from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import streaming_links
 from dropflow.data.streams import StreamReader
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, Output, StreamOpened, Task
 from dropflow.graph.build import GraphBuilder

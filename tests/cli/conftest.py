@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.cli.main import main
-from managers.service import Service
+from managers.manager_server import Service
 from tests.cli.answers import Answer, Command
 from tests.fake_manager import FakeManager, manager_with_sessions
 

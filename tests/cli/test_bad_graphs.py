@@ -10,12 +10,12 @@ import pytest
 
 from dropflow import Graph, app
 from dropflow.cli.main import main
+from managers.manager_server import Service
 from managers.node.manager import NodeManager
-from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, link, node
 from translator.web.records import TranslationOrder
-from translator.web.worker import SOURCE, translate
+from translator.web.translation_process import SOURCE, translate
 
 
 def nested(depth: int) -> bytes:

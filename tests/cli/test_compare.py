@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dropflow import Graph, InputPath, OutputPath, app
 from dropflow.graph.codec import load
 from dropflow.graph.templates import ORDER_PORT, Kind
-from managers.service import Service
+from managers.manager_server import Service
 from tests.cli.answers import Command
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

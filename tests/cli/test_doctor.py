@@ -26,7 +26,7 @@ from dropflow.cli.doctor_checks import (
 )
 from dropflow.clock import SystemClock
 from dropflow.version import __version__
-from managers.service import Service
+from managers.manager_server import Service
 from tests.cli.answers import Command
 from tests.fake_manager import FakeManager
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     UNFINISHED,
     ContentBegin,
     ContentEnd,

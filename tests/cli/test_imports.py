@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from managers.service import Service
+from managers.manager_server import Service
 from tests.cli.conftest import TOKEN
 
 pytestmark = pytest.mark.slow

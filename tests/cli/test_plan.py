@@ -12,7 +12,7 @@ import pytest
 from dropflow.api.node_records import Load, NodeInfo
 from dropflow.graph.codec import load, save
 from dropflow.graph.text_ids import oids
-from managers.service import Service
+from managers.manager_server import Service
 from tests.cli.answers import Command
 from tests.fake_manager import FakeManager
 from tests.graph.shapes import exclusive_and_mpi

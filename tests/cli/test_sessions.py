@@ -16,7 +16,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.session_options import RunOptions
 from dropflow.sessions.local_run import prepare_directory, run
-from managers.service import Service
+from managers.manager_server import Service
 from tests.cli.answers import Command
 from tests.cli.graph_documents import document, node
 from tests.fake_manager import FakeManager, manager_with_sessions

@@ -17,8 +17,8 @@ from dropflow.cli import watch
 from dropflow.graph.notes import logical_of, note_options, planning_of, submission_options
 from dropflow.graph.physical import PhysicalGraph, is_fused
 from dropflow.session_options import SubmitOptions
+from managers.manager_server import Service
 from managers.planning import assign
-from managers.service import Service
 from tests.cli.answers import Command
 from tests.e2e.cluster import until
 from tests.fake_manager import FakeManager

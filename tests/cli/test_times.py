@@ -21,8 +21,8 @@ from dropflow.times.attempts import attempts_of
 from dropflow.times.octets import RECORD, TimesSection
 from dropflow.times.statistics import NodeTraffic
 from dropflow.times.timeline import analyse, statistics_of
+from managers.manager_server import Service
 from managers.node.manager import NodeManager
-from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
 from tests.fake_manager import FakeManager

@@ -9,7 +9,7 @@ import pytest
 
 from dropflow.cli.output import CommandOutput
 from dropflow.submission.manager_records import write_record
-from managers.service import Service
+from managers.manager_server import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
 from tests.fake_manager import FakeManager

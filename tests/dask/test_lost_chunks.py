@@ -19,7 +19,7 @@ from dask.task_spec import Alias, Task, TaskRef
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.contents import ContentError, Download, write_records
+from dropflow.api.contents_answer import ContentError, Download, write_records
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import to_body
 from dropflow.api.node_records import NodeInfo

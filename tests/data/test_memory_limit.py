@@ -19,7 +19,7 @@ from dropflow.data.repository import MemoryLimitedRepository
 from dropflow.data.store import Slot, Store
 from dropflow.data.workspace import Workspace
 from dropflow.errors import BadGraphError, GoneError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.host_memory import HostMemory, Pressure
 from dropflow.graph.templates import Argument, Kind, Template
 
@@ -168,7 +168,7 @@ def test_each_repository_has_its_own_directory(tmp_path: Path) -> None:
 def test_a_mapped_content_is_readable_after_its_release(tmp_path: Path) -> None:
     """A mapped content stays readable when its file is removed."""
     from dropflow.data.read import view  # noqa: PLC0415 - only here
-    from dropflow.execution.contents import Handle  # noqa: PLC0415 - only here
+    from dropflow.execution.content_location import Handle  # noqa: PLC0415 - only here
 
     path = workspace.claim_shared_memory("mine", tmp_path)
     assert path is not None

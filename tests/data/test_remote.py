@@ -22,7 +22,7 @@ from dropflow.data.remote import download, file_system, location_of, remove_remo
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.session_options import RunOptions

@@ -22,7 +22,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.errors import AppError, BadFileError, ConflictError, StorageError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import row_of

@@ -31,7 +31,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot, Store
 from dropflow.data.survival import is_intact
 from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, UnknownComponentError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.ids import drop_file_name
 from tests.corpus import corpus_files, needs_corpus

@@ -21,7 +21,7 @@ from dropflow.data import streams
 from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamPublisher, StreamReader
 from dropflow.errors import AppError, Interrupted, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from tests.virtual_clock import VirtualClock
 
 SECONDS = 60

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import SubmitQuery
 from dropflow.clock import SystemClock

@@ -13,8 +13,8 @@ import pytest
 from dropflow.api.serving import RestServer
 from dropflow.web.known_servers import KnownServers, ServerAddress, login_url, public_address
 from dropflow.web.tickets import request_ticket, ticket_reply
+from managers.manager_server import Service, make_access_rules
 from managers.node.manager import NodeManager
-from managers.service import Service, make_access_rules
 from tests.browser import needs_chromium, open_browser, open_window
 from tests.path_proxy import PathProxy, path_proxy
 from translator.web.routes import STREAMS, make_translator

@@ -13,7 +13,7 @@ import pytest
 from dropflow import Graph
 from dropflow.api.addresses import is_loopback
 from dropflow.api.client import Client
-from dropflow.api.contents import DataQuery, PartOfContent
+from dropflow.api.contents_answer import DataQuery, PartOfContent
 from dropflow.api.requests import SubmitQuery
 from dropflow.errors import NotFoundError, RangeError
 from dropflow.graph.build import GraphBuilder

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.errors import ConflictError
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, kept_drops
-from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import FrozenSession, Restart, continuation_of, has_attempts, must_run_again
 from dropflow.execution.drop_table import DropTable
 from dropflow.execution.events import Action, Assemble, Begin, Event, Finished

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
 from dropflow.execution.core import Core
+from dropflow.execution.drop_explanation import explain
 from dropflow.execution.events import (
     Abandon,
     Abort,
@@ -27,7 +28,6 @@ from dropflow.execution.events import (
     Run,
     Stopped,
 )
-from dropflow.execution.explain import explain
 from dropflow.execution.invariants import check
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

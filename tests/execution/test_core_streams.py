@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dropflow.errors import InputLostError
 from dropflow.execution.core import Core
+from dropflow.execution.drop_explanation import explain
 from dropflow.execution.drop_rules import (
     NextAttempt,
     decide_app,
@@ -35,7 +36,6 @@ from dropflow.execution.events import (
     Withdraw,
     Withdrawn,
 )
-from dropflow.execution.explain import explain
 from dropflow.execution.invariants import check
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.contents import Handle
 from dropflow.execution.continuation import FrozenSession, Restart, continuation_of, has_attempts, must_run_again
 from dropflow.execution.core import Core
 from dropflow.execution.drop_table import DropTable

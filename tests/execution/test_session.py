@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.events import Action, Event, Finished
 from dropflow.execution.journal import Journal, JournalHeader, read, replay
 from dropflow.execution.session import Instrument

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.execution.contents import Handle
-from dropflow.execution.explain import explain
+from dropflow.execution.content_location import Handle
+from dropflow.execution.drop_explanation import explain
 from dropflow.execution.journal import Journal, JournalHeader, replay
 from dropflow.execution.statistics import SessionResult
 from dropflow.execution.tasks import Task

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pytest
 
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Event, Failed, Finished
 from dropflow.execution.session import Instrument

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, ProtocolError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.failure import Failure
 from dropflow.graph.codec import dump
 from dropflow.states import DropState

@@ -16,9 +16,9 @@ from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError
 from managers.keys import ClusterKey, create
 from managers.links import Links
+from managers.manager_server import Service
 from managers.messages import PROTOCOL
 from managers.probing import Prober, resolve_host
-from managers.service import Service
 from tests.fake_manager import FakeManager
 from tests.http_server import serve
 from tests.virtual_clock import VirtualClock

@@ -21,7 +21,7 @@ import dropflow
 from dropflow.api.client import Client
 from dropflow.cli.main import commands
 from dropflow.data.file import FILES
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.clock import SystemClock
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Session

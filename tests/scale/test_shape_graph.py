@@ -24,7 +24,7 @@ from dropflow.dask import Scheduler
 from dropflow.dask.portable import portable
 from dropflow.dask.translate import translate
 from dropflow.dask_tasks.task_app import TASKS_FIELD
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Begin, Event, Finished, Run
 from dropflow.execution.executor_spec import ExecutorSpec

@@ -22,7 +22,7 @@ from dropflow.cli.main import load_command
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.errors import BadFileError, BadGraphError, BadParameterError, ConflictError, StorageError, UsageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.journal import replay
 from dropflow.execution.statistics import SessionResult
 from dropflow.graph import codec

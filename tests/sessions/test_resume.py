@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from dropflow.apps.execute import LocalExecutor
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, StorageError, WorkerStartError
+from dropflow.execution.drop_explanation import explain_repeat
 from dropflow.execution.events import Begin, Cancel, Stopped
 from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.explain import explain_repeat
 from dropflow.execution.interfaces import Executor, Runner
 from dropflow.execution.journal import Journal, JournalHeader, read, replay
 from dropflow.execution.statistics import SessionResult

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dropflow.errors import AmbiguousError, BadParameterError, ConflictError, DropflowError, NotFoundError, UsageError
-from dropflow.execution.explain import explain_repeat
+from dropflow.execution.drop_explanation import explain_repeat
 from dropflow.execution.journal import replay
 from dropflow.execution.statistics import SessionResult
 from dropflow.files import SessionLock

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from dropflow.api.contents import attachment
+from dropflow.api.contents_answer import attachment
 from dropflow.api.requests import Done
 from dropflow.api.routes import Request, Response, Route
 from dropflow.errors import GoneError
@@ -20,7 +20,7 @@ from translator.web.records import (
     TranslationList,
     WaitQuery,
 )
-from translator.web.service import TranslatorService
+from translator.web.translator_service import TranslatorService
 
 # Downloads of a translation, with names that are safe for browsers.
 

@@ -31,7 +31,7 @@ from translator.parameters import substitute
 from translator.problem_codes import BAD_PARTITION, problem
 from translator.web.forms import Form, read_form, whole_number
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
-from translator.web.service import TranslatorService
+from translator.web.translator_service import TranslatorService
 
 # Options of planners, from fields with which DALiuGE steers its own.
 

@@ -20,7 +20,7 @@ from dropflow.graph.order import roots
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from dropflow.standard_output import reserve
-from translator.web.worker import GRAPH, leave_with_parent, restrict
+from translator.web.translation_process import GRAPH, leave_with_parent, restrict
 
 ExportForm = Literal["list", "spec", "dot", "graphml", "csv", "edges.csv"]
 

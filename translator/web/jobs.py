@@ -22,7 +22,7 @@ _TAIL = 2000
 
 
 class TranslationQueue:
-    """Runs `translator.web.worker` for one folder after another.
+    """Runs `translator.web.translation_process` for one folder after another.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class TranslationQueue:
 
     def _translate(self, identity: str, folder: Path) -> WorldError | None:
         try:
-            process = _start("translator.web.worker", folder)
+            process = _start("translator.web.translation_process", folder)
         except OSError as error:  # the folder is deleted, or the system cannot start more processes
             return WorldError(f"the translation cannot be started: {error.strerror}", hint="try again in a moment")
         with self._change:

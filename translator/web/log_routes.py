@@ -3,7 +3,7 @@
 from functools import partial
 from urllib.parse import quote
 
-from dropflow.api.contents import attachment
+from dropflow.api.contents_answer import attachment
 from dropflow.api.logs import LogPage, LogQuery, LogTextQuery, ManagerLog, log_text, page_with_lines
 from dropflow.api.routes import Request, Response, Route, StreamSlots
 from dropflow.errors import NotFoundError

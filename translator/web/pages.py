@@ -37,7 +37,7 @@ from translator.web.records import (
     TranslateQuery,
     TranslationInfo,
 )
-from translator.web.service import TranslatorService
+from translator.web.translator_service import TranslatorService
 
 # The picture of the physical graph of a translation: its page, and what the page's script asks for.
 #

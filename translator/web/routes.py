@@ -24,7 +24,7 @@ from translator.web.log_routes import log_routes
 from translator.web.page_templates import translator_templates
 from translator.web.pages import page_routes
 from translator.web.records import TranslatorLimits
-from translator.web.service import TranslatorService
+from translator.web.translator_service import TranslatorService
 
 _STATIC = Path(__file__).with_name("static")
 

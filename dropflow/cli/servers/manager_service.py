@@ -17,8 +17,8 @@ from dropflow.errors import UsageError
 from dropflow.submission.manager_records import records_here
 from dropflow.web.known_servers import ServerAddress
 from managers.composite.manager import Composite, discover_children
+from managers.manager_server import Service
 from managers.probing import Prober
-from managers.service import Service
 
 if TYPE_CHECKING:
     from managers.discovery import Discovery

@@ -253,7 +253,7 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
     from dropflow.cli.servers.server_process import LOG_FILE, serve
     from dropflow.web.known_servers import KnownServers, ServerAddress
     from dropflow.web.tickets import request_ticket
-    from managers.service import make_access_rules, url_of
+    from managers.manager_server import make_access_rules, url_of
     from translator.web.routes import STREAMS, make_translator
 
     def build(context: "ServerContext") -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.formatting import plural
 from managers.messages import Content, CopiesTaken, CopyContents, CopyMessage, ReleaseCopies
 from managers.node.contents import SharedFile

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dropflow.api.requests import CancelRequest
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.failure import Failure
 from dropflow.states import SessionState
 from managers.deployment import Deployment

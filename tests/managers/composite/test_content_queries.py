@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     ContentBegin,
     ContentError,
     ContentPiece,

@@ -267,7 +267,7 @@ def test_chunks_have_checksums_only_without_a_key(
         computed.append(len(data))
         return zlib.crc32(data)
 
-    monkeypatch.setattr("managers.links.contents.zlib", SimpleNamespace(crc32=crc32))
+    monkeypatch.setattr("managers.links.content_server.zlib", SimpleNamespace(crc32=crc32))
     options = {"key": key if secure else None}
     a, _ = link_factory.open("a", **options)
     b, _ = link_factory.open("b", open_content=lambda *_: BufferSource(CONTENT), **options)

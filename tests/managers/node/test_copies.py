@@ -19,7 +19,7 @@ from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import tree_of
 from dropflow.data.workspace import Workspace
 from dropflow.errors import StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from managers.composite.content_queries import without_needless_copies
 from managers.deployment import Place
 from managers.links import TransferResult

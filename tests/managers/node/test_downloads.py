@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     ContentBegin,
     ContentEnd,
     ContentError,
@@ -28,7 +28,7 @@ from dropflow.cli.incoming_files import ResultDirectory
 from dropflow.data.remote import location_of
 from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import GoneError, LinkError, RangeError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from managers.links import Sink, TransferResult, WantedContent
 from managers.node.contents import SharedFile, stamp_of, still_there
 from managers.node.downloads import batch, content_download

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     ContentBegin,
     ContentEnd,
     ContentError,

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from dropflow.errors import BadFileError, GoneError, PreviewError, UsageError, WorldError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.slices import slice_for, with_placement
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import FIRST_LOOK, BytesSource, DirectorySource, Preview, PreviewAnswer
@@ -225,7 +225,8 @@ def test_an_answer_that_is_none_is_an_error(
 def test_the_process_ends_with_its_manager() -> None:
     """Also when the manager is killed: then nothing can tell it to."""
     program = (
-        "import sys; from dropflow.execution.contents import Handle; from dropflow.preview.source import FIRST_LOOK\n"
+        "import sys; from dropflow.execution.content_location import Handle\n"
+        "from dropflow.preview.source import FIRST_LOOK\n"
         "from managers.node.previews import ContentPreviews\n"
         "previews = ContentPreviews(); previews.preview('s', Handle(body=b'x'), FIRST_LOOK)\n"
         "print(previews._idle[0]._popen.pid, flush=True); sys.stdin.read()"

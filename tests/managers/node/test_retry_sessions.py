@@ -18,11 +18,11 @@ from dropflow.errors import ConflictError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from managers.manager_server import Service
 from managers.node.directory import NextView
 from managers.node.manager import NodeManager
 from managers.recovery.records import StoppedPart
 from managers.recovery.resume import plan_resumption
-from managers.service import Service
 from tests.cli.graph_documents import document, link, node
 
 

@@ -40,7 +40,7 @@ from managers.node.operations import busy_with
 from managers.node.progress import ProgressLog, SettlingRate
 from managers.node.resources import LoadHistory, ProcessorUse
 from managers.node.session_records import StateLog, StateLogs, page
-from managers.routes.streams import state_events
+from managers.routes.session_events import state_events
 from managers.state_hub import StateHub
 from tests.execution.test_core_slices import Cluster as DropPagesCluster
 from tests.execution.test_core_slices import _chance

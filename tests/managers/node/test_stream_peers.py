@@ -16,7 +16,7 @@ from dropflow.data import streams
 from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.errors import GoneError, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
@@ -29,7 +29,7 @@ from managers.links import WantedContent
 from managers.messages import Events, StreamUpdate
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
-from managers.node.streams import FileWatcher, StreamOffer
+from managers.node.stream_copies import FileWatcher, StreamOffer
 from tests.managers.node.conftest import Cluster, until
 from tests.streaming_graphs import content, line, random_graph, scattered, settled, unstreamed
 

@@ -20,7 +20,7 @@ from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
 from managers.deployment import Place
-from managers.recovery.explain import explain_decision
+from managers.recovery.decision_text import explain_decision
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide
 from managers.recovery.vote import PlanView

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dropflow.api import operations
 from dropflow.api.auth import AccessRules, cookie_value
 from dropflow.api.client import Client
-from dropflow.api.contents import attachment, file_name
+from dropflow.api.contents_answer import attachment, file_name
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.event_stream import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.api.openapi import openapi_document
@@ -32,12 +32,12 @@ from dropflow.errors import HttpError, LinkError
 from dropflow.states import DropState
 from dropflow.web.sign_in import login_routes
 from managers.deployment import Deployment, pack
+from managers.manager_server import manager_routes
 from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
-from managers.routes.streams import session_events
-from managers.service import manager_routes
+from managers.routes.session_events import session_events
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.http_server import ReceivedResponse, ask, serve
 from tests.lazy_module import LazyModule

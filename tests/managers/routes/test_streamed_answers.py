@@ -25,7 +25,7 @@ from dropflow.errors import GoneError, LinkError, NotFoundError
 from dropflow.states import DropState
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
-from managers.routes.streams import state_events
+from managers.routes.session_events import state_events
 from managers.state_hub import StateHub
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.http_server import ask, serve

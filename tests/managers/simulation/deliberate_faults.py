@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable
-from dropflow.execution.contents import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.session import Session
 from dropflow.graph.slices import Slice

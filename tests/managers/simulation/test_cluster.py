@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.stopping import kill_after, stopped_after
 from managers.machine_calls import Answered, Unanswered
 from managers.node.decisions.view_changes import MAJORITY_SECONDS
-from managers.node.streams import StreamCopy
+from managers.node.stream_copies import StreamCopy
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.network import NetworkFaults
 from managers.simulation.simulated_node import Workload

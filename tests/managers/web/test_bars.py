@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.contents import Download
+from dropflow.api.contents_answer import Download
 from dropflow.api.node_records import Load, LoadSample, NodeHistory
 from dropflow.api.session_records import FailureInfo
 from dropflow.errors import LinkError

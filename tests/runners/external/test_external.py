@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadParameterError, ConflictError, LinkError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.graph.physical import PhysicalGraph

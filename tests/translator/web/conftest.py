@@ -16,7 +16,7 @@ from tests.translator.web.served import EXAMPLES, TOKEN, Served
 from translator.web import jobs
 from translator.web.records import TranslatorLimits
 from translator.web.routes import STREAMS, make_translator
-from translator.web.service import TranslatorService
+from translator.web.translator_service import TranslatorService
 
 
 class _Quiet(WSGIRequestHandler):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["translator.web.worker", "translator.web.export"])
+_FORKING.set_forkserver_preload(["translator.web.translation_process", "translator.web.export"])
 
 
 class ForkedProcess:

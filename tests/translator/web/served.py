@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from dropflow.api.auth import cookie_value
 from dropflow.api.routes import StreamSlots
 from tests.fake_manager import FakeManager
-from translator.web.service import TranslatorService
+from translator.web.translator_service import TranslatorService
 
 TOKEN = "a token of the tests"  # noqa: S105 - no secret
 COOKIE = f"dropflow={cookie_value(TOKEN)}"

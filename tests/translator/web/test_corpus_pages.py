@@ -37,8 +37,8 @@ def test_every_graph_of_the_corpus_has_a_page(served: Served) -> None:
 # The log of the translator, as page and as text.
 
 
-_LOG = """2026-11-22T20:15:04.113Z INFO    translator.web.service: translation 1 begins
-2026-11-22T20:15:05.000Z WARNING translator.web.worker: <b>no</b> memory
+_LOG = """2026-11-22T20:15:04.113Z INFO    translator.web.translator_service: translation 1 begins
+2026-11-22T20:15:05.000Z WARNING translator.web.translation_process: <b>no</b> memory
 """
 
 

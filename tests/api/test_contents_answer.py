@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.client import Client
-from dropflow.api.contents import (
+from dropflow.api.contents_answer import (
     ContentBegin,
     ContentEnd,
     ContentError,

@@ -13,7 +13,7 @@ import pytest
 from dropflow.api.drop_records import DropQuery
 from dropflow.data import streams
 from dropflow.errors import GoneError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.times.octets import read_receipts, read_sections
@@ -22,7 +22,7 @@ from managers.links.transfer import Transfer
 from managers.messages import Chunk, StreamUpdate
 from managers.node.fetch_pool import FetchJob
 from managers.node.manager import NodeManager
-from managers.node.streams import NodeStreams, StreamCopy
+from managers.node.stream_copies import NodeStreams, StreamCopy
 from tests.managers.node.conftest import Cluster, hosted, settle, until
 from tests.nightly import nightly
 from tests.streaming_graphs import (

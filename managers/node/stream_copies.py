@@ -25,7 +25,7 @@ from dropflow.data.storage_errors import storage_error
 from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.data.workspace import Workspace
 from dropflow.errors import GoneError, Interrupted, StorageError
-from dropflow.execution.contents import Handle
+from dropflow.execution.content_location import Handle
 from managers.links import WantedContent
 from managers.messages import Content, StreamUpdate
 from managers.node.contents import here, portable

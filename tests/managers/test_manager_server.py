@@ -41,8 +41,8 @@ from dropflow.web.tickets import request_ticket
 from managers.composite.manager import Composite
 from managers.deployment import Deployment
 from managers.keys import ClusterKey, UserFiles, create, create_user, fingerprint, load, load_any, revoke
+from managers.manager_server import Service, make_access_rules, manager_routes, url_of
 from managers.node.manager import NodeManager
-from managers.service import Service, make_access_rules, manager_routes, url_of
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.regular_graphs import fan
 

@@ -1,8 +1,8 @@
 """The process that translates one source: reads, checks, unrolls, partitions, and writes a report.
 
-Started as ``python -m translator.web.worker FOLDER`` by `translator.web.jobs`. In the folder it finds ``order.json``
-and ``source``, and writes ``report.json`` and, without errors, ``graph.dfg``. It reports each stage as a line on
-standard output. When its standard input ends, its parent has ended, and it exits.
+`translator.web.jobs` starts it as ``python -m translator.web.translation_process FOLDER``. In the folder it finds
+``order.json`` and ``source``, and writes ``report.json`` and, without errors, ``graph.dfg``. It reports each stage as a
+line on standard output. When its standard input ends, its parent has ended, and it exits.
 """
 
 import os

@@ -16,7 +16,7 @@ from dropflow.api.node_records import Load, NodeInfo
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
 from tests.fake_manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
-from translator.web.service import TranslatorService
+from translator.web.translator_service import TranslatorService
 
 pytestmark = pytest.mark.slow
 
@@ -121,14 +121,16 @@ def test_a_translation_that_takes_too_long_is_killed(start: Start, nested: Path)
     assert info.report is not None
     assert info.report.error is not None
     assert "longer than the 0.01 seconds" in info.report.error.text
-    assert [child for child in psutil.Process().children() if "translator.web.worker" in child.cmdline()] == []
+    assert [
+        child for child in psutil.Process().children() if "translator.web.translation_process" in child.cmdline()
+    ] == []
 
 
 def _worker() -> psutil.Process:
     """Wait for a worker process and return it."""
     while True:
         for child in psutil.Process().children():
-            if "translator.web.worker" in child.cmdline():
+            if "translator.web.translation_process" in child.cmdline():
                 return child
 
 

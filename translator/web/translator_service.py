@@ -65,7 +65,7 @@ from translator.web.records import (
     TranslatorLimits,
     partition_options,
 )
-from translator.web.worker import GRAPH, ORDER, REPORT, SOURCE
+from translator.web.translation_process import GRAPH, ORDER, REPORT, SOURCE
 
 
 class TranslationStore:
