@@ -51,7 +51,7 @@ _CODE = re.compile(r"[A-Z]{2}\d{3}")
 def _read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     """Make text of a notebook, generated pages, and the navigation from the lists of links of the first page."""
     if docname in PAGES:
-        source[0] = PAGES[docname]()
+        source[0] = PAGES[docname](source[0])
     if app.env.doc2path(docname).suffix == ".ipynb":
         source[0] = "\n\n".join(_text_of(cell) for cell in json.loads(source[0])["cells"])
     if docname == root_doc:

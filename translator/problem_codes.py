@@ -1,6 +1,6 @@
 """The codes of all findings about a graph, and their meanings.
 
-`docs/reference/problems.md` is tested against the table `CODES`.
+The site's page of problem codes is made from the table `CODES` and the advice in `docs/reference/problems.md`.
 """
 
 from dropflow.failure import Problem, Severity

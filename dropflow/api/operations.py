@@ -1,8 +1,8 @@
 """The operations of a manager's API: one table with verb, path, types and errors of each.
 
 Everything else derives from it: the routes (`managers.routes.handlers`), the requests of the client
-(`dropflow.api.client`) and the OpenAPI document. A test compares the table with `dropflow.api.manager.Manager` and with
-``docs/reference/rest.md``. To add an operation, add it here and to `Manager`.
+(`dropflow.api.client`), the OpenAPI document and the site's page of operations. A test compares the table with
+`dropflow.api.manager.Manager`. To add an operation, add it here and to `Manager`.
 """
 
 import re

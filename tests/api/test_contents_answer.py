@@ -1,7 +1,6 @@
 """Records of contents, and the table of operations."""
 
 import inspect
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -36,7 +35,6 @@ from dropflow.api.requests import ResultList, ResultsQuery
 from dropflow.api.routes import StreamSlots
 from dropflow.errors import ProtocolError, RangeError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.web.tickets import TICKET
 from managers.composite.log_merging import MERGES
 from managers.composite.manager import Composite
 from managers.node.manager import NodeManager
@@ -181,10 +179,9 @@ def test_a_range_after_the_end_is_refused() -> None:
     assert caught.value.size == 10
 
 
-# The table of operations agrees with the methods of managers, the client, the routes and the reference.
+# The table of operations agrees with the methods of managers, the client and the routes.
 
 
-_REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "rest.md"
 _MANAGER = [operation for operation in (*OPERATIONS, WATCH) if operation.to != "server"]
 _OWN_TYPE = {"graph"}
 """Operations whose download is decoded into a graph."""
@@ -258,15 +255,6 @@ def test_an_island_carries_out_every_operation() -> None:
 
     assert _names(_MANAGER) <= {*island._handlers, *island._owner._machine.operations}
     assert set(MERGES) == {operation.name for operation in OPERATIONS if operation.to == "all"}
-
-
-def test_the_reference_names_every_operation() -> None:
-    """The table of our own paths in the reference has each verb and path of the operations, and no other."""
-    rows = re.findall(
-        r"^\| ([A-Z]+) \| `(/(?:api/v1/|ready)[^`]*)`", _REFERENCE.read_text(encoding="utf-8"), re.MULTILINE
-    )
-
-    assert set(rows) == {(operation.method, operation.path) for operation in (*OPERATIONS, TICKET)}
 
 
 def test_records_are_json() -> None:

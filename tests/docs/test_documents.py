@@ -20,9 +20,11 @@ import click
 import pytest
 
 from dropflow import errors
+from dropflow.api.operations import OPERATIONS
 from dropflow.cli.main import commands
 from dropflow.dask.lost_chunks import LostChunksError
 from dropflow.dask.persist import LostContentsError
+from dropflow.web.tickets import TICKET
 from palettes.build import components
 from tests.processes import default_ports
 from translator.problem_codes import CODES
@@ -467,6 +469,21 @@ def test_code_in_a_guide_imports_only_public_names(page: Path) -> None:
 # The documentation site.
 
 
+def _problem_codes() -> list[str]:
+    """Return the codes of findings about graphs, and those of errors."""
+    kinds = [LostChunksError, LostContentsError, *vars(errors).values()]
+    codes = {kind.code for kind in kinds if isinstance(kind, type) and issubclass(kind, errors.DropflowError)}
+    return [*CODES, *sorted(codes - {"DF000"})]
+
+
+def test_the_advice_is_for_codes_that_exist_in_their_order() -> None:
+    """Each row of the tables of advice is for one code, in the order of the codes."""
+    page = (ROOT / "docs" / "reference" / "problems.md").read_text(encoding="utf-8")
+    advised = re.findall(r"^\| `([A-Z]{2}\d{3})` \|", page, re.MULTILINE)
+
+    assert advised == [code for code in _problem_codes() if code in advised]
+
+
 @pytest.mark.slow
 def test_the_site_has_every_page_and_an_anchor_for_each_code(tmp_path: Path) -> None:
     """Sphinx warns of nothing: links lead to pages and headings that exist, and every page is in the navigation.
@@ -490,9 +507,9 @@ def test_the_site_has_every_page_and_an_anchor_for_each_code(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     reference = tmp_path / "docs" / "reference"
     page = (reference / "problems.html").read_text(encoding="utf-8")
-    kinds = [LostChunksError, LostContentsError, *(getattr(errors, name) for name in errors.__all__)]
-    codes = {kind.code for kind in kinds if isinstance(kind, type) and issubclass(kind, errors.DropflowError)}
-    assert [code for code in sorted({*codes, *CODES} - {"DF000"}) if f'id="{code}"' not in page] == []
+    assert [code for code in _problem_codes() if f'id="{code}"' not in page] == []
+    page = (reference / "operations.html").read_text(encoding="utf-8")
+    assert [one.path for one in (*OPERATIONS, TICKET) if f"{one.method} {one.path}<" not in page] == []
     page = (reference / "cli.html").read_text(encoding="utf-8")
     assert [name for name in commands.commands if f'id="dropflow-{name}"' not in page] == []
     page = (reference / "components.html").read_text(encoding="utf-8")
