@@ -1,4 +1,4 @@
-"""Applications and their execution. May import `dropflow.data`, and of runners how processes are ended.
+"""Applications and their execution. May import `dropflow.data`, and of runners `capacity` and `descendants`.
 
 ====================  ==================================================================================================
 `api`                 The interface for authors of applications: `App`, and the `Context` of one attempt with its inputs
@@ -16,7 +16,7 @@
 `formats`             Types of parameters of functions that name the format of a file, such as a FITS image or a
                       measurement set
 `missing`             How much of its data an attempt lacks: for its code, and in files that it writes
-`failed_inputs`       What an attempt that failed had at its inputs, in a few lines
+`failed_inputs`       The inputs of an attempt that has failed, in a few lines
 `builtin`             The applications that come with dropflow
 `shell`               Shell commands as applications
 `shell_quote`         Quoting of values in shell commands, so that no value is executed
@@ -24,13 +24,13 @@
 `service`             Services: commands that run alongside other applications, from the drop that starts them to the
                       drop that stops them
 `surroundings`        Variables, secrets, modules and virtual environments of functions and commands
-`function_elsewhere`  Python functions in another process, with an environment of their own or in a container
+`function_elsewhere`  Python functions in another process, with its own environment or in a container
 `container`           Commands in containers
 `container_engine`    The container engine of this host, and the images of a session
 `dynlib`              Functions of shared libraries, through the C interface in ``dynlib.h``
-`mpi`                 MPI programs: the ranks of a job are drops of their own, which run one command together
-`ranks`               The ranks of MPI jobs that have arrived in this process, and what other nodes have sent about them
-`needs`               What components need of a host, whether this host has it, and the check of all components
+`mpi`                 MPI programs: each rank of a job is a drop, and they run one command together
+`ranks`               The ranks of MPI jobs that have arrived in this process, and messages of other nodes about them
+`needs`               Needs of components, whether this host has them, and the check of all components of a graph
 `check`               Lookup of the functions and classes that a graph names, without importing or running anything
 `logs`                Routing of printed and logged text to the logs of drops (`dropflow.execution.drop_log`)
 `template_cache`      Facts about templates that all their attempts share, computed once per process

@@ -97,7 +97,7 @@ class AttemptOutput:
         return part.write(data.encode(), text=True) if isinstance(data, str) else part.write(data)
 
     def append(self, block: memoryview) -> int:
-        """As `write`, for the streams of `open`; ignores what they flush after the output was abandoned."""
+        """As `write`, for the streams of `open`; ignores data that they flush after the output was abandoned."""
         return len(block) if self._abandoned else self.write(block)
 
     def open(self) -> BinaryIO:
@@ -154,7 +154,7 @@ class AttemptOutput:
         return (self._part or self._begin()).finish()
 
     def abandon(self) -> None:
-        """Discard what was written, and what is still in the buffers of streams."""
+        """Discard the written data, and the data in the buffers of streams."""
         self._abandoned = True
         for stream in self._streams:
             stream.close()
@@ -235,12 +235,11 @@ class _Appender(io.RawIOBase):
         return self._output.append(memoryview(data).cast("B"))
 
 
-# Interrupting the code of an application in the thread that runs it, and nothing else that runs
-# there.
+# Interrupts the code of an application in the thread that runs it, and no other code in that thread.
 
 
 class Interruption:
-    """Whether one attempt is to stop, and the thread in which `Interrupted` is raised if so, once.
+    """Whether one attempt is to stop, and the thread in which `Interrupted` is then raised once.
 
     The application runs between `enter` and `leave`.
 
@@ -282,7 +281,7 @@ class Interruption:
         """
         self._thread = 0
         if self._is_raised:
-            with self._lock:  # `request` may be about to raise it; what is pending is raised at the next call
+            with self._lock:  # `request` may be about to raise; a pending exception is raised at the next call
                 threading.get_ident()
 
     @contextmanager
@@ -339,7 +338,7 @@ class AttemptContext:
 
     Cheap to make: inputs, outputs, files and events are made when the application uses them.
 
-    `lock` is that of `Interruption`.
+    `lock` is the lock of `Interruption`.
     """
 
     __slots__ = (
@@ -394,7 +393,7 @@ class AttemptContext:
         self._wakers: tuple[Callable[[], None], ...] = ()
         self._call: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = _NO_CALL
         self.memory = 0
-        """Largest memory, in bytes, that was used outside of this process and its children; 0 if it is not known."""
+        """Peak memory in bytes outside of this process and its children; 0 if it is not known."""
 
     @property
     def oid(self) -> str:
@@ -433,7 +432,7 @@ class AttemptContext:
 
     @property
     def inputs(self) -> Sequence[AttemptInput]:
-        """The inputs, in the order of the graph, without those that only order drops."""
+        """The inputs, in the order of the graph, without inputs that only order drops."""
         if self._inputs is None:
             self._inputs = [
                 StreamedInput(self, edge)
@@ -461,7 +460,7 @@ class AttemptContext:
 
     def log(self, text: str, level: str = "INFO") -> None:
         """Add a line to the log of the drop."""
-        # Otherwise a file that was opened just now would stay open until the garbage collector runs.
+        # Without this, a file that was just opened would stay open until the garbage collector runs.
         with self.interruption.shielded():
             self._log.line(level, text, self.clock.now())
 
@@ -491,11 +490,11 @@ class AttemptContext:
         )
 
     def note_call(self, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Note the arguments of the call that is made, for the report of a failure."""
+        """Note the arguments of the present call, for the report of a failure."""
         self._call = names, args, named
 
     def values(self) -> dict[str, Any]:
-        """Return the arguments of the call that was made last, by name."""
+        """Return the arguments of the last call, by name."""
         names, args, named = self._call
         return {**dict(zip(names, args, strict=False)), **named}
 
@@ -569,7 +568,7 @@ class AttemptContext:
         return self.interruption.request()
 
     def give_up(self) -> None:
-        """Discard what the attempt writes: it was given up, and its failure is reported already."""
+        """Discard the outputs of the attempt: it was given up, and its failure is reported already."""
         self._given_up = True
 
     def on_stop(self, wake: Callable[[], None]) -> None:
@@ -636,12 +635,12 @@ class AttemptContext:
             data.refuse_changed()
 
     def abandon(self) -> None:
-        """Discard what was written; never raises."""
+        """Discard the written data; never raises."""
         for output in self._outputs or ():
             output.abandon()
 
     def start_over(self) -> None:
-        """Discard what was written to the outputs, and have them written anew."""
+        """Discard the written data of all outputs, so that they are written anew."""
         self.abandon()
         self._outputs = self._skipped = None
 
@@ -651,7 +650,7 @@ class AttemptContext:
             shutil.rmtree(self._scratch, ignore_errors=True)
         for data in self._inputs or ():
             data.close()
-        # Breaks the reference cycle: otherwise mapped contents would stay until the garbage collector runs.
+        # Breaks the reference cycle: with it, mapped contents would stay until the garbage collector runs.
         self._inputs = self._outputs = None
         self._call = _NO_CALL
 

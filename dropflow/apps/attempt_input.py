@@ -1,9 +1,9 @@
 """One input of an attempt.
 
-A program that changes an input states it at the port: its usage is ``InputOutput``. Then its path is that of a private
-copy, and what the program leaves there is the content of the output at the same port, if there is one. Of all other
-inputs that are read by path, size and time of each file are compared before and after the attempt, because a drop is
-written once: other consumers, repeated attempts and copies on other nodes rely on it.
+If a program changes an input, the usage of its port is ``InputOutput``. Then the path is that of a private copy, and
+the changed copy is the content of the output at the same port, if there is one. For all other inputs that are read by
+path, size and time of each file are compared before and after the attempt, because a drop is written once: other
+consumers, repeated attempts and copies on other nodes rely on it.
 """
 
 import io
@@ -45,7 +45,7 @@ class AttemptInput:
         self._template = edge.template
         self._path: Path | None = None
         self._seen: frozenset[tuple[str, int, int]] | None = None
-        """Name, size and time of each file when the application got the path; None if it has a path of its own."""
+        """Name, size and time of each file when the application got the path; None if it has a private path."""
         self.port = plans.links[edge.link].target_port
         self.oid = edge.oid
         self.name = plans.templates[edge.template].name
@@ -124,7 +124,7 @@ class AttemptInput:
 
     @property
     def is_private(self) -> bool:
-        """Whether the application may change what is at `path`."""
+        """Whether the application may change the content at `path`."""
         return self._attempt.plan.changes(self.port)
 
     @property
@@ -192,7 +192,7 @@ class AttemptInput:
 
     def _fetched(self, content: Handle) -> Path:
         name = url_of(content.location).rstrip("/").rpartition("/")[2]
-        # In a directory of its own: programs recognise files by their names, and other inputs may have the same.
+        # In a separate directory: programs recognise files by their names, and other inputs may have the same name.
         folder = Path(self._attempt.scratch(), f"url-{len(os.listdir(self._attempt.scratch()))}")  # noqa: PTH208 - short
         with storage_errors("make the directory", folder):
             folder.mkdir()
@@ -241,7 +241,7 @@ def _clone(source: str | Path, target: str | Path) -> None:
 
 
 def _files_of(path: Path) -> frozenset[tuple[str, int, int]]:
-    """Return name, size and time of change of a file, or of each file in a directory; of directories only the name."""
+    """Return name, size and time of change of a file, or of each file in a directory; for directories only the name."""
     whole = str(path)
     found = {_state_of(whole, path.name, os.stat)}
     for folder, folders, files in os.walk(whole):
@@ -265,7 +265,7 @@ def _state_of(path: str, name: str, look: Callable[[str], os.stat_result]) -> tu
 class StreamedInput(AttemptInput):
     """`dropflow.apps.api.InputData` of a data drop that is still being written.
 
-    `open` returns a stream that waits for more data. Everything that needs the whole content waits for its end.
+    `open` returns a stream that waits for more data. All methods that need the whole content wait for its end.
     """
 
     __slots__ = ("_end", "_readers", "_stream")

@@ -32,7 +32,7 @@ class MissingName:
     module: str
     name: str = ""
     known: tuple[str, ...] = ()
-    """Names that the module has."""
+    """Names that exist in the module."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def find_absent(parts: Sequence[str]) -> MissingName | None:
     Returns
     -------
     MissingName or None
-        None if the name exists, or if only importing can tell.
+        None if the name exists, or if only an import would show that.
     """
     spec = find_spec(parts[0], None)
     if spec is None:
@@ -83,7 +83,7 @@ def find_absent(parts: Sequence[str]) -> MissingName | None:
 
 
 def names_of(source: str | bytes) -> ModuleNames | None:
-    """Return the names that `source` binds at its top level; None if only running it can tell, or it is not Python."""
+    """Return the names that `source` binds at its top level; None if only a run would show them, or for other text."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -104,7 +104,7 @@ def names_of(source: str | bytes) -> ModuleNames | None:
 
 
 def signature_of(source: str, name: str) -> inspect.Signature | None:
-    """Return the signature of a function that `source` defines; None if only running it can tell.
+    """Return the signature of a function that `source` defines; None if only a run would show it.
 
     Parameters
     ----------

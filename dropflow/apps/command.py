@@ -20,7 +20,7 @@ from dropflow.stopping import GRACE_SECONDS
 
 
 def program_path() -> str:
-    """Return PATH of commands. Programs beside this Python are found last: a virtual environment need not be active."""
+    """Return PATH of commands. Programs beside this Python come last, so a virtual environment need not be active."""
     return f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
 
 
@@ -35,14 +35,15 @@ class StdinFeeder:
     Parameters
     ----------
     source : file object
-        Read to its end with ``read1``, or with ``read`` if it has none. If it has ``stop``, that ends a waiting read.
+        Read to its end with ``read1``, or with ``read`` if it has no ``read1``. A method ``stop``, if it has one, ends
+        a waiting read.
     pipe : file object
         Standard input of a process, which may close it before the end.
     """
 
     def __init__(self, source: BinaryIO, pipe: IO[bytes]) -> None:
         self.error: BaseException | None = None
-        """Why `source` could not be read to its end."""
+        """Why `source` could not be read to its end; None if it could."""
         self._source = source
         self._pipe = pipe
         self._ending = False
@@ -273,7 +274,7 @@ class Command:
         while deadline is not None and self._clock.monotonic() < deadline and _has_members(group):
             for pipe, sink in sinks.items():
                 _pass_on(pipe, sink, once=True)
-            pause.wait(_PAUSE)  # nothing reports the end of a process that is no child of this one
+            pause.wait(_PAUSE)  # no event reports the end of a process that is not a child of this process
 
     def _await(self, pid: int) -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)

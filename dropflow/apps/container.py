@@ -4,10 +4,10 @@ The command is that of a `dropflow.apps.shell.BashShellApp`, with the same place
 container of an image; if it begins with ``%%``, the rest are arguments of the image's own entry point, and if it is
 empty, the image's own command runs.
 
-What the command names is mounted under the path that it has outside: inputs read-only, and for each output a private
-directory, from which the output is committed as everywhere. The working directory is private, too, and is removed at
-the end. The container has the user ids of dropflow's process, no capabilities, no network unless the node asks for one,
-and at most the processors and the memory that the node declares.
+Paths in the command are mounted under the same paths as outside: inputs read-only, and for each output a private
+directory, from which the output is committed as for all applications. The working directory is private, too, and is
+removed at the end. The container has the user ids of dropflow's process, no capabilities, no network unless the node
+asks for one, and at most the processors and the memory that the node declares.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ from dropflow.runners.descendants import WORKER_VARIABLE
 _OWN_ENTRY = "%%"
 _KILLED = 128 + signal.SIGKILL
 _FIRST_LOOK, _LONGEST_PAUSE = 0.2, 2.0
-"""Seconds until the memory of a container is read first, and between two readings at most."""
+"""Seconds until the first reading of the memory of a container, and longest seconds between two readings."""
 _VARIABLES = ("DLG_UID", "DLG_SESSION_ID", "DLG_ROOT", WORKER_VARIABLE, *THREAD_VARIABLES)
 """Variables of the environment of commands that containers get, too."""
 
@@ -103,7 +103,7 @@ class ContainerApp(BashShellApp):
         self._env = _variables(str(self.parameters["env"]).strip())
 
     def needs(self) -> tuple[str, ...]:
-        """Return that it needs a container engine, and its image."""
+        """Return its needs: a container engine, and its image."""
         return (*self.container.needs, *self.around.needs)
 
     def run(self, context: Context) -> None:
@@ -157,7 +157,7 @@ class Container:
     template : Template
         The node, which declares processors and memory.
     fields : mapping of str to Any
-        Values of its parameters, by the names in `ContainerApp.component`; others have their defaults.
+        Values of its parameters, by the names in `ContainerApp.component`; missing parameters have their defaults.
 
     Raises
     ------
@@ -171,7 +171,7 @@ class Container:
         self._name = template.name
         self._limits = needs_of(template)
         self.image = _image(texts["image"], texts["tag"], texts["digest"])
-        """Whole name of the image, as the graph gives it."""
+        """Whole name of the image, from the graph."""
         self._bindings = _bindings(texts["additionalBindings"])
         self._ports = _ports(texts["portMappings"])
         self._network = texts["network"] or ("bridge" if self._ports else "none")
@@ -199,14 +199,14 @@ class Container:
         variables : mapping of str to str
             Its environment.
         hidden : mapping of str to str
-            Those of the variables whose values are secret: in the environment of the engine, not among its arguments.
+            Variables with secret values: passed in the environment of the engine, not among its arguments.
 
         Returns
         -------
         status : int
             Exit status of the program.
         lack : str
-            That it was ended because of its memory; empty if it was not.
+            Text that it was ended because of its memory; empty if it was not.
 
         Raises
         ------
@@ -229,7 +229,7 @@ class Container:
             words = [word for word in words if word.removeprefix("--env=") not in hidden]
             command = _exec(_apptainer(engine, image, words, program))
             return context.command(command, secrets, hidden=tuple(hidden.values())), ""
-        if image == self.image:  # it was not prepared, as for what an engine such as Dask runs on another host
+        if image == self.image:  # the image was not prepared, such as on another host, for an engine such as Dask
             _fetch(context, engine, image)
         name = f"dropflow-{uuid.uuid4().hex[:16]}"
         words += [
@@ -296,7 +296,7 @@ class Container:
 
 
 def _apptainer(engine: ContainerEngine, image: str, options: Sequence[str], program: Program) -> list[str]:
-    """Return the command of apptainer, which knows users, processes and networks only as those of this host."""
+    """Return the command of apptainer. Its containers share users, processes and networks with this host."""
     file = image if "://" in image or Path(image).exists() else f"docker://{image}"
     verb = "exec" if program.name else "run"
     name = [program.name] if program.name else []
@@ -342,7 +342,7 @@ class ContainerFiller(PlaceholderFiller):
         return path
 
     def collect(self) -> None:
-        """Move outputs that have no directory of their own to their paths."""
+        """Move outputs without a private directory to their paths."""
         for path, inside in self._moves.items():
             if inside.exists():
                 shutil.move(inside, path)
@@ -353,7 +353,7 @@ def _exec(words: Sequence[str]) -> str:
 
 
 def _fetch(context: Context, engine: ContainerEngine, image: str) -> None:
-    """Have the engine pull an image that is not here.
+    """Have the engine pull an image that is not on this host.
 
     Raises
     ------
@@ -393,8 +393,8 @@ def _removed(engine: ContainerEngine, name: str, *, stays: bool) -> Iterator[Non
 class _PeakMemory:
     """Reads the largest memory of a container while the context lasts.
 
-    The kernel counts it in the cgroup of the container, which is removed when the container ends, and reports no
-    change of it. So a thread reads it from time to time.
+    The kernel keeps it in the cgroup of the container, which is removed when the container ends, and reports no
+    changes. So a thread reads it from time to time.
     """
 
     def __init__(self, engine: ContainerEngine, name: str) -> None:
@@ -438,8 +438,8 @@ def _memory_file(pid: str) -> Path | None:
 
 
 def _lack_of_memory(engine: ContainerEngine, name: str, memory: int, status: int) -> str:
-    """Return that a container was ended because of its memory; empty if it was not."""
-    # podman does not learn of it from each kernel and runtime. With a limit, it is what SIGKILL means.
+    """Return a text that a container was ended because of its memory; empty if it was not."""
+    # Not every kernel and runtime reports this to podman. With a limit, SIGKILL is taken for it.
     is_short = engine.ask("inspect", "--format", "{{.State.OOMKilled}}", name) == "true"
     if memory and (is_short or status == _KILLED):
         return f"a lack of memory (its limit is {format_size(memory)})"
@@ -452,7 +452,7 @@ def _image(name: str, tag: str, digest: str) -> str:
     Raises
     ------
     BadParameterError
-        There is no name.
+        The name is empty.
     """
     if not name:
         raise BadParameterError("the node has no image", fields=("image",), hint="fill in the field 'image'")
@@ -516,12 +516,12 @@ def _listed(text: str) -> Iterator[str]:
 
 
 def _variables(text: str) -> dict[str, str] | list[str]:
-    """Return the variables of the field ``env``, or the names of those of this host.
+    """Return the variables of the field ``env``, or the names of variables of this host.
 
     Raises
     ------
     BadParameterError
-        It is none of what the field may be.
+        The field has a wrong form.
     """
     if text in ("", "all"):
         return list(os.environ) if text else []

@@ -1,8 +1,8 @@
 """The container engine of this host, and the images of a session.
 
-Images are pulled when a session is prepared, before anything runs: each once, also if several sessions of this host
-need it at the same time. The file ``containers.json`` in the directory of the session has the engine, and under which
-unchanging name each image runs: its digest in the registry, else its id on this host, or for apptainer a file. So a
+Images are pulled when a session is prepared, before its attempts run. Each is pulled once, also if several sessions of
+this host need it at the same time. The file ``containers.json`` in the directory of the session has the engine, and the
+unchanging name of each image: its digest in the registry, else its id on this host, or for apptainer a file. So a
 session that is resumed or retried runs the same images, although tags may have been moved meanwhile.
 """
 
@@ -27,7 +27,7 @@ from dropflow.ids import safe_name
 ENGINE_VARIABLE = "DROPFLOW_CONTAINERS"
 """Environment variable with the command of the container engine of this host, such as ``podman --runtime runc``."""
 ANSWER_SECONDS = 60.0
-"""Longest time in which an engine answers a question or removes a container."""
+"""Most seconds that an engine may take to answer or to remove a container."""
 
 _ENGINES = ("podman", "docker", "apptainer", "singularity")
 _RECORD = "containers.json"
@@ -35,7 +35,7 @@ _FOLDER = "images"
 _UNRESOLVED = "did not resolve to an alias"
 """Text in the error of podman for a name without a registry if the site has configured none to look in."""
 _ANSWER_LINES = 3
-"""How many of the last lines of an engine are in the error of an image that it cannot pull."""
+"""Number of last lines of an engine in the error of an image that it cannot pull."""
 
 
 class ContainerEngine(NamedTuple):
@@ -134,7 +134,7 @@ def _answer(command: Sequence[str]) -> str:
 
 
 def read_record(directory: Path) -> ContainerRecord:
-    """Return what the session in `directory` has noted about its containers.
+    """Return the record of the session in `directory` about its containers.
 
     Raises
     ------
@@ -157,23 +157,23 @@ def read_record(directory: Path) -> ContainerRecord:
 def pull_images(
     images: Iterable[str], directory: Path, *, engine: str = "", report: Callable[[str], object] = lambda _: None
 ) -> dict[str, str]:
-    """Have all images on this host, note in `directory` which they are, and return these digests, ids or files.
+    """Pull images that are not on this host, record the unchanging names of all in `directory`, and return them.
 
     Parameters
     ----------
     images : iterable of str
         Whole names.
     directory : Path
-        Directory of the session. Images that it has noted before stay the same.
+        Directory of the session. Images in its record stay the same.
     engine : str
-        Name of the container engine; by default the one that the session has noted, else that of this host.
+        Name of the container engine; by default the engine in the record of the session, else that of this host.
     report : callable
         Gets lines about the progress.
 
     Raises
     ------
     MissingDependencyError
-        Images cannot be pulled, or there is no such engine. Nothing is noted then.
+        Images cannot be pulled, or there is no such engine. No record is written then.
     StorageError
         The note cannot be written.
     """
@@ -206,7 +206,7 @@ def pull_error(engine: ContainerEngine, answers: Mapping[str, str]) -> MissingDe
 
 
 def note_images(images: Iterable[str], directory: Path, *, engine: str = "") -> None:
-    """Note in `directory` which images of this host these are. Pulls nothing: what is not here keeps its name.
+    """Record in `directory` the unchanging names of images. Pulls nothing: an image that is not here keeps its name.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def labels(directory: Path) -> tuple[str, ...]:
 
 
 def end_containers(directory: Path) -> None:
-    """Remove the containers that earlier processes, which were killed, have left of sessions.
+    """Remove containers of sessions whose processes were killed.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def fetch_command(engine: ContainerEngine, image: str) -> str:
     """Return a shell command that pulls an image unless it is here. Such commands of one host wait for each other.
 
     A name without a registry, such as ``group/program:1``, means docker.io for docker and apptainer. Podman refuses it
-    if the site has not configured where to look: then it is pulled from there, too.
+    if the site has configured no registries: then it is pulled from docker.io, too.
     """
     lock = Path(tempfile.gettempdir()) / f"dropflow-images-{os.getuid()}.lock"
     known, pulled = (shlex.join([*engine.command, *verb, image]) for verb in (("image", "inspect"), ("pull",)))

@@ -128,7 +128,7 @@ class DynlibApp(App):
 
 
 class DynlibProcApp(DynlibApp):
-    """Calls a shared library; the same as `DynlibApp`, because that runs in a worker process already."""
+    """Calls a shared library; the same as `DynlibApp`, which runs in a worker process already."""
 
     component = _component(
         "DynlibProcApp", "As DynlibApp, which runs in a worker process already: a crash ends that process only."
@@ -148,7 +148,7 @@ class DynlibStreamApp(DynlibApp):
 
 
 class _Call:
-    """The calls of one attempt. It keeps what C code has pointers to."""
+    """The calls of one attempt. It keeps the objects to which C code has pointers."""
 
     def __init__(self, app: DynlibApp, context: Context) -> None:
         self._app = app
@@ -165,7 +165,7 @@ class _Call:
         self._status = int(AppState.FINISHED)
 
     def run(self) -> None:
-        """Call what the library has, in order."""
+        """Call the functions of the library, in order."""
         with ExitStack() as stack:
             info = self._info(stack)
             reference = ctypes.byref(info)
@@ -222,7 +222,7 @@ class _Call:
             )
 
     def _check(self, name: str, result: object) -> None:
-        """Raise what a callback has raised, or an error if the result of a function is one."""
+        """Raise the exception of a callback, or an error if the result of a function stands for an error."""
         if self._raised:
             raise self._raised[0]
         if isinstance(result, BaseException):
@@ -240,7 +240,7 @@ class _Call:
             found[argument.name] = " ".join(filling.words(text)) if _DATA.search(text) else text
         return found
 
-    # What C code reads and calls.
+    # Structures that C code reads, and functions that it calls.
 
     def _info(self, stack: ExitStack) -> _App:
         context = self._context
@@ -292,7 +292,7 @@ class _Call:
         return _Read(self._guarded(lambda buffer, size: output.write(ctypes.string_at(buffer, size))))
 
     def _guarded(self, function: Callable[[int, int], int]) -> Callable[[int | None, int], int]:
-        """Return a callback that keeps an exception for later, and returns 0: none may pass through C code."""
+        """Return a callback that keeps an exception for later, and returns 0: no exception may pass through C code."""
 
         def call(buffer: int | None, size: int) -> int:
             if self._raised or not size:

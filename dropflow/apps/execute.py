@@ -1,6 +1,6 @@
 """The executor: runs one attempt from its task to its result, in the calling process and thread.
 
-It commits nothing. Contents are under temporary names when the result is returned; those of a failed attempt are
+It commits nothing. Contents are under temporary names when the result is returned; contents of a failed attempt are
 removed.
 """
 
@@ -45,7 +45,7 @@ from dropflow.stopping import GRACE_SECONDS, WAKE_SIGNAL, raise_in
 if TYPE_CHECKING:
     from dropflow.reuse.attempt import AttemptReuse
 
-# Conversion of what an application raised into a `Failure`: what happened, where, and what to do.
+# Conversion of an exception of an application into a `Failure`: what happened, where, and what to do.
 
 _HOME = str(Path(__file__).resolve().parents[1])
 _FROZEN = "<frozen "
@@ -131,7 +131,7 @@ def _hint(error: BaseException) -> str:
 # cannot be interrupted: then the attempt is given up, and the pool kills its worker process.
 
 LATE_GRACE_SECONDS = 2.0
-"""How long an attempt that is over its limit may take to clean up."""
+"""Seconds that an attempt over its limit may take to clean up."""
 _STOP_SECONDS = LATE_GRACE_SECONDS + 0.5
 _INTERRUPT_SECONDS = 1.0
 
@@ -142,7 +142,7 @@ class Deadline:
     Parameters
     ----------
     seconds : float
-        The limit.
+        The limit in seconds.
     stop : callable
         Stops waits and commands of the attempt.
     give_up : callable
@@ -192,7 +192,7 @@ class Deadline:
             self._give_up()
 
 
-# What an attempt uses: processor time and memory.
+# The usage of an attempt: processor time and memory.
 
 _SHORT_SECONDS = 0.001
 _RESET = Path("/proc/self/clear_refs")
@@ -203,8 +203,8 @@ _GROWTH = 16 << 20
 class UsageMeter:
     """Measures the attempts of one process or thread, one after another.
 
-    The system is asked after attempts of a millisecond or more only, since that takes microseconds. Shorter ones count
-    as if they had computed all the time.
+    The system is asked only after attempts of a millisecond or more, since each call takes microseconds. Shorter
+    attempts count as if they had computed all the time.
 
     Parameters
     ----------
@@ -216,16 +216,16 @@ class UsageMeter:
         self._owns_process = owns_process
         self._measured = self._processor_seconds()
         self._short = 0.0
-        """Seconds of the short attempts since then."""
+        """Seconds of the short attempts since the last measurement."""
         self._peak = self._least = _peak() if owns_process else 0
 
     def end(self, seconds: float) -> tuple[float, int]:
-        """Return what the attempt that ends has used.
+        """Return the processor time and memory of the attempt that ends.
 
         Parameters
         ----------
         seconds : float
-            How long it ran.
+            Seconds that it ran.
 
         Returns
         -------
@@ -243,7 +243,7 @@ class UsageMeter:
             return min(max(processor, 0.0), seconds), 0
         peak = _peak()
         if peak > self._least + _GROWTH:
-            # Otherwise the next attempts would be charged with the peak of this one. Without /proc they are.
+            # Resets the peak, so that it does not count for the next attempts. Without /proc, it does.
             with suppress(OSError):
                 _RESET.write_bytes(_RESET_PEAK)
             self._least = _peak()
@@ -264,20 +264,20 @@ def _peak() -> int:
 # Inputs that an attempt reads in the directories of other nodes, which those nodes may remove while
 # it runs.
 #
-# A node that is started again, or that the session went on without, removes its directory of the
-# session: first it renames it, then it removes what is in it. So an input whose path is the same file
-# or directory at the end of an attempt as at its beginning was whole meanwhile.
+# A node that is started again, or without which the session went on, removes its session directory: first it renames
+# the directory, then it removes the files in it. So if the path of an input is the same file or directory at the end of
+# an attempt as at its beginning, the input was whole meanwhile.
 
 _KINDS = ("file", "directory", "shm")
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _MOST_OPEN = 256
-"""Inputs of one attempt that are held open. Of further ones a new file with the inode of the old one is not noticed."""
+"""Most inputs of one attempt that are held open. For further ones, a new file with an old inode is not noticed."""
 
 
 class BorrowedInputs:
     """The inputs of one attempt that are in directories of its session on other nodes.
 
-    They are held open, so that no file that is made meanwhile gets the inode of one that is removed.
+    They are held open, so that no new file gets the inode of a removed one.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ class BorrowedInputs:
     Raises
     ------
     InputLostError
-        One of them is not there.
+        An input does not exist.
     """
 
     __slots__ = ("_found", "_open")
@@ -303,12 +303,12 @@ class BorrowedInputs:
                 self._add(one.oid, handle.location)
 
     def refuse_lost(self) -> None:
-        """Raise unless all of them are still there.
+        """Raise unless all inputs still exist.
 
         Raises
         ------
         InputLostError
-            One was removed, or another one is in its place.
+            An input was removed, or another file is in its place.
         """
         for path, (oid, before) in self._found.items():
             # Opened, because a network file system may answer `stat` from its cache.
@@ -354,7 +354,7 @@ RunApp = Callable[[App, AttemptContext], None]
 
 _TAIL = 2000
 _IMPORT_SECONDS = 0.05
-"""Time between two attempts to interrupt an application that imports a module."""
+"""Seconds between two tries to interrupt an application that imports a module."""
 _ROUTER = LogRouter()  # one per process, as the standard streams are
 
 
@@ -371,7 +371,7 @@ class LocalExecutor:
     spec : ExecutorSpec
         The session, its directory and its templates.
     owns_process : bool
-        Whether all children of this process are those of attempts, which run here one after another. Then children are
+        Whether all child processes of this process belong to attempts, which run here one after another. Then they are
         ended with their attempt.
     run_app : callable, optional
         Runs an application with its context, in place of `App.run`: for debuggers. Attempts have no time limit then.
@@ -580,7 +580,7 @@ class LocalExecutor:
                 self._failed_inputs[key] = given + (local_lines(error, given) if self._spec.report_locals else ())
             attempt.abandon()
             if not isinstance(error, Interrupted):
-                borrowed.refuse_lost()  # it failed because of that
+                borrowed.refuse_lost()  # the loss is the reason of the failure
             raise
         finally:
             del self._running[key]
@@ -621,7 +621,7 @@ class LocalExecutor:
 
 
 def _reuse_of(spec: ExecutorSpec, clock: Clock) -> "AttemptReuse | None":
-    """Return what takes and stores the results of a session; None if it reuses none."""
+    """Return the object that takes and stores results of a session; None if it reuses none."""
     if spec.reuse is None:
         return None
     from dropflow.reuse.attempt import AttemptReuse  # noqa: PLC0415 - most sessions need no store

@@ -1,9 +1,10 @@
 """The inputs of an attempt that has failed, one line for each input and each argument of a function.
 
-Where a session asks for it, also the local variables of the function that raised.
+If a session asks for it, also the local variables of the function that raised.
 
-Only what the attempt has read already, or what is in memory or in a file of this node, is looked at: nothing is fetched
-from a URL or from another node, and nothing is unpickled. What looks like a secret by its name is replaced by ``***``.
+Only data that the attempt has read already, or that are in memory or in a file of this node, are read: nothing is
+fetched from a URL or from another node, and nothing is unpickled. A value with the name of a secret is replaced by
+``***``.
 """
 
 import os
@@ -38,9 +39,9 @@ _SECONDS = 1.0
 _START = 4096
 _MOST_READ = 16 << 20
 _MOST_VALUES = 1 << 22
-"""Values of an array whose range is computed."""
+"""Most values of an array whose range is computed."""
 _SEARCHED = 300
-"""Letters of a text in which secrets are searched: the time of the search grows with the square."""
+"""Most letters of a text in which secrets are searched: the time of the search grows with the square."""
 _MOST_LOCALS = 30
 _DROPFLOW = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = (*{f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen ")
@@ -51,12 +52,12 @@ _SECRET_VALUE = re.compile(rf"([\w-]*{_SECRET}[\w-]*[\"']?\s*[=:]\s*)\S.*|(//)[^
 
 
 def input_lines(attempt: "AttemptContext", *, reads_formats: bool) -> tuple[str, ...]:
-    """Return what went into an attempt; never raises an `Exception`.
+    """Return lines about the inputs of an attempt; never raises an `Exception`.
 
     Parameters
     ----------
     attempt : AttemptContext
-        Whose inputs are still there.
+        The attempt; its inputs still exist.
     reads_formats : bool
         Whether files of formats such as FITS are read: only in a process that runs applications of users.
     """
@@ -94,7 +95,8 @@ def local_lines(error: BaseException, given: Container[str] = ()) -> tuple[str, 
     Parameters
     ----------
     error : BaseException
-        With its traceback. If it has a cause and is an error of dropflow, that of the cause counts.
+        The exception, with its traceback. If it is an error of dropflow with a cause, the traceback of the cause
+        counts.
     given : container of str
         Lines that are left out, because the failure has these arguments already.
     """
@@ -116,7 +118,7 @@ def local_lines(error: BaseException, given: Container[str] = ()) -> tuple[str, 
 
 
 def _frame_of_user(trace: TracebackType | None) -> FrameType | None:
-    """Return the last frame that is of no installed package; if all are, the last one that is not of dropflow."""
+    """Return the last frame outside of installed packages; if there is none, the last frame outside of dropflow."""
     user, last = None, None
     while trace is not None:
         frame, trace = trace.tb_frame, trace.tb_next
@@ -148,7 +150,7 @@ def _of_input(
 
 
 def _content(handle: Handle, may_read: Callable[[], bool]) -> Iterator[str]:
-    """Yield what a content in memory or in a file of this node is, if that is known."""
+    """Yield a description of a content in memory or in a file of this node, if it can be recognised."""
     if handle.kind == "bytes":
         yield from _seen(BytesSource(bytes(handle.body)), may_read)
     elif handle.kind == "file":
@@ -183,7 +185,7 @@ def _seen(source: Source, may_read: Callable[[], bool]) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:  # noqa: PLR0911 - one line for each kind of value
-    """Return what a value is, in a few words. Objects of users are not printed: that may take any time."""
+    """Return a description of a value in a few words. Objects of users are not printed: that may take any time."""
     kind = type(value)
     if kind is str:
         start = value.strip().partition("\n")[0][:_SEARCHED]
@@ -234,5 +236,5 @@ def _is_path(value: Any) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether what has this name is to be hidden."""
+    """Whether a value with this name is to be hidden."""
     return _SECRET_NAME.search(name) is not None

@@ -14,8 +14,8 @@ format       value that a function gets               values that it may return
 ===========  =======================================  =======================================================
 
 Instead of a value, a function may return the path of a file in the format, which is copied. If it has an argument named
-after the output port, that is a path to which it writes itself. What is written and what is read is looked at: a
-content of another format is an error that names the file, the format expected and what was found.
+after the output port, the argument is a path to which it writes itself. Contents are checked when they are written and
+read: a content of another format is an error that names the file, the expected format and the found one.
 
 The libraries (the extra ``formats``) are imported when a port needs them.
 """
@@ -42,7 +42,7 @@ class CannotHoldError(ValueError):
 
 
 class DamagedError(CannotHoldError):
-    """A content that begins as a format does, and that the library of the format cannot read."""
+    """A content that begins like a format, but cannot be read by the library of the format."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class FormatPath:
 
 
 InputPath = Annotated[str, FormatPath()]
-"""Annotation of an argument: the path of an input, whatever it holds."""
+"""Annotation of an argument: the path of an input with any content."""
 
 OutputPath = Annotated[str, FormatPath(is_output=True)]
 """Annotation of an argument: a path to which the function writes an output, as ``savefig`` does."""
@@ -81,9 +81,9 @@ class _Format:
     Attributes
     ----------
     kinds : tuple of str
-        What `what_is` returns for contents in the format.
+        Results of `what_is` for contents in the format.
     packages : tuple of str
-        The module that reads and writes it, and those that it needs for this format.
+        The module that reads and writes it, and further modules that it needs for this format.
     read : callable
         Returns the value of a file or directory; gets the module and the path.
     write : callable
@@ -119,7 +119,7 @@ def read_format(name: str, path: Path) -> Any:
 
 
 def write_format(name: str, value: Any, path: Path) -> None:
-    """Write a value in a format to a path that does not exist. A text or path that names a file: a copy of that.
+    """Write a value in a format to a path that does not exist. If it is the path of a file, copy that file.
 
     Raises
     ------
@@ -199,7 +199,7 @@ _LOOK = 4096
 
 
 def what_is(path: Path) -> str:
-    """Return what a path holds, in words, by its first bytes or the names in the directory."""
+    """Return the kind of a content, in words, from its first bytes or the names in the directory."""
     if path.is_dir():
         return _what_directory(path)
     if not path.exists():
@@ -230,7 +230,7 @@ def _what_directory(path: Path) -> str:
 
 
 def _library(name: str) -> Any:
-    """Import what a format needs, and return the module that reads and writes it."""
+    """Import the modules of a format, and return the module that reads and writes it."""
     first, *_ = [optional_package(one, f"the format '{name}' needs", "formats") for one in FORMATS[name].packages]
     return first
 
@@ -287,7 +287,7 @@ def _write_zarr(zarr: Any, value: Any, path: str) -> None:
 
 
 def _read_parquet(pandas: Any, path: str) -> Any:
-    """Return a table. Missing integers and truth values do not make floats or objects of the others."""
+    """Return a table. Columns with missing integers or truth values keep their types."""
     arrow, dataset = (optional_package(name, "the format 'parquet' needs", "formats") for name in _ARROW)
     # pandas would take the types of the first file, where a column without values has none.
     found = dataset.dataset(path, format="parquet", partitioning="hive")

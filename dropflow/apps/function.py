@@ -3,9 +3,9 @@
 `dropflow.apps.load_function` loads the function; its arguments are read here. The return value goes, whole, to every
 output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one exception is a
 dictionary whose keys are exactly the names of the node's output ports, two or more: then each port gets its own entry.
-If the function has an argument named after an output port with ``path`` encoding, or that of a format, the argument is
-a path, and the function writes the content there itself; if the port is an input, too, a copy of the input is there, to
-be changed. Outputs of type ``Event`` complete empty.
+If the function has an argument named after an output port whose encoding is ``path`` or a format, the argument is a
+path, and the function writes the content there itself. If the port is an input, too, the path has a copy of the input,
+which the function changes. Outputs of type ``Event`` complete empty.
 """
 
 import inspect
@@ -70,8 +70,8 @@ _OF_THE_DROP = frozenset(
         *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
     )
 )
-"""Fields that EAGLE keeps on every node. For a function with an argument of such a name, the field counts only if it is
-an application argument."""
+"""Fields that EAGLE keeps on every node. For a function with an argument of such a name, the field is used only if it
+is an application argument."""
 
 _PARSED = frozenset({"integer", "int", "float", "boolean", "bool", "json", "complex", "list", "dict", "tuple"})
 _PATHS = frozenset({"path", *FORMATS})
@@ -127,7 +127,7 @@ def field_values(template: Template) -> dict[str, Any]:
     Raises
     ------
     BadParameterError
-        Lists every field whose value does not fit its type.
+        Lists all fields whose values do not fit their types.
     """
     values: dict[str, Any] = {}
     complaints: dict[str, tuple[str, Unusable]] = {}
@@ -167,7 +167,7 @@ def refuse_missing(
     Parameters
     ----------
     signature : Signature
-        Of the function.
+        Signature of the function.
     template : Template
         The node.
     values, defaults : collection of str
@@ -183,7 +183,7 @@ def refuse_missing(
     arguments = {argument.name: argument for argument in template.arguments}
     data = [port for port in inputs if not is_event(arguments, port)]
     if signature.takes_more or signature.takes_named or any(port not in signature.names for port in data):
-        return  # an input whose port has no argument may become the value of any of them
+        return  # an input whose port has no argument may become the value of any missing one
     paths = [port for port in outputs if encoding_of(arguments, port, "output_parser") in _PATHS]
     fields = [
         name
@@ -226,7 +226,7 @@ def bind(
     Parameters
     ----------
     signature : Signature
-        Of the function.
+        Signature of the function.
     context : Context
         The attempt, with its inputs and outputs.
     values : mapping of str to Any
@@ -272,7 +272,7 @@ class _Spare:
         self._is_collected = is_collected
 
     def arguments(self, demanded: int) -> list[Any]:
-        """Return what to pass: each value by itself if enough required parameters are left, else one list of them."""
+        """Return the arguments: each value separately if enough required parameters are left, else one list of all."""
         is_each_taken = not self.port or self._inputs <= max(demanded, 1)
         return self.values if is_each_taken and not self._is_collected else [self.values]
 
@@ -300,7 +300,7 @@ class _ArgumentCollector:
                 continue
             if encoding_of(self.arguments, port, "output_parser") in _PATHS:
                 self.written[port] = output
-                # Of an input that it changes: the copy, which is at the path of the output.
+                # For an input that it changes, this is the copy, at the path of the output.
                 inputs = (
                     data.path for data in self.context.inputs if data.port == port and data.ok and data.is_private
                 )
@@ -556,7 +556,7 @@ class PyFuncApp(App):
         Raises
         ------
         MissingDependencyError, BadParameterError, AppError
-            It does not exist; see `dropflow.apps.load_function`.
+            The function does not exist; see `dropflow.apps.load_function`.
         """
         where = self.template.name
         if self._code is not None:
@@ -567,7 +567,7 @@ class PyFuncApp(App):
         return import_object(self.function_name, where)
 
     def load_from(self, file: Path) -> bool:
-        """Write the source to a file, and make the function from it: debuggers have lines and breakpoints of files.
+        """Write the source to a file, and make the function from it: debuggers need a file for lines and breakpoints.
 
         Returns False, and writes nothing, if the node has no source, or its function is called in another environment.
 
@@ -584,7 +584,7 @@ class PyFuncApp(App):
 
     @cached_property
     def signature(self) -> Signature:
-        """Parameters of the function. Those of one that this process cannot import are not known."""
+        """Parameters of the function. If this process cannot import it, they are not known."""
         if self.around.are_plain or (self.around.is_own and not self._source.strip()):
             return Signature(self.function)
         found = signature_of(self._source, self.function_name)
@@ -604,7 +604,7 @@ class PyFuncApp(App):
 
 
 def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[OutputData] | None = None) -> None:
-    """Write what a function returned to the outputs of an attempt.
+    """Write the return value of a function to the outputs of an attempt.
 
     Parameters
     ----------
@@ -615,7 +615,7 @@ def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[Out
     bound : Bound
         The call. Outputs that the function wrote itself are left as they are.
     outputs : sequence of OutputData, optional
-        Where to write; by default all outputs.
+        Outputs to write to; by default all.
     """
     written = bound.written
     values = _by_port(context, value, written)
@@ -646,7 +646,7 @@ def _by_port(context: Context, value: Any, written: Collection[str]) -> Mapping[
 
 def _put(context: Context, output: OutputData, value: Any) -> None:
     encoding = encoding_of(context.arguments, output.port, "output_parser")
-    # The empty path would be the directory itself, with the files of all drops.
+    # An empty path would mean the directory itself, with the files of all drops.
     if encoding == "path" and value and isinstance(value, str | Path) and (context.directory / value).exists():
         value = str(context.directory / value)  # base of the relative paths of a session
     output.put(value, encoding)

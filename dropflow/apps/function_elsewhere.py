@@ -20,7 +20,7 @@ from dropflow.errors import AppError
 from dropflow.graph.templates import Template
 
 _PROTOCOL = 4
-"""That of Python 3.8."""
+"""Protocol of pickles that Python 3.8 can read."""
 _NOT_FOUND = 127
 _CALL = """\
 import os, pickle, sys, traceback
@@ -66,9 +66,9 @@ class FunctionCall:
     Attributes
     ----------
     source : str
-        Source of a module that defines it; empty if it is imported there.
+        Source of a module that defines the function; empty if the other process imports it.
     name : str
-        Its name, dotted if it is imported.
+        Name of the function, dotted if it is imported.
     written : mapping of str to OutputData
         Outputs whose path is an argument, by port.
     """
@@ -81,7 +81,7 @@ class FunctionCall:
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
+        """Name of the function in messages."""
         return self.name or "the function"
 
 

@@ -1,4 +1,4 @@
-"""Python objects that a graph names, or has the code of.
+"""Loads Python objects that a graph names, or whose code it contains.
 
 A node gives a function in one of three ways: as the source of a module that defines it (``func_code``), as a pickle
 (``func_code`` in base64, as DALiuGE's Python API writes it), or as a dotted name, which is imported.
@@ -95,7 +95,7 @@ def object_from_source(code: types.CodeType, source: str, name: str, where: str)
 
 
 def refuse_source(source: str, name: str, where: str) -> None:
-    """Raise what `object_from_source` would raise, as far as that is known without running `source`.
+    """Raise the error of `object_from_source` if it is certain without running `source`.
 
     Raises
     ------
@@ -141,9 +141,9 @@ def object_from_pickle(text: str, where: str) -> Any:
     Raises
     ------
     MissingDependencyError
-        It needs a package that is not installed.
+        The object needs a package that is not installed.
     AppError
-        It cannot be read.
+        The pickle cannot be read.
     """
     body = base64.b64decode("".join(text.split()))
     try:
@@ -193,7 +193,7 @@ def import_object(name: str, where: str) -> Callable[..., Any]:
 
 
 def refuse_name(name: str, where: str) -> None:
-    """Raise what `import_object` would raise, as far as that is known without importing anything.
+    """Raise the error of `import_object` if it is certain without an import.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Modules that a process has loaded, and that were edited or installed anew since: it would run their old code.
+"""Modules that were edited or installed again after a process has loaded them: it would run their old code.
 
-Worker processes of nodes run many sessions. One that has such a module when a session begins is replaced; other
-processes do not take or store results of functions that use it.
+Worker processes of nodes run many sessions. If a worker has such a module when a session begins, it is replaced. Other
+processes do not take or store results of functions that use the module.
 """
 
 import os
@@ -16,14 +16,14 @@ from dropflow.clock import Clock
 
 _OURS = ("dropflow", "__main__")
 _loaded: dict[str, int] = {}
-"""Times of the sources of modules, in ns, as they were when this process loaded them."""
+"""Times of the sources of modules in ns, by path, when this process loaded them."""
 _installed_anew: set[str] = set()
 """Packages that were installed again after this process had loaded them."""
 _previous_call: dict[str, float] = {}
 
 
 def outdated_modules(clock: Clock) -> frozenset[str]:
-    """Return modules of users, by `module_name`, and packages, whose code in this process may not be that of the file.
+    """Return modules of users, by `module_name`, and packages, whose code in this process may differ from their files.
 
     A process that runs several sessions calls this at the beginning of each. A module that was not loaded at the last
     call was loaded since; its source was the present one if that is older than the call.
@@ -53,7 +53,7 @@ def outdated_modules(clock: Clock) -> frozenset[str]:
 
 
 def _changed(path: str) -> float:
-    """Return when a file was made or changed; 0 if there is none. Installers set other times to those of archives."""
+    """Return when a file was made or changed; 0 if there is none. Installers set its other times from archives."""
     try:
         return os.stat(path).st_ctime  # noqa: PTH116 - as above
     except OSError:
@@ -66,7 +66,7 @@ def is_user_file(path: str) -> bool:
 
 
 def module_name(path: Path, name: str) -> str:
-    """Return how people know a module."""
+    """Return the name of a module for messages."""
     return path.name if path.stem != "__init__" else f"{name}/{path.name}"
 
 

@@ -1,14 +1,14 @@
-"""MPI programs: the ranks of a job are drops of their own, which run one command together.
+"""MPI programs: each rank of a job is a drop, and they run one command together.
 
 The placement keeps the ranks of a job on one node, or each `ranks_per_node` of them. The attempts of the ranks on a
 node meet in the process of their session; the last to arrive is the *head* of the job there. The head on the node of
 rank 0 is the *leader*: it starts the job with ``mpirun`` or ``mpiexec``, or another launcher that the graph names, or
 as plain processes without any. All ranks end with the job, so a failure of one is a failure of all.
 
-Over several nodes, the heads tell the leader when their ranks are there. The leader then claims the processors of each
-node, in the order of the names of nodes, so that two jobs never wait for each other, and runs ``mpirun`` of Open MPI
-with an agent that takes the place of ssh: the head on the other node runs the daemon of Open MPI as a command of its
-own. docs/adr/0044-mpi-over-nodes.md has the reasons.
+Over several nodes, the heads send the leader a message when their ranks have arrived. The leader then claims the
+processors of each node, in the order of the names of nodes, so that two jobs never wait for each other. It runs
+``mpirun`` of Open MPI with an agent that takes the place of ssh: the head on the other node runs the daemon of Open MPI
+as one of its own commands. docs/adr/0044-mpi-over-nodes.md has the reasons.
 
 Each rank runs the command with its own values for placeholders, and with these variables:
 
@@ -47,11 +47,11 @@ _LAUNCHERS = ("mpirun", "mpiexec")
 _DAEMONS = ("orted", "prted")
 """Programs that the agent may start: the daemons of Open MPI 4 and 5."""
 _SECONDS = 0.5
-"""Longest time between two checks for cancellation. `Context` cannot wake a thread that waits for others."""
+"""Longest seconds between two checks for cancellation. `Context` cannot wake a thread that waits for other ranks."""
 _PATIENCE = 600.0
-"""Seconds that a rank waits for the others. Their inputs may come later, or never if a producer failed."""
+"""Seconds that a rank waits for the other ranks. Their inputs may come later, or never if a producer failed."""
 _ANSWER = 10.0
-"""Seconds after the end of a job in which the other nodes tell how their daemons ended; else they are lost."""
+"""Seconds after the end of a job in which the other nodes must report the ends of their daemons; else they are lost."""
 
 _START = """\
 rank="${{OMPI_COMM_WORLD_RANK:-${{PMIX_RANK:-${{PMI_RANK:-${{SLURM_PROCID:-$DROPFLOW_RANK}}}}}}}}"
@@ -69,7 +69,8 @@ wait
 [ ! -s "$failed" ] || exit "$(head -n 1 "$failed")"
 """
 _SLURM = {"SLURM_OVERLAP": "1"}
-"""A node of a batch job is a step of it, and has the processors for which another ``srun`` would wait without end."""
+"""A node in a batch job is a step of the job, and holds the processors. Another ``srun`` would wait for them
+forever."""
 _OPEN_MPI = {
     # Graphs decide how many ranks there are, and containers often run as root.
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -138,7 +139,7 @@ class MPIApp(BashShellApp):
         self.ranks = last.size if last is not None and last.kind == "mpi" else 1
 
     def needs(self) -> tuple[str, ...]:
-        """Return what the command needs, and the launcher of a job over several nodes."""
+        """Return the needs of the command, and the launcher of a job over several nodes."""
         return (*super().needs(), *(["program:mpirun"] if ranks_per_node(self.template) else []))
 
     def run(self, context: Context) -> None:
@@ -201,7 +202,7 @@ class MPIApp(BashShellApp):
     @contextlib.contextmanager
     def _scripts(self, context: Context, job: Job) -> Iterator[tuple[Path, Path]]:
         """Write the commands of the ranks here, and the script that each rank starts with."""
-        # Open MPI calls the shared memory of two nodes on one host the same, unless it is in different directories.
+        # Open MPI gives the shared memory of two nodes on one host the same name, so it needs different directories.
         with tempfile.TemporaryDirectory(prefix="mpi-", dir=context.directory) as name, _memory(name) as shared:
             folder = Path(name)
             for rank, command in job.commands.items():
@@ -252,7 +253,7 @@ class MPIApp(BashShellApp):
     # Over several nodes.
 
     def _lead_nodes(self, context: Context, job: Job, known: JobNodes) -> None:
-        """Run the job on all its nodes, and tell them how it has ended."""
+        """Run the job on all its nodes, and send them how it has ended."""
         with CHANGED:
             heard = HEARD.setdefault(job.key, {})
         try:
@@ -282,7 +283,7 @@ class MPIApp(BashShellApp):
                 known.send(node, job.key[1], outcome)
 
     def _run_over_nodes(self, context: Context, job: Job, known: JobNodes, heard: dict[str, str]) -> None:
-        # The hosts have names that are no names of hosts: what Open MPI looks up, it takes for this one.
+        # The names of the hosts are none that can be looked up: Open MPI would take a host that it finds for this one.
         hosts = {node: f"dropflow-node{number}" for number, node in enumerate(job.others)}
         hosts[known.node] = os.uname().nodename
         nodes = {host: node for node, host in hosts.items()}
@@ -365,7 +366,7 @@ class MPIApp(BashShellApp):
         Raises
         ------
         AppError
-            It did not in `patience` seconds.
+            The condition did not hold within `patience` seconds.
         WorkerDiedError
             The job was lost, or its ranks are on other nodes now.
         """
@@ -466,7 +467,7 @@ def _daemon(command: str) -> str:
     Raises
     ------
     AppError
-        It is another command.
+        It is no such command.
     """
     words = shlex.split(command)
     if not words or Path(words[0]).name not in _DAEMONS:

@@ -4,7 +4,7 @@ A need is a text: ``class:`` and ``function:`` with a dotted name, ``program:`` 
 ``library:`` with the path or name of a shared library, ``container:engine``, ``secret:`` with a name, ``virtual:`` with
 the directory of a virtual environment, ``modules:`` for the command ``module``, ``gpus:`` with their number, or
 ``image:`` with the name of an image, which any host with an engine can pull. A manager asks its nodes for the needs of
-a graph, and places what only some nodes can run on those (`managers.planning`).
+a graph, and places applications only on nodes that can run them (`managers.planning`).
 """
 
 import os
@@ -42,9 +42,9 @@ _IMAGE = "image:"
 
 
 def host_needs(templates: Iterable[Template]) -> Mapping[int, tuple[str, ...]]:
-    """Return the needs of the applications of a graph, by row; only of those that have any.
+    """Return the needs of the applications of a graph, by row, without applications that have none.
 
-    An application that no host can run has none: the check of the components reports why.
+    An application that no host can run has no needs: the check of the components reports why.
     """
     found: dict[int, tuple[str, ...]] = {}
     for row, template in enumerate(templates):
@@ -64,7 +64,7 @@ def _needs(template: Template) -> tuple[str, ...]:
 
 
 def gpu_needs(template: Template) -> tuple[str, ...]:
-    """Return the need for the GPUs that an application declares; none if it declares none."""
+    """Return the need for the GPUs that an application declares; empty if it declares none."""
     count = needs_of(template).gpus
     return (f"gpus:{count}",) if count else ()
 
@@ -87,9 +87,9 @@ def prepare_containers(
     engine: str = "",
     report: Callable[[str], object] = lambda _: None,
 ) -> list[str]:
-    """Have the images that applications run in on this host; see `dropflow.apps.container_engine.pull_images`.
+    """Pull the images of applications to this host; see `dropflow.apps.container_engine.pull_images`.
 
-    Returns a note about each image with its digest. Those of nodes on which a tag means different images differ.
+    Returns a note about each image with its digest. If a tag means different images on two nodes, their notes differ.
     """
     images = images_of(templates)
     if not images:
@@ -118,7 +118,7 @@ def end_containers(sessions: Path) -> None:
 
 
 def refuse_need(need: str, where: str = "") -> None:
-    """Raise if this host lacks what is needed. Runs and imports nothing that it names; unknown kinds are accepted.
+    """Raise if this host does not meet a need. Runs and imports nothing that it names; unknown kinds are accepted.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def registered_components() -> tuple[str, ...]:
 
 
 def _package(entry: "EntryPoint") -> str:
-    """Return the name of a distribution as people write it: tools of packaging replace dashes in files."""
+    """Return the usual spelling of the name of a distribution: packaging tools replace dashes in file names."""
     return entry.dist.name.replace("_", "-") if entry.dist else "?"
 
 
@@ -209,7 +209,7 @@ def _may_be_function(name: str) -> bool:
 def findings(
     templates: Iterable[Template], links: Sequence[Link], *, imports: bool = False
 ) -> Iterator[tuple[Template, DropflowError]]:
-    """Yield what prevents the nodes of a graph from running: data nodes first, then applications.
+    """Yield the errors that prevent the nodes of a graph from running: data nodes first, then applications.
 
     Commands, managers and the translator all use this check. Nothing that the graph names is run, and classes of users
     are imported only if `imports` is set; otherwise only the existence of their modules is checked.

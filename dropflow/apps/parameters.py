@@ -24,7 +24,7 @@ DETERMINISTIC = Parameter(
     "--reuse.",
 )
 NOT_DETERMINISTIC = msgspec.structs.replace(DETERMINISTIC, default=False)
-"""For components whose outputs depend on time, chance, the network or files that the graph does not show."""
+"""For components whose outputs depend on time, chance, the network, or files that are not in the graph."""
 
 COMMON_APP: tuple[Parameter, ...] = (
     Parameter(
@@ -145,7 +145,7 @@ _OPEN = "not complete"
 
 
 def describe_state(state: DropState) -> str:
-    """Return what happened to an input in `state`: ``failed``, ``was skipped``..."""
+    """Return a text about an input in `state`: ``failed``, ``was skipped``..."""
     return _verb(_REASONS.get(state, _OPEN), 1)
 
 

@@ -1,7 +1,7 @@
-"""The ranks of MPI jobs that have arrived in this process, and what other nodes have sent about them.
+"""The ranks of MPI jobs that have arrived in this process, and messages of other nodes about them.
 
-Everything here is guarded by `CHANGED`: the attempts of ranks run in threads of one process, and meet here, since no
-queue has many ends. The messages between the nodes of a job are described in `dropflow.apps.mpi`.
+Everything here is guarded by `CHANGED`: the attempts of ranks run in threads of one process and wait for each other,
+which a queue cannot express. The messages between the nodes of a job are described in `dropflow.apps.mpi`.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ class JobNodes(Protocol):
     """The nodes of a session that runs in this process."""
 
     node: str
-    """Name of this one."""
+    """Name of this node."""
 
     def of_ranks(self, key: str, outer: Sequence[int]) -> tuple[str, ...]:
         """Return the node of each rank of a job: key of its template, and position on the outer axes."""
@@ -39,11 +39,11 @@ HEARD: dict[Key, dict[str, str]] = {}
 """The last text of each node about each job. A head sends ``ready``, ``granted``, ``ended STATUS`` or ``left``; the
 leader sends ``queued``, ``claim``, ``start COMMAND`` and ``end [lost|failed] OUTCOME``."""
 _CLAIMS: dict[Key, int] = {}
-"""Jobs that have processors of this host, or wait for them, in the order in which they came; with how many."""
+"""Jobs that have processors of this host, or wait for them, in the order in which they came, and their processors."""
 
 
 def join_nodes(directory: str, nodes: JobNodes) -> None:
-    """Tell the jobs of a session, by its ``files`` directory, which nodes it is on."""
+    """Register the nodes of a session, by its ``files`` directory, for its jobs."""
     with CHANGED:
         NODES[directory] = nodes
 
@@ -57,7 +57,7 @@ def leave_nodes(directory: str) -> None:
 
 
 def deliver(directory: str, sender: str, name: str, text: str) -> None:
-    """Take what a node of a session has sent about a job. For any thread."""
+    """Take a message of a node of a session about a job. For any thread."""
     with CHANGED:
         if directory not in NODES:
             return
@@ -76,18 +76,18 @@ class Job:
     def __init__(self, key: Key, placed: Callable[[], tuple[str, ...]], here: str) -> None:
         self.key = key
         self.placed = placed
-        """Returns the node of each rank now."""
+        """Returns the present node of each rank."""
         self.nodes = nodes = placed()
         self.here = [rank for rank, node in enumerate(nodes) if node == here]
         self.others = sorted(set(nodes) - {here})
         self.commands: dict[int, str] = {}
         self.left: set[int] = set()
         self.outcome: str | None = None
-        """Empty if the job has succeeded; None while it has not ended."""
+        """Why the job failed; empty if it has succeeded, None while it has not ended."""
         self.is_lost = False
-        """Whether it ended because ranks on another node did, through no fault of the program."""
+        """Whether it ended because ranks on another node were lost, and not because of the program."""
         self.has_begun = False
-        """Whether all nodes are to have the same attempts from now on."""
+        """Whether the attempts of all ranks must stay the same from now on, on all nodes."""
         self.pid: Path | None = None
         """File with the process of ``mpirun``, or of the daemon here."""
 
@@ -98,19 +98,19 @@ class Job:
         CHANGED.notify_all()
 
     def raise_outcome(self) -> None:
-        """Raise why the job failed, if it has ended and did."""
+        """Raise the error of the job, if it has ended and failed."""
         if self.outcome and self.is_lost:
             raise WorkerDiedError(f"the MPI job was stopped: {self.outcome}", hint="see the log of the first rank")
         if self.outcome:
             raise AppError(f"the MPI job failed: {self.outcome}", hint="see the log of the rank that started it")
 
     def lose(self, why: str) -> None:
-        """End the job since ranks of it were lost, and stop what runs."""
+        """End the job because ranks of it were lost, and stop its processes."""
         self.end(f"{why}, so that all ranks begin again", is_lost=True)
         self.stop()
 
     def stop(self) -> None:
-        """Stop what runs here, if anything."""
+        """Stop the processes of the job here, if there are any."""
         if self.pid is not None:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(self.pid.read_text()), signal.SIGTERM)
@@ -123,7 +123,7 @@ JOBS: dict[Key, Job] = {}
 def claimed(job: Job, each: int, await_: Callable[[Callable[[], bool]], None]) -> Iterator[None]:
     """Wait for the processors of the ranks of a job here, and keep them: jobs get them in the order in which they came.
 
-    A job that needs more than there are gets all.
+    A job that needs more processors than exist gets all.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def claimed(job: Job, each: int, await_: Callable[[Callable[[], bool]], None]) -
 
 
 def _claimed_until(key: Key) -> int:
-    """Return how many processors jobs have or want here, up to the job `key`."""
+    """Return how many processors jobs have or wait for here, up to the job `key`."""
     total = 0
     for one, count in _CLAIMS.items():
         total += count

@@ -53,7 +53,7 @@ UNSUPPORTED_CATEGORIES: Mapping[str, str] = {
 
 
 _WHAT_USERS_RAISE = (Exception, SystemExit, GeneratorExit)
-"""Exceptions of imports and constructors of users that become errors of the graph. Ctrl-C does not."""
+"""Exceptions of imports and constructors of users that become errors of the graph. KeyboardInterrupt does not."""
 
 APPLICATIONS: Mapping[str, str] = {
     "BashShellApp": "dropflow.apps.shell:BashShellApp",
@@ -128,7 +128,7 @@ def app_for(template: Template) -> App:
     UnknownComponentError, MissingDependencyError
         As `app_class`.
     BadParameterError
-        Lists every parameter that cannot be used.
+        Lists all parameters that cannot be used.
     AppError
         The constructor of a user's class raised another exception.
     """
@@ -203,7 +203,7 @@ def _known(last: str) -> str:
 
 
 def _for_member(name: str, template: Template) -> str:
-    """Tell functions from member functions, for which DALiuGE has one class: members have an input port ``self``."""
+    """Return the class for a function or a member function, which has an input port ``self``: DALiuGE has one class."""
     if name != "PyFuncApp":
         return name
     target = template.argument("self")
@@ -342,15 +342,15 @@ def streaming_links(graph: PhysicalGraph) -> tuple[int, ...]:
     return tuple(row for row, data, app in declared if app_class(app).streams and store_for(data).growing is not None)
 
 
-# Which nodes of a graph may be in a chain that runs as one unit (`dropflow.graph.physical`).
+# The nodes of a graph that may be in a chain, which runs as one unit (`dropflow.graph.physical`).
 
 
 def fusible_templates(graph: PhysicalGraph) -> tuple[int, ...]:
     """Return the groups of `dropflow.graph.physical.follower_column`, one for each template.
 
-    Data are handed on if they are in memory. Applications are in a group if they run in the same place: those that
-    compute in one, those that only wait in another. Services, ranks of MPI jobs, what takes part in a stream, and
-    classes that are not installed here are in none.
+    Data are in a group if they are in memory. Applications are in one group if they run in the same place: one group is
+    for applications that compute, another one for applications that only wait. Services, ranks of MPI jobs, nodes that
+    take part in a stream, and classes that are not installed here are in no group.
     """
     streamed = {row for link in graph.links if link.streaming for row in (link.source, link.target)}
     return tuple(0 if row in streamed else _group(template) for row, template in enumerate(graph.templates))

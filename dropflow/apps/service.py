@@ -1,8 +1,7 @@
 """Services: commands that run alongside other applications, from the drop that starts them to the drop that stops them.
 
-A service runs in the process of its session. It is *ready* when each file that it is to write at the path of an output
-exists and is not empty, and the command in its field `ready` succeeds, if it has one. What it writes later does not
-count.
+A service runs in the process of its session. It is *ready* when each file at the path of an output exists and is not
+empty, and the command in its field `ready` succeeds, if it has one. Data that it writes later do not count.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ Key = tuple[str, str, tuple[int, ...]]
 
 
 class RunningService:
-    """A command in a thread of its own.
+    """A command that is followed by a separate thread.
 
     Parameters
     ----------
@@ -75,7 +74,7 @@ _RUNNING: dict[Key, RunningService] = {}
 
 
 def add_service(key: Key, service: RunningService) -> None:
-    """Add a service; one of an earlier attempt is stopped."""
+    """Add a service; stop a service of an earlier attempt."""
     with _LOCK:
         earlier, _RUNNING[key] = _RUNNING.get(key), service
     if earlier is not None:
@@ -97,7 +96,7 @@ def end_services(directory: str) -> None:
 
 
 _PAUSE = 0.05
-"""Seconds between two looks at a file that another program writes, which no event reports."""
+"""Seconds between two checks of a file that another program writes: no event reports that."""
 _LOG_LIMIT = 1_000_000
 
 
@@ -138,7 +137,7 @@ class ServiceApp(BashShellApp):
         Raises
         ------
         AppError
-            It ended, or is not ready in time.
+            The command ended, or is not ready in time.
         """
         command = self.filled(context)
         key = (str(context.directory), self.template.key, tuple(context.index))
@@ -198,7 +197,7 @@ class StopServiceApp(App):
         Raises
         ------
         AppError
-            It has ended before.
+            The service has ended before.
         """
         service = remove_service((str(context.directory), self.service, tuple(context.index)))
         if service is None:

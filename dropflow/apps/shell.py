@@ -10,12 +10,12 @@ placeholder                  value
 ``{parameter}``              the field of that name; blank and False give no word, unless the field is precious
 ``{<drop id>}``              path of the input or output with that id
 ``%i0``, ``%o0``             path of the first input, of the first output...
-``%i[key]``, ``%o[key]``     paths of those with that drop id, name, port, or id of the logical node
+``%i[key]``, ``%o[key]``     paths of inputs and outputs by drop id, name, port, or id of the logical node
 ``%iDataURL0``...            the same, as URLs
 ===========================  =====================================================================================
 
-Everything else stays as it is, such as ``{a,b}``, ``${VAR}`` and ``awk '{print $1}'``. An output that is written to its
-path becomes the content of its drop, also for a drop in memory.
+Any other text stays as it is, such as ``{a,b}``, ``${VAR}`` and ``awk '{print $1}'``. A file that is written to the
+path of an output becomes the content of its drop, also for a drop in memory.
 
 Older graphs have commands in pieces (``Arg01``, ``Arg02``..., ``Arguments`` or ``command_line_arguments``,
 ``input_redirection``, ``output_redirection``); the pieces are joined by blanks. A command without any placeholder whose
@@ -68,7 +68,7 @@ _OWN = frozenset(
     )
 )
 _BY_PATH = frozenset({"", "pickle", "dill", "raw", "binary"})
-"""Encodings with which a file appears in a command as its path."""
+"""Encodings for which the placeholder of a file is replaced by its path."""
 
 
 class PlaceholderFiller:
@@ -369,8 +369,8 @@ class BashShellApp(App):
             )
 
     def needs(self) -> tuple[str, ...]:
-        """Return the program that certainly runs first."""
-        program = program_of(self.command) if not self.around.prelude else ""  # which may put others on PATH
+        """Return the need for the program that certainly runs first."""
+        program = program_of(self.command) if not self.around.prelude else ""  # the prelude may change PATH
         return (*([f"program:{program}"] if program else ()), *self.around.needs)
 
     @classmethod

@@ -46,11 +46,11 @@ _OF_SHELL = re.compile(
 )
 """Words that bash runs without a program: its keywords and built-in commands."""
 _HARMLESS = frozenset({":", "cd", "echo", "set", "true", "ulimit", "umask"})
-"""Those after which the programs that exist are the same."""
+"""Words that do not change which programs are found after them."""
 
 
 def program_of(command: str) -> str:
-    """Return the name of the program that a command certainly runs first; empty if it has a path, or is not certain."""
+    """Return the name of the program that a command certainly runs first; empty if it has a path, or is uncertain."""
     at = 0
     while (first := _FIRST_WORD.match(command, at)) is not None:
         if not _OF_SHELL.fullmatch(first[1]):
@@ -97,7 +97,7 @@ def substitute(command: str, pattern: re.Pattern[str], value: Callable[[re.Match
     Raises
     ------
     AppError
-        A value cannot stand where its placeholder does.
+        A value cannot be quoted for the place of its placeholder.
     """
     pieces, position = [], 0
     for placeholder in placeholders(command, pattern):

@@ -41,12 +41,12 @@ class AppNode:
         return found
 
     def changes(self, port: str) -> bool:
-        """Return whether the application changes what it gets at a port: one port that is input and output."""
+        """Return whether the application changes its input at a port: the port is both input and output."""
         argument = self.arguments.get(port)
         return argument is not None and argument.usage == "InputOutput" and port not in _NAMING_PORTS
 
     def naming(self, link: Link) -> Argument | None:
-        """Return the field that gives the file name of an output: that of its port, if the port is for paths."""
+        """Return the field with the file name of an output: the field of its port, if the port is for paths."""
         argument = self.arguments.get(link.source_port)
         if argument is None:
             return None
@@ -94,7 +94,7 @@ class TemplateCache:
 
 
 def effective(encoding: str, store: Store) -> str:
-    """Return `encoding`, or that of the data class if `encoding` is only EAGLE's default."""
+    """Return `encoding`, or the encoding of the data class if `encoding` is only EAGLE's default."""
     return store.encoding if store.encoding and encoding in _PICKLES else encoding
 
 

@@ -1,37 +1,35 @@
 """Places where attempts run: this thread, a pool of threads, worker processes, and the workers of Dask and Ray.
 
 A session stays in its process, with its core, journal, retries and commits; a runner executes its attempts. In the
-workers of another engine an `external_host` has worker processes of ours, so that attempts begin, time out, are killed
-and are logged there as they are here. The packages of engines are imported when a runner starts.
+workers of another engine, an `external_host` starts worker processes of dropflow. So attempts begin, time out, are
+killed and are logged there in the same way as on this host. The packages of engines are imported when a runner starts.
 
 The names of this package are public: authors of runners import them from here. A module is imported when one of its
 names is first used.
 
 ==================  ===================================================================================================
-`make_runner`       The runner of a session: threads for applications that wait; for the others worker processes,
-                    threads or an engine; a limit of how many processors its attempts use
+`make_runner`       The runner of a session: threads for applications that wait; worker processes, threads or an engine
+                    for all others; a limit of the processors that its attempts use
 `in_process`        Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of
                     threads
 `pool`              Worker processes that several sessions share: started once, fed in batches, replaced when they die
-`dispatcher`        Which worker of a pool gets which attempts, and which runner gets their results
-`backlog`           The attempts that a worker process has, by what they are expected to cost, and how many more it can
-                    be given
+`dispatcher`        Decides which worker of a pool gets which attempts, and which runner gets their results
+`backlog`           The attempts of a worker process with their expected costs, and how many more it can get
 `worker_process`    One worker process, as seen by the thread of its pool
 `worker`            A worker process: ``python -m dropflow.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``
 `worker_messages`   Messages between a pool and its worker processes: MessagePack in length-prefixed frames, contents
                     sent once
 `external`          The runner of a session whose attempts another engine runs
-`dask_engine`       Batches as tasks of Dask, on a cluster that is there, or on one in this process
-`ray_engine`        Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new one
-                    on this machine
+`dask_engine`       Batches as tasks of Dask, on a cluster that runs already, or on a cluster in this process
+`ray_engine`        Batches as calls of Ray actors, one for each processor, on a cluster that runs already, or on a new
+                    one on this machine
 `capacity`          The processors and the memory that the attempts of a runner, or of all runners of a pool, share
 `carried_contents`  Contents that travel with batches, where workers of an engine cannot use the directory of the
                     session
-`descendants`       Ending all processes that an attempt or a worker process has started, also those that are daemons
-                    by now
+`descendants`       Ends all processes that an attempt or a worker process has started, daemons included
 `engine`            The interface of another engine, which runs batches of attempts of a session in its workers
-`external_host`     The side of a session in a worker of an engine: worker processes of ours, which run the batches
-                    that come there
+`external_host`     The side of a session in a worker of an engine: it runs the batches that come there in worker
+                    processes of dropflow
 `external_store`    Blobs of bytes at URLs of a store that the session and the workers of an engine reach, such as a
                     bucket (fsspec)
 `runner_choice`     The name of a runner, as people write it: ``processes``, ``dask=tcp://host:8786``,

@@ -1,4 +1,4 @@
-"""The attempts that a worker process has, by what they are expected to cost, and how many more it can be given."""
+"""The attempts of a worker process with their expected costs, and how many more it can get."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from dropflow.execution.chains import LONG_SECONDS
 from dropflow.execution.tasks import Task
 from dropflow.graph.templates import Template
 
-# The time of a pool's thread, which does not count the time in which this process was stopped.
+# The time of a pool's thread. It does not count time in which this process was stopped.
 
 _LATE_SECONDS = 0.5
 
@@ -24,7 +24,7 @@ class PoolClock:
 
     def __init__(self, clock: Clock) -> None:
         self.now = 0.0
-        """Seconds."""
+        """Seconds of running time since the start."""
         self._clock = clock
         self._read = clock.monotonic()
 
@@ -36,21 +36,21 @@ class PoolClock:
 
 
 MOST_AHEAD = 512
-"""The most attempts that a worker is given ahead."""
+"""Most attempts that wait with a worker while it runs another one."""
 AHEAD_SECONDS = 0.02
-"""Seconds that the attempts ahead of a worker cost together. A message to a worker and its answer take the pool and
-the session 0.3 ms, however many attempts are in them."""
+"""Most seconds that the attempts which wait with a worker cost together. A message to a worker and its answer take the
+pool and the session 0.3 ms, for any number of attempts."""
 
 
 class Room(NamedTuple):
-    """Seconds of attempts, and their number, that a worker can be given: the greater the better.
+    """Limits of the attempts that a worker can get. The worker with the most room gets the next attempts.
 
     Attributes
     ----------
     seconds : float
-        What the attempts may cost together. The first of them may cost more.
+        Most seconds that the attempts may cost together. The first of them may cost more.
     attempts : int
-        How many it may be given; 0 for none.
+        Most attempts that it may get; 0 for none.
     """
 
     seconds: float
@@ -61,14 +61,14 @@ NO_ROOM = Room(-1.0, 0)
 
 
 class Backlog:
-    """The expected costs of the attempts that a worker has. None waits behind one that takes long, or may."""
+    """The expected costs of the attempts of a worker. No attempt waits behind one that takes, or may take, long."""
 
     __slots__ = ("_costs", "_longs", "_sum")
 
     def __init__(self) -> None:
         self._costs: dict[int, float] = {}
         self._sum, self._longs = 0.0, 0
-        """Of the short attempts together, and the number of the long ones."""
+        """The cost of the short attempts together, and the number of the long ones."""
 
     def add(self, number: int, cost: float) -> None:
         """Add an attempt by its number; `cost` is inf if nothing is known."""
@@ -89,7 +89,7 @@ class Backlog:
 
     @property
     def has_long(self) -> bool:
-        """Whether one of the attempts takes long, or may."""
+        """Whether one of the attempts takes, or may take, long."""
         return self._longs > 0
 
     @property
@@ -101,11 +101,10 @@ class Backlog:
         spare = AHEAD_SECONDS - self._sum
         if spare > 0.0:
             return Room(spare, MOST_AHEAD - count)
-        return Room(0.0, 1) if count == 1 else NO_ROOM  # so that the next one is there when this one ends
+        return Room(0.0, 1) if count == 1 else NO_ROOM  # so that the next attempt is with the worker when this one ends
 
 
-# How long the next attempts of a session are expected to take, and how much to write, from those that
-# have ended.
+# The expected seconds and bytes of the next attempts of a session, from the attempts that have ended.
 
 _UNKNOWN = float("inf")
 _WEIGHT = 0.3
@@ -118,13 +117,13 @@ times as many values of 0.5 MB were held as the order of execution needs."""
 class ExpectedSeconds:
     """Exponentially weighted means of the seconds of attempts, and of the bytes that they write, by template.
 
-    An attempt of a template that none has ended of takes as long as other applications, or other data, did last. The
-    two are apart: data without producers take nearly no time, and say nothing about applications.
+    If no attempt of a template has ended, the last seconds of other applications, or of other data, are used. The two
+    are kept apart: data without producers take nearly no time, unlike applications.
 
     Parameters
     ----------
     templates : sequence of Template
-        Those of the session.
+        The templates of the session.
     """
 
     __slots__ = ("_kinds", "_of_kind", "_of_template", "_written")
@@ -149,14 +148,14 @@ class ExpectedSeconds:
         return self._of_kind[self._kinds[template]] if seconds == _UNKNOWN else seconds
 
     def cost(self, template: int) -> float:
-        """Return what an attempt counts when a worker is given it ahead: its seconds, and some for what it writes.
+        """Return the cost of an attempt that waits with a worker: its seconds, and some for the bytes that it writes.
 
-        What it writes alone does not make it a long one, behind which no other attempt waits.
+        The bytes alone do not make it a long attempt, behind which no other attempt waits.
         """
         return self.of(template) + min(self._written[template] * _SECONDS_PER_BYTE, AHEAD_SECONDS)
 
     def together(self, tasks: Iterable[Task]) -> float:
-        """Return what attempts count together when a worker is given them ahead."""
+        """Return the cost of attempts together, if they wait with a worker."""
         return sum(self.cost(task.template) for task in tasks)
 
 

@@ -1,7 +1,7 @@
 """The processors, the memory and the GPUs that the attempts of a runner, or of all runners of a pool, share.
 
-An attempt begins when what it declares is free. One that declares more than there is runs when all is free: alone.
-Libraries that compute in threads of their own are limited to as many as the attempt declares processors.
+An attempt begins when the resources that it declares are free. If it declares more than exist, it runs when all are
+free: alone. Libraries that compute in threads get as many threads as the attempt declares processors.
 
 GPUs are given to attempts by name, in worker processes only (`dropflow.runners.dispatcher`).
 """
@@ -54,7 +54,7 @@ _GPU_SECONDS = 20.0
 def host_gpus() -> tuple[str, ...]:
     """Return the names of the GPUs that this process may give to attempts.
 
-    They are those of ``CUDA_VISIBLE_DEVICES`` if it is set, otherwise those that ``nvidia-smi -L`` lists.
+    The names come from ``CUDA_VISIBLE_DEVICES`` if it is set, otherwise from ``nvidia-smi -L``.
     """
     given = os.environ.get(GPU_VARIABLE)
     if given is not None:
@@ -82,22 +82,22 @@ def lack_of_gpus(wanted: int, there: int, where: str = "") -> MissingDependencyE
 
 
 def restrict_gpus(names: str) -> None:
-    """Let this process, and those that it starts, give only these GPUs to attempts; separated by commas."""
+    """Let this process and its child processes give only these GPUs to attempts; separated by commas."""
     os.environ[GPU_VARIABLE] = names
     host_gpus.cache_clear()
 
 
 @contextmanager
 def claimed_gpus() -> Iterator[tuple[str, ...]]:
-    """Claim the GPUs of this process until the end of the context. Yields those that others of this user have claimed.
+    """Claim the GPUs of this process until the end of the context. Yield those claimed by other processes of the user.
 
-    A claim is a lock of a file, which the system releases when the process ends. It keeps nothing from using a GPU.
+    A claim is a lock of a file, which the system releases when the process ends. It does not prevent the use of a GPU.
     """
     with ExitStack() as stack:
         others = []
         for name in host_gpus():
             path = Path(tempfile.gettempdir()) / f"dropflow-gpu-{os.getuid()}-{safe_name(name)}.lock"
-            with suppress(OSError):  # without locks on this file system, nothing is known of others
+            with suppress(OSError):  # without locks on this file system, the claims of other processes are unknown
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
                 stack.callback(os.close, descriptor)
                 try:
@@ -113,9 +113,9 @@ class Capacity:
     Parameters
     ----------
     cpus : int
-        Processors in all.
+        Number of all processors.
     memory : float
-        Bytes of memory in all.
+        Bytes of all memory.
     """
 
     def __init__(self, cpus: int, memory: float = math.inf) -> None:
@@ -124,29 +124,29 @@ class Capacity:
         self._taken = ResourceNeeds(0)
 
     def admitted(self, needs: ResourceNeeds) -> ResourceNeeds:
-        """Return what an attempt takes: what it needs, or all there is if it needs more than that."""
+        """Return the resources that an attempt takes: those that it needs, or all if it needs more than exist."""
         if needs.cpus > self.cpus or needs.memory > self.memory:
             return ResourceNeeds(self.cpus, min(needs.memory, self.memory))
         return needs
 
     def fits(self, needs: ResourceNeeds) -> bool:
-        """Return whether as much is free."""
+        """Return whether these resources are free."""
         taken = self._taken
         return taken.cpus + needs.cpus <= self.cpus and (not needs.memory or taken.memory + needs.memory <= self.memory)
 
     def take(self, needs: ResourceNeeds) -> None:
-        """Note that an attempt begins."""
+        """Take the resources of an attempt that begins."""
         self._taken = ResourceNeeds(self._taken.cpus + needs.cpus, self._taken.memory + needs.memory)
 
     def free(self, needs: ResourceNeeds) -> None:
-        """Note that an attempt has ended."""
+        """Free the resources of an attempt that has ended."""
         self._taken = ResourceNeeds(self._taken.cpus - needs.cpus, self._taken.memory - needs.memory)
 
 
 def thread_variables(cpus: int, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that let libraries use as many threads as an attempt declares processors.
 
-    Those that are set in `environment` are left out, and all of them if it has ``OMP_NUM_THREADS``: most of the
+    Variables that are set in `environment` are left out. If ``OMP_NUM_THREADS`` is set, all are left out: most of the
     libraries read it if their own variable is not set.
     """
     if "OMP_NUM_THREADS" in environment:
@@ -156,14 +156,14 @@ def thread_variables(cpus: int, environment: Mapping[str, str]) -> dict[str, str
 
 
 def judge_memory(failure: Failure, task: Task, spec: ExecutorSpec) -> Failure:
-    """Return why an attempt failed that had too little memory: it is repeated if the next one gets more."""
+    """Return the failure of an attempt that had too little memory: it is repeated if the next attempt gets more."""
     declared = needs_of(spec.templates[task.template]).memory
     has_more = bool(spec.retry_memory) and (task.memory or declared) < host_memory().limit.bytes
     return msgspec.structs.replace(failure, infrastructure=has_more)
 
 
 def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tuple[str, ...]:
-    """Return a note on each application that declares more than there is, or memory that cannot be read."""
+    """Return a note on each application that declares more resources than exist, or memory that is no size."""
     found = []
     for template in templates:
         if text := unreadable_memory(template):

@@ -58,19 +58,19 @@ _log = logging.getLogger(__name__)
 
 PIECE_BYTES = 16 << 20
 _MOST_BYTES = 1 << 30
-"""Bytes of outputs that a worker may send with one answer: both sides have them in memory. With a store, all."""
+"""Most bytes of outputs in one answer of a worker: both sides have them in memory. Without limit if a store is used."""
 _KEPT_BYTES = 1 << 30
-"""Bytes of objects and blobs that are kept for batches that follow, beside those in use."""
+"""Bytes of objects and blobs that are kept for later batches, besides objects and blobs in use."""
 _RECEIVERS = 4
 _FILE_KINDS = ("file", "directory", "shm")
-"""Kinds of contents that are at a path. One at a URL is read from there by any worker."""
+"""Kinds of contents that are at a path. Any worker can read a content at a URL from there."""
 
 
 # A content as pieces.
 
 
 class _PieceWriter(io.RawIOBase):
-    """A stream that gives what is written to `put`, in pieces."""
+    """A stream that passes the written bytes to `put`, in pieces."""
 
     def __init__(self, put: Callable[[bytes], object]) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _PieceReader(io.RawIOBase):
 
 
 def pack(path: str, put: Callable[[bytes], object]) -> None:
-    """Give a file, or a directory with all that is below it, to `put` in pieces, without sockets, pipes and devices.
+    """Pass a file, or a directory with all files below it, to `put` in pieces, without sockets, pipes and devices.
 
     Raises
     ------
@@ -131,12 +131,12 @@ def pack(path: str, put: Callable[[bytes], object]) -> None:
 
 
 def unpack(pieces: Iterable[bytes], path: str, checksum: int = 0) -> None:
-    """Write a content to a path where nothing is; compare that of a single file with its CRC-32, if given.
+    """Write a content to a path that does not exist; compare a single file with its CRC-32, if it is not 0.
 
     Raises
     ------
     StorageError
-        The checksum is another one, or a name leaves the content.
+        The checksum differs, or a name in the archive leads out of the content.
     OSError
         It cannot be written.
     """
@@ -157,9 +157,9 @@ def unpack(pieces: Iterable[bytes], path: str, checksum: int = 0) -> None:
 
 
 def identity_of(path: str) -> int:
-    """Return a number that is another one as soon as a content is replaced or changed.
+    """Return a number that changes when a content is replaced or changed.
 
-    It is made from what the file system knows of its files: inodes, sizes and times.
+    It is made from the inodes, sizes and times of its files.
 
     Raises
     ------
@@ -195,7 +195,7 @@ class _SentContent:
     pieces: list[Any]
     size: int
     used_by: set[int] = field(default_factory=set)
-    """Batches that have not ended."""
+    """Numbers of the batches that use it and have not ended."""
 
 
 class ContentRelay:
@@ -204,11 +204,11 @@ class ContentRelay:
     Parameters
     ----------
     engine : Engine
-        What runs batches.
+        Runs batches.
     workspace : Workspace
-        Of the session, where outputs are written.
+        The directories of the session, where outputs are written.
     store : ContentStore, optional
-        Where pieces go; by default, they are objects of the engine.
+        Keeps the pieces; by default, they are objects of the engine.
     """
 
     def __init__(self, engine: Engine, workspace: Workspace, store: ContentStore | None = None) -> None:
@@ -220,12 +220,12 @@ class ContentRelay:
         # One content after another is sent, so that each is sent once.
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="content-out")
         self._receiver = ThreadPoolExecutor(_RECEIVERS, thread_name_prefix="content-in")
-        # Guards what is below: the thread of the runner, those of the engine and those of both pools meet here.
+        # Guards the attributes below: the thread of the runner, threads of the engine and of both pools use them.
         self._lock = threading.Lock()
         self._open: set[int] = set()
-        """Batches that are not over."""
+        """Numbers of the batches that are not over."""
         self._kept: OrderedDict[int, _SentContent] = OrderedDict()
-        """By `identity_of`, the one that was used longest ago first."""
+        """Contents by `identity_of`; the content that was not used for the longest time is first."""
 
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Start the engine, and find out whether its workers can use the session directory."""
@@ -253,7 +253,7 @@ class ContentRelay:
             )
 
     def _on_workers(self, views: Sequence[WorkerView]) -> None:
-        """Pass workers on; before the first contents go to them, the store is tried."""
+        """Pass workers on; try the store before the first contents go to them."""
         was_needed = self.is_needed
         self._look_at(views)
         if self.is_needed and not was_needed and self._store is not None:
@@ -291,24 +291,24 @@ class ContentRelay:
         self._run(self._sender, batch.number, lambda: self._send(batch, name, workers))
 
     def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
-        """Stop attempts, also those whose batch is not there yet."""
+        """Stop attempts, also attempts whose batch has not arrived yet."""
         self._engine.abort(attempts, grace)
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the workers of batches return what has not begun."""
+        """Have the workers of batches return attempts that have not begun."""
         self._engine.recall(numbers)
 
     def discard(self, number: int) -> None:
-        """Forget a batch, and stop what runs of it."""
+        """Forget a batch, and stop its attempts."""
         self._end(number)
         self._engine.discard(number)
 
     def want(self, seconds: float) -> None:
-        """Tell how much work waits."""
+        """Pass on how much work waits."""
         self._engine.want(seconds)
 
     def ping(self) -> None:
-        """Tell all workers that the session is alive."""
+        """Send all workers a sign that the session is alive."""
         self._engine.ping()
 
     def close(self) -> None:
@@ -377,7 +377,7 @@ class ContentRelay:
         return msgspec.structs.replace(each, handle=msgspec.structs.replace(handle, location=path))
 
     def _sent(self, path: str, number: int) -> _SentContent:
-        """Return the pieces of a content, which are sent if they are not there."""
+        """Return the pieces of a content; send them if they were not sent before."""
         identity = identity_of(path)
         with self._lock:
             kept = self._kept.get(identity)
@@ -435,7 +435,7 @@ class ContentRelay:
                 self._discard(result)
 
     def _with_outputs(self, result: AttemptResult, contents: dict[str, tuple[Piece, ...]]) -> AttemptResult:
-        """Return a result with its contents here."""
+        """Return a result with the paths of its contents on this host."""
         assert self._spec is not None  # noqa: S101 - as above
         handles = dict(result.handles)
         try:
@@ -470,7 +470,7 @@ class ContentRelay:
             self._report().lost(number, why)
 
     def _end(self, number: int, *, is_gone: bool = False) -> bool:
-        """Forget a batch, and what it used if that may be gone with a worker; return whether it was known."""
+        """Forget a batch, and its objects if a lost worker may have had them; return whether the batch was known."""
         with self._lock:
             used = [(key, one) for key, one in self._kept.items() if number in one.used_by]
             for key, one in used:
@@ -487,7 +487,7 @@ class ContentRelay:
 
 
 def _received(pieces: Iterable[Piece]) -> Iterator[bytes]:
-    """Yield the pieces of an output. A store that fails is no failure of the attempt."""
+    """Yield the pieces of an output. An error of the store does not count as a failure of the attempt."""
     try:
         yield from _bytes_of(pieces)
     except StorageError as error:
@@ -508,19 +508,19 @@ _DIRECTORY_LOCK = ".lock"
 class OwnDirectory:
     """A new private directory of a worker of an engine for one session, as long as this object is open.
 
-    Those that other processes left, because they were killed, are removed: their locks are free.
+    Directories of processes that were killed are removed: their locks are free.
 
     Parameters
     ----------
     base : str
-        Where it is made; empty for the directory of temporary files.
+        Parent directory; empty for the directory of temporary files.
     store : str
-        URL of the session's directory in a store, if outputs go by one. It is tried.
+        URL of the session's directory in a store, if outputs go by a store; else empty. The store is tried.
 
     Raises
     ------
     StorageError
-        The directory cannot be made, or the store not be used.
+        The directory cannot be made, or the store cannot be used.
     """
 
     def __init__(self, base: str = "", store: str = "") -> None:
@@ -540,7 +540,7 @@ class OwnDirectory:
             raise StorageError(f"the directory cannot be made: {error.strerror}", where=self.path) from error
 
     def spec(self, spec: ExecutorSpec) -> ExecutorSpec:
-        """Return what executors here are built from."""
+        """Return the specification of executors in this directory."""
         return msgspec.structs.replace(spec, directory=self.path, is_detached=True, durable=False)
 
     def incoming(self, batch: Batch, pieces: Sequence[Piece]) -> tuple[list[Task], list[AttemptResult]]:
@@ -611,7 +611,7 @@ class OwnDirectory:
         return msgspec.structs.replace(handle, location=f"{self.path}/{handle.location}") if is_carried else handle
 
     def _relative(self, path: str) -> str:
-        """Return a path relative to this directory, as it is in that of the session; another one as it is."""
+        """Return a path in this directory relative to it, as in the session directory; any other path unchanged."""
         return path.removeprefix(f"{self.path}/")
 
     def _packed(self, path: str, most: int) -> tuple[Piece, ...]:
@@ -640,7 +640,7 @@ class OwnDirectory:
         return tuple(pieces)
 
     def _log(self, result: AttemptResult) -> list[AttemptLog]:
-        """Return the log of an attempt, if it has one, and remove it: another attempt of the drop begins a new one."""
+        """Return the log of an attempt, if it has one, and remove it: the next attempt of the drop begins a new log."""
         oid = self._oids.pop((result.drop, result.attempt), None)
         path = Path(self.path, "logs", f"{drop_file_name(oid or '')}.log")
         with contextlib.suppress(OSError):

@@ -1,12 +1,12 @@
-"""Batches as tasks of Dask, on a cluster that is there, or on one in this process.
+"""Batches as tasks of Dask, on a cluster that runs already, or on a cluster in this process.
 
 Dask's scheduler decides which worker runs a batch, and shows it under the name of its node. A worker plugin holds the
-`Host` of the session in each worker. Workers get it when they have been checked, and not from the scheduler as they
-come: one that cannot load a plugin of the scheduler ends. Messages that are not batches (aborts, recalls, pings) go
-around the queue of tasks, by ``Client.run``.
+`Host` of the session in each worker. Workers get the plugin after they have been checked. The scheduler does not give
+it to new workers, because a worker that cannot load a plugin of the scheduler ends. Messages that are not batches
+(aborts, recalls, pings) go around the queue of tasks, by ``Client.run``.
 
-Dask repeats the tasks of a lost worker by itself, which would hide the loss from the session, and run one attempt
-twice. Its scheduler reports the loss before it repeats anything: then the batch is cancelled, and the session decides.
+Dask repeats the tasks of a lost worker by itself. This would hide the loss from the session, and run one attempt twice.
+Its scheduler reports the loss before it repeats anything: then the batch is cancelled, and the session decides.
 """
 
 import asyncio
@@ -59,12 +59,12 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
 _WORKER_SECONDS = 60.0
-"""How long a cluster may take to have its first worker."""
+"""Seconds that a cluster may take to have its first worker."""
 _CLOSE_SECONDS = 8.0
 _CAPACITY_SECONDS = 2.0
-"""How often its capacity is asked for: as often as a client of Dask does that, which counts workers as they come."""
+"""Seconds between two requests for the capacity, as between those of a client of Dask that counts workers."""
 _TASK_SECONDS = 0.5
-"""How long a task of a kind that has not run is expected to take, by Dask's default."""
+"""Expected seconds of a task of a kind that has not run, by Dask's default."""
 _MOST_WAITING = 1_000
 _VERSION = "dropflow.version.__version__"
 
@@ -83,7 +83,7 @@ class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
     is_shared : bool
         Whether workers use the session directory, or have directories of their own.
     store : str
-        By which outputs go then; empty for none.
+        URL in a store for the outputs of workers with their own directories; empty for none.
     """
 
     def __init__(self, name: str, spec: bytes, factory: str, *, is_shared: bool, store: str) -> None:
@@ -102,7 +102,7 @@ class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
         )
 
     async def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - the interface of Dask
-        """Stop what runs."""
+        """Stop the attempts that run."""
         if self.host is not None:
             await asyncio.to_thread(self.host.close)
 
@@ -122,7 +122,7 @@ async def _leave(name: str, dask_worker: Worker) -> None:
 
 def _run(name: str, data: bytes, pieces: Sequence[Piece]) -> bytes:
     worker = get_worker()
-    if name not in worker.plugins:  # it has come just now
+    if name not in worker.plugins:  # the worker has come just now
         batch = decode_batch(data)
         return encode(BatchAnswer(batch.number, worker.address, (), batch.tasks))
     return _host(worker, name).run(data, pieces)
@@ -149,7 +149,7 @@ def _ping(name: str, dask_worker: Worker) -> None:
 
 
 async def _look(path: str, token: str, dask_worker: Worker) -> Mapping[str, Any]:
-    # Not as a `HostView`, whose fields may be others in another version.
+    # Not as a `HostView`, whose fields may differ in another version.
     view = await asyncio.to_thread(look, path, token, str(dask_worker.name))
     return msgspec.structs.asdict(view)
 
@@ -160,9 +160,9 @@ class DaskEngine:
     Parameters
     ----------
     address : str
-        Of a scheduler, such as ``tcp://host:8786``; empty for a cluster in this process.
+        Address of a scheduler, such as ``tcp://host:8786``; empty for a cluster in this process.
     workers : int
-        How many attempts a cluster in this process runs at a time.
+        Number of attempts that a cluster in this process runs at a time.
     """
 
     name = "Dask"
@@ -183,7 +183,7 @@ class DaskEngine:
         self._futures: dict[int, Any] = {}
         self._number_of: dict[str, int] = {}
         self._batches: dict[int, tuple[Batch, Collection[str]]] = {}
-        """The batches that Dask has, and the only workers that may run each; none for any."""
+        """The batches that Dask has, by number, and the workers that may run each; empty for any worker."""
         self._views: dict[str, HostView] = {}
         self._slots: dict[str, int] = {}
         self._unusable: set[str] = set()
@@ -208,13 +208,13 @@ class DaskEngine:
 
     def _connect(self) -> None:
         if not self._address:
-            # In this process: workers that are processes of their own would import the script that calls this.
+            # In this process: a worker in another process would import the script that calls this.
             self._cluster = LocalCluster(
                 n_workers=1,
                 threads_per_worker=self._count,
                 processes=False,
                 dashboard_address=None,
-                # Otherwise its HTTP servers listen on all interfaces, and warn if another cluster has port 8787.
+                # Without this, its HTTP servers listen on all interfaces, and warn if another cluster has port 8787.
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                 worker_dashboard_address="127.0.0.1:0",
                 memory_limit=0,
@@ -266,7 +266,7 @@ class DaskEngine:
         come = slots.keys() - self._views.keys() - self._unusable
         self._unusable |= come
         await asyncio.gather(*map(self._add, come))
-        slots = await self._client.nthreads()  # it may have taken a while
+        slots = await self._client.nthreads()  # the check may have taken long
         for address in self._views.keys() - slots.keys():
             del self._views[address]
         self._slots |= slots
@@ -296,7 +296,7 @@ class DaskEngine:
             _log.warning("a worker of Dask that has come is not used: %s", error.text)
 
     async def _on_event(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        """Process what the scheduler reports on its workers."""
+        """Process a report of the scheduler on its workers."""
         _, message = event
         action = message.get("action") if isinstance(message, Mapping) else None
         if self._closing or action not in ("add-worker", "remove-worker"):
@@ -316,7 +316,7 @@ class DaskEngine:
         """Have the batches of a worker that has left run again; `keys` are its tasks."""
         self._views.pop(worker, None)
         numbers = sorted(self._number_of[key] for key in keys if key in self._number_of)
-        # A worker has a task more than it runs. Which one waits there is no fault of its attempt.
+        # A worker has one task more than it runs. An attempt that only waits there must not count as the reason.
         begun = self._slots.pop(worker, len(numbers))
         for number in numbers[:begun]:
             self._lose(number, f"the Dask worker {worker} has left the cluster")
@@ -362,7 +362,7 @@ class DaskEngine:
             self._batches[number] = batch, () if is_hint else chosen
             answer = decode_answer(await future)
         except ImportError:
-            # A worker without dropflow has come and got it, before it was checked.
+            # A new worker without dropflow got the batch before it was checked.
             self._take_back(number, batch)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of Dask, or of the worker
             if not self._is_cut_off() and number in self._futures:
@@ -396,7 +396,7 @@ class DaskEngine:
         self._post(lambda: self._run_all(_abort, list(attempts), grace))
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the workers of batches answer with what has ended, and return what has not begun."""
+        """Have the workers of batches answer with ended attempts, and return attempts that have not begun."""
         if numbers:
             self._post(lambda: self._collect(list(numbers)))
 
@@ -407,7 +407,7 @@ class DaskEngine:
                     self._report().answered(answer, False)
 
     def discard(self, number: int) -> None:
-        """Cancel the task of a batch, and stop what runs of it."""
+        """Cancel the task of a batch, and stop its attempts."""
 
         async def cancel() -> None:
             future = self._futures.pop(number, None)
@@ -418,7 +418,7 @@ class DaskEngine:
         self._post(cancel)
 
     def want(self, seconds: float) -> None:
-        """Have so many seconds of tasks wait in Dask, which an adaptive cluster takes for the need of more workers."""
+        """Have tasks of this many seconds wait in Dask, so that an adaptive cluster starts more workers."""
         if self._cluster is None:
             self._post(lambda: self._wait_with(seconds))
 
@@ -428,14 +428,14 @@ class DaskEngine:
             future.release()
         del self._waiting[count:]
         if more := count - len(self._waiting):
-            # No worker has this resource: they wait until they are released, and never run.
+            # No worker has this resource: the tasks wait until they are released, and never run.
             keys = [f"dropflow waits-{self._plugin[9:]}-{next(self._numbers)}" for _ in range(more)]
             self._waiting += self._client.map(
                 _do_nothing, range(more), key=keys, pure=False, resources={"dropflow-waits": 1}
             )
 
     def ping(self) -> None:
-        """Tell all workers that the session is alive, and check the connection."""
+        """Send all workers a sign that the session is alive, and check the connection."""
         if not self._is_cut_off():
             self._post(lambda: self._run_all(_ping))
 
@@ -476,7 +476,7 @@ class DaskEngine:
         return asyncio.run_coroutine_threadsafe(work, self._client.loop.asyncio_loop).result(seconds)
 
     def close(self) -> None:
-        """Stop what runs, and leave the cluster; end it if `start` started it."""
+        """Stop all attempts, and leave the cluster; end it if `start` started it."""
         if self._closing:
             return
         self._closing = True
@@ -496,19 +496,19 @@ class DaskEngine:
                 self._spawn(future.cancel(force=True))
             self._futures.clear()
             await self._run_all(_leave)
-        elif waiting := tuple(self._tasks):  # for a scheduler that is away: asyncio prints what is pending at the end
+        elif waiting := tuple(self._tasks):  # no scheduler answers: asyncio would print pending tasks at the end
             for task in waiting:
                 task.cancel()
             await asyncio.wait(waiting)
 
 
 class DaskCapacity:
-    """The capacity of a Dask cluster, which may grow, shrink, and be away for a while.
+    """The capacity of a Dask cluster, which may grow, shrink, and be unreachable for a while.
 
     Parameters
     ----------
     address : str
-        Of its scheduler.
+        Address of its scheduler.
 
     Raises
     ------
@@ -528,7 +528,7 @@ class DaskCapacity:
         self._is_known.wait(_CONNECT_SECONDS)
 
     def read(self) -> EngineCapacity:
-        """Return what its workers offer now. From any thread."""
+        """Return the present capacity of its workers. From any thread."""
         return self._now
 
     def close(self) -> None:
@@ -564,18 +564,18 @@ async def _quietly(work: Awaitable[Any]) -> None:
 
 
 async def _views_of(client: Any, directory: str, workers: Collection[str]) -> dict[str, HostView]:
-    """Return what workers find: these, or all.
+    """Return the views of workers: of these, or of all if there are none.
 
     Raises
     ------
     DropflowError
-        One of them has no dropflow, or does not answer.
+        A worker has no dropflow, or does not answer.
     """
     with probe_file(directory) as (path, token):
         found: Mapping[str, Any] = await client.run(
             _look, path, token, workers=list(workers) or None, on_error="return"
         )
-    # Where another version could not look: this function of Python is there in any case.
+    # A worker with another version may lack `_look`; this function of Python exists everywhere.
     strange = [address for address, view in found.items() if isinstance(view, Exception)]
     there = await client.nthreads() if strange else {}
     strange = [address for address in strange if address in there]
@@ -593,12 +593,12 @@ async def _views_of(client: Any, directory: str, workers: Collection[str]) -> di
 
 
 async def _begun(client: Any, session: SessionPlugin, views: Mapping[str, HostView]) -> dict[str, HostView]:
-    """Have workers make their hosts; return the views of those that are still there.
+    """Have workers make their hosts; return the views of the workers that have not left.
 
     Raises
     ------
     WorkerStartError
-        One of them cannot, such as for a lack of disk space.
+        A worker cannot make its host, such as for a lack of disk space.
     """
     if not views:
         return {}

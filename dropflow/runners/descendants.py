@@ -1,4 +1,4 @@
-"""Ending all processes that an attempt or a worker process has started, also those that are daemons by now.
+"""Ends all processes that an attempt or a worker process has started, daemons included.
 
 A process leaves its group and session with ``setsid``, and its parent by a double fork. It cannot leave a parent that
 adopts orphans (a *subreaper*, which each worker process is). Processes of a dead worker are found by a variable of
@@ -49,8 +49,8 @@ def end_descendants() -> None:
 def descendants_of(process: int) -> list[psutil.Process]:
     """Return the children of a process, their children, and so on.
 
-    Unlike `psutil.Process.children`, it compares no times: that leaves out children which seem older than their parent,
-    as they do after the clock of the system was set back by a second.
+    Unlike `psutil.Process.children`, it compares no times. That function leaves out children which seem older than
+    their parent, because the clock of the system was set back by a second.
     """
     children: dict[int, list[psutil.Process]] = {}
     for each in psutil.process_iter(["ppid"]):
@@ -62,7 +62,7 @@ def descendants_of(process: int) -> list[psutil.Process]:
 
 
 def end_worker(leader: int, name: str) -> None:
-    """Kill a worker process and all that it has started; its own process is not reaped.
+    """Kill a worker process and all processes that it has started; its own process is not reaped.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _reap_all() -> None:
 # The pool reads it when the worker is dead, stopped, or too busy to answer on its socket.
 
 IDLE = -1
-"""In place of the number of an attempt: the worker has none."""
+"""Stands for the number of an attempt if the worker has none."""
 
 # Native alignment: each field is written and read by one instruction, so a reader never sees half of a write.
 _NUMBER = struct.Struct("@q")
@@ -116,12 +116,12 @@ _LAST_AT = 16
 
 
 class Marker:
-    """Both sides of the page.
+    """The page, for both processes.
 
     Parameters
     ----------
     descriptor : int
-        Of a file of `SIZE` zero bytes; may be closed afterwards.
+        Descriptor of a file of `SIZE` zero bytes; may be closed afterwards.
     """
 
     SIZE = mmap.PAGESIZE
@@ -131,7 +131,7 @@ class Marker:
 
     @property
     def current(self) -> int:
-        """Number of the attempt that the worker is at, or was at when it died; `IDLE` for none."""
+        """Number of the attempt that the worker runs, or ran when it died; `IDLE` for none."""
         return int(_NUMBER.unpack_from(self._page, 0)[0])
 
     @current.setter
@@ -155,7 +155,7 @@ class Marker:
 
     @property
     def beats(self) -> int:
-        """How often the worker's heartbeat thread has run."""
+        """Number of heartbeats of the worker."""
         return int(_BEAT.unpack_from(self._page, _BEAT_AT)[0])
 
     def beat(self) -> None:

@@ -1,18 +1,19 @@
-"""Which worker of a pool gets which attempts, and which runner gets their results.
+"""Decides which worker of a pool gets which attempts, and which runner gets their results.
 
-A worker gets as many attempts ahead as it works off in 20 ms, and one at a time when they are long or write much, so
-that small ones cost little, long ones are spread evenly, and few contents are held. Runners take turns. What waits
-behind an attempt that turns out to be long is taken back as soon as another worker is idle. An attempt that takes part
-in a stream waits for an idle worker, and has it to itself; while it waits, no worker is given anything ahead. So does
-an attempt that declares memory or several processors: it waits until as many workers are idle, and only one of them
-works while it runs.
+A worker gets in advance as many attempts as it executes in 20 ms. It gets one at a time if they are long or write much.
+So small attempts cost little, long ones are spread evenly, and few contents are held. Runners take turns. Attempts that
+wait behind one that turns out to be long are taken back as soon as another worker is idle.
 
-A chain of attempts (`dropflow.execution.chains`) is given to one worker. If its attempts are long, it ends early
-when others wait that should begin before the rest of it: those of another runner, or of greater priority.
+An attempt that takes part in a stream waits for an idle worker, and has it to itself; while it waits, no worker gets
+attempts in advance. The same holds for an attempt that declares memory or several processors. It waits until as many
+workers are idle, and only one of them works while it runs.
 
-A suspect is an attempt of an application that a worker died with before. It gets a worker that no other attempt has
-used, and has it to itself: if that dies too, no other attempt can be the reason, and none is lost. Such a worker takes
-the place of the first one that is idle.
+A chain of attempts (`dropflow.execution.chains`) is given to one worker. If its attempts are long, it ends early when
+attempts of another runner, or of greater priority, should begin before the rest of it.
+
+A suspect is an attempt of an application whose earlier attempt was running when a worker died. It gets a worker that no
+other attempt has used, and has it to itself. If that worker dies too, no other attempt can be the reason, and none is
+lost. Such a worker takes the place of the first idle one.
 
 An attempt that declares GPUs gets such a worker, too, which ends with it: programs choose their GPUs once in a process,
 and hold memory of them until it ends. While it waits for GPUs, it holds up no attempts but those of the same kind.
@@ -48,7 +49,7 @@ from dropflow.stopping import kill_after
 
 _PRIORITY = attrgetter("priority")
 _ANSWER_SECONDS = 0.05
-"""How long to wait for a session that takes a result: it has other things to do, too."""
+"""Most seconds to wait until a session has taken a result: it may be busy."""
 
 
 class RunnerQueue:
@@ -57,9 +58,9 @@ class RunnerQueue:
     Parameters
     ----------
     number : int
-        Of the runner, unique in the pool.
+        Number of the runner, unique in the pool.
     spec : ExecutorSpec
-        What workers build its executor from.
+        Specification from which workers build its executor.
     deliver : ResultSink
         Takes results.
     """
@@ -72,21 +73,21 @@ class RunnerQueue:
         self._needs = tuple(needs_of(template) for template in spec.templates)
         self._has_gpus = any(needs.gpus for needs in self._needs)
         self.expected = ExpectedSeconds(spec.templates)
-        """How long its attempts take."""
+        """Expected seconds of its attempts."""
         self.pending: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
         """Attempts that wait for a process that no other attempt has used."""
         self._held: list[Task] | None = None
         """Attempts that wait while none may be started; None while they may."""
         self.running: Mapping[int, int] = {}
-        """The drops whose attempts workers are at, and the numbers of these; replaced as a whole, for other threads."""
+        """Numbers of the workers by the drops whose attempts they run; replaced as a whole, for other threads."""
         self.broken: Failure | None = None
-        """Why none of its attempts can be run."""
+        """Why its attempts cannot run; None if they can."""
         self.not_before = -math.inf
-        """When its attempts may be given to workers: the session may be about to add a more urgent one."""
+        """Time from which on workers get its attempts: until then, the session may add a more urgent one."""
         self.is_leaving = False
         self.has_left = threading.Event()
-        """Set when no worker has an attempt of it any more, after it was closed."""
+        """Set when no worker has an attempt of this runner any more, after it was closed."""
 
     def add(self, tasks: Sequence[Task]) -> None:
         """Add attempts."""
@@ -109,7 +110,7 @@ class RunnerQueue:
         (self.suspects if self.runs_alone(task) else self.pending).appendleft(task)
 
     def runs_alone(self, task: Task) -> bool:
-        """Return whether an attempt waits apart from the others: it must have a process that no other has used."""
+        """Return whether an attempt waits apart from the others: it needs a process that no other attempt has used."""
         return task.is_suspect or (self._has_gpus and bool(self.needs_of(task).gpus))
 
     def with_gpus(self, task: Task, gpus: Sequence[str]) -> Task:
@@ -128,16 +129,16 @@ class RunnerQueue:
             self.add(tasks)
 
     def give_back(self) -> tuple[Task, ...]:
-        """Forget all attempts that wait, and return them; those that follow them are answered as not begun."""
+        """Remove and return all attempts that wait; answer their followers as not begun."""
         tasks = self._remove_all()
         if rest := rest_not_begun(tasks):
             self.deliver(rest)
         return tasks
 
     def await_successors(self, seconds: float, now: float) -> None:
-        """Give no attempt to a worker until the session has taken the result of one that took so many seconds.
+        """Give no attempt to a worker until the session has taken the result of an attempt that took `seconds`.
 
-        A successor of it may be more urgent than all that wait. After a short attempt, that is not worth the time.
+        A successor of that attempt may be more urgent than all that wait. A short attempt causes no delay.
         """
         if seconds >= LONG_SECONDS and self.pending and (self.pending[0].priority or self.pending[-1].priority):
             self.not_before = now + _ANSWER_SECONDS
@@ -175,14 +176,14 @@ class RunnerQueue:
 
     @property
     def needs_own_worker(self) -> bool:
-        """Whether the attempt that waits first is to have a worker to itself."""
+        """Whether the first attempt that waits needs a worker to itself."""
         return bool(self.pending) and self._is_alone(self.pending[0])
 
     def _is_alone(self, task: Task) -> bool:
         return needs_own_worker(task) or not self.needs_of(task).are_plain
 
     def needs_of(self, task: Task) -> ResourceNeeds:
-        """Return what a task takes: what its template declares, or the most that one of a chain does."""
+        """Return the resources that a task takes: as its template declares, or for a chain the most of its attempts."""
         if not task.then:
             needs = self._needs[task.template]
             return needs._replace(memory=task.memory) if task.memory else needs
@@ -191,8 +192,8 @@ class RunnerQueue:
     def take(self, most: int, seconds: float) -> list[Task]:
         """Remove and return the first attempts that wait, at least one.
 
-        They end before one that needs a worker to itself, or that takes long, and after `most`, or when they are
-        expected to take so many `seconds` together. A chain counts as all its attempts, and is not divided.
+        They end before an attempt that needs a worker to itself or takes long, after `most` attempts, or when they are
+        expected to take `seconds` together. A chain counts as all its attempts, and is not divided.
         """
         expected = self.expected.together
         tasks = [self.pending.popleft()]
@@ -206,7 +207,7 @@ class RunnerQueue:
         return tasks
 
     def fail_pending(self, failure: Failure) -> None:
-        """Answer everything that waits with a failure."""
+        """Answer all attempts that wait with a failure."""
         tasks = self._remove_all()
         results: list[AttemptResult] = []
         for task in tasks:
@@ -217,7 +218,7 @@ class RunnerQueue:
 
 _PLAIN = ResourceNeeds()
 _CLOSE_SECONDS = 1.0
-"""How long the attempts of a runner that is closed may continue before their workers are killed."""
+"""Seconds that the attempts of a closed runner may continue before their workers are killed."""
 
 
 def _extended(queue: deque[Task], tasks: Sequence[Task]) -> deque[Task]:
@@ -239,7 +240,7 @@ class Dispatcher:
     factory : str
         ``package.module:function`` that makes an `Executor` from a spec.
     memory : HostMemory
-        What attempts may declare together, and whether it is nearly used up.
+        The memory that attempts may declare together, and whether memory is nearly used up.
     """
 
     def __init__(self, workers: Sequence[WorkerProcess], clock: PoolClock, factory: str, *, memory: HostMemory) -> None:
@@ -253,7 +254,7 @@ class Dispatcher:
         self._runners: dict[int, RunnerQueue] = {}
         self._turns: deque[RunnerQueue] = deque()
         self._next: RunnerQueue | None = None
-        """The runner whose first attempt waits for a worker to itself."""
+        """The runner whose first attempt waits for a worker to itself; None if there is none."""
 
     # Runners.
 
@@ -279,10 +280,10 @@ class Dispatcher:
                 worker.outgoing += frame(AbortTask(runner.number, drop, attempt, grace))
                 worker.mark_aborted(found, self._clock.now, seconds=kill_after(grace))
                 if worker.current() not in found:
-                    worker.recall()  # it would be answered only after the end of the attempt before it
+                    worker.recall()  # without this, it would be answered only after the end of the attempt before it
 
     def hold(self, runner: RunnerQueue, *, is_held: bool) -> None:
-        """Start none of the attempts of a runner while `is_held`, also none that a worker was given ahead."""
+        """Start none of the attempts of a runner while `is_held`, not even attempts that wait with a worker."""
         runner.hold(is_held=is_held)
         for worker in self._workers:
             if is_held and any(number == runner.number for number, _ in worker.assigned.values()):
@@ -300,7 +301,7 @@ class Dispatcher:
                 worker.outgoing += frame(AbortTask(runner.number, task.drop, task.attempt, _CLOSE_SECONDS))
             if mine:
                 worker.mark_aborted(mine, self._clock.now, seconds=_CLOSE_SECONDS)
-                worker.recall()  # what waits behind an attempt of another runner would wait for the end of that
+                worker.recall()  # otherwise its attempts would wait for the end of an attempt of another runner
             if runner.number in worker.executors:
                 worker.executors.discard(runner.number)
                 worker.contents.forget(runner.number)
@@ -316,7 +317,7 @@ class Dispatcher:
                 runner.has_left.set()
 
     def close(self) -> None:
-        """Let all runners go: the pool ends."""
+        """Remove all runners: the pool ends."""
         for runner in self._runners.values():
             runner.has_left.set()
 
@@ -324,7 +325,7 @@ class Dispatcher:
 
     @property
     def next_due(self) -> float:
-        """When attempts may be given to workers that wait for more urgent ones; inf if none do."""
+        """Time at which attempts that wait for more urgent ones may be given to workers; inf if there are none."""
         return min((one.not_before for one in self._turns if one.pending and one.not_before > 0.0), default=math.inf)
 
     @property
@@ -356,7 +357,7 @@ class Dispatcher:
                 needs, room, worker = _PLAIN, NO_ROOM, None
                 if usable := self._usable_workers():
                     room, worker = max(((one.room(now), one) for one in usable), key=itemgetter(0))
-                # What is waiting is spread over the workers, and none of the runners fills them all.
+                # Waiting attempts are spread over the workers, and no runner fills all of them.
                 share = -(-len(runner.pending) // len(self._workers))
                 count, seconds = min(max(room.attempts // waiting, 1), share), room.seconds / waiting
                 worker = worker if room.attempts else None
@@ -372,7 +373,7 @@ class Dispatcher:
     def _count_waiting(self, now: float) -> int:
         """Return how many runners have attempts that may be given to workers; 0 if one of them waits for a worker."""
         if self._next is not None and not self._next.needs_own_worker:
-            self._next = None  # what waited for a worker was aborted, or its runner has left
+            self._next = None  # the attempt that waited for a worker was aborted, or its runner has left
         if self._next is not None and self._next.not_before > now:
             return 0
         return sum(bool(runner.pending) and runner.not_before <= now for runner in self._turns)
@@ -383,7 +384,7 @@ class Dispatcher:
         return is_busy and self._memory.pressure() is Pressure.ATTEMPTS
 
     def _end_long_chains(self, waiting: RunnerQueue, now: float) -> None:
-        """End the chains of long attempts that should not go on before the attempt that `waiting` has first."""
+        """End the chains of long attempts that should not go on before the first attempt of `waiting`."""
         for worker in self._workers:
             last = worker.last_follower() if worker.is_long(now) else None
             if last is not None:
@@ -410,8 +411,8 @@ class Dispatcher:
     def _assign_suspects(self, now: float) -> bool:
         """Give suspects workers that no attempt has used; return whether other attempts may be given to workers.
 
-        If there is no such worker, and none is being started, the first idle one is replaced. Until one is idle, the
-        others are given nothing, as otherwise none would ever be.
+        If there is no such worker, and none is being started, the first idle one is replaced. Until a worker is idle,
+        the other workers get nothing, because otherwise they might never be idle.
         """
         suspects = [runner for runner in self._turns if runner.suspects]
         if not suspects:
@@ -435,7 +436,7 @@ class Dispatcher:
         return idle is not None
 
     def _has_free_gpus(self, runner: RunnerQueue) -> bool:
-        """Return whether the GPUs are free that the first suspect of a runner declares; it fails if there are fewer."""
+        """Return whether the GPUs of the first suspect of a runner are free; fail it if it declares more than exist."""
         wanted = runner.needs_of(runner.suspects[0]).gpus
         return wanted <= len(self._free_gpus()) or wanted > len(self._gpus)
 
@@ -454,23 +455,23 @@ class Dispatcher:
 
     @property
     def _has_startable(self) -> bool:
-        """Whether attempts wait that need no GPU which another one has."""
+        """Whether an attempt waits that needs no GPU of a running attempt."""
         return any(runner.pending or (runner.suspects and self._has_free_gpus(runner)) for runner in self._turns)
 
     def recall(self, now: float) -> None:
-        """If a worker is idle, recall what waits behind a long attempt of another one."""
+        """If a worker is idle, recall the attempts that wait behind a long attempt on another worker."""
         slow = [worker for worker in self._workers if worker.is_slow(now)]
         if slow and any(worker.is_idle for worker in self._workers) and not self._has_startable:
             for worker in slow:
                 worker.recall()
 
     def requeue(self, worker: WorkerProcess, numbers: Iterable[int]) -> None:
-        """Put attempts that a worker was given first in the queues of their runners, unless they were aborted.
+        """Put attempts that a worker has not begun first in the queues of their runners, unless they were aborted.
 
         Parameters
         ----------
         numbers : iterable of int
-            Of the attempts, which have not begun, the last one first.
+            Numbers of the attempts, the last one first.
         """
         following: list[Task] = []
         at = IDLE
@@ -493,13 +494,13 @@ class Dispatcher:
             self.deliver([(at, one) for one in not_begun(reversed(following))])
 
     def limit_of(self, worker: WorkerProcess) -> float:
-        """Return the time limit of the attempt that a worker is at; 0 for none."""
+        """Return the time limit of the attempt that a worker runs, in seconds; 0 for none."""
         number, task = worker.assigned.get(worker.current(), (IDLE, None))
         runner = self._runners.get(number)
         return 0.0 if runner is None or task is None else runner.limits[task.template]
 
     def note_running(self) -> None:
-        """Note, for each runner, the drops that workers are at: those of the first attempt that they were sent."""
+        """Note the drops that workers run, for each runner: for each worker, the drop of its first attempt."""
         found: dict[int, dict[int, int]] = {number: {} for number in self._runners}
         for worker in self._workers:
             if worker.assigned:
@@ -536,7 +537,7 @@ class Dispatcher:
                 runner.deliver(found)
 
     def deliver_stream(self, number: int, opened: StreamOpened) -> None:
-        """Deliver what a running attempt has opened."""
+        """Deliver the stream that a running attempt has opened."""
         runner = self._runners.get(number)
         if runner is not None and not runner.is_leaving:
             runner.deliver([opened])

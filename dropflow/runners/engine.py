@@ -19,11 +19,11 @@ class Blob(msgspec.Struct, frozen=True, array_like=True):
 
 
 Piece = bytes | Blob
-"""A part of a content on its way."""
+"""A part of a content that is sent: its bytes, or a blob with them."""
 
 
 class CarriedContent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A content that travels with a batch: its path in the directory of the worker, and of how many pieces it is."""
+    """A content that travels with a batch: its path in the directory of the worker, and its number of pieces."""
 
     path: str
     pieces: int
@@ -32,7 +32,7 @@ class CarriedContent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Attempts that one worker of the engine gets together. `number` is unique in its runner.
 
-    For workers with directories of their own, `contents` are the inputs, whose pieces are sent beside this.
+    For workers with directories of their own, `contents` are the inputs. Their pieces are sent separately.
     """
 
     number: int
@@ -52,9 +52,9 @@ class AttemptLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An answer about a batch so far: results, and the attempts that have not begun and were taken back.
 
-    An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine, and is empty
-    if none has begun the batch. If it has a directory of its own, paths are relative to that one, only the last answer
-    has results, and there are the contents, by their paths, and the logs.
+    An answer repeats the content of earlier answers for the same batch. `worker` names the worker of the engine, and is
+    empty if none has begun the batch. If the worker has a directory of its own, paths are relative to this directory,
+    and only the last answer has results, together with the contents, by their paths, and the logs.
     """
 
     number: int
@@ -66,7 +66,7 @@ class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """A worker of the engine: its name there, how many attempts it runs at a time, and the names of its host.
+    """A worker of the engine: its name there, the number of attempts that it runs at a time, and the names of its host.
 
     If it cannot use the session directory, it `is_detached`, and has a directory of its own. `alias` is the name that
     the operator gave it, such as that of ``dask worker --name``.
@@ -80,7 +80,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
 
 class EngineCapacity(msgspec.Struct, frozen=True):
-    """How many attempts the workers of an engine run at a time, and their bytes of memory; 0 if it does not answer."""
+    """The attempts that the workers of an engine run at a time, and their bytes of memory; 0 if it does not answer."""
 
     slots: int = 0
     memory: int = 0
@@ -94,13 +94,13 @@ class EngineEvents(msgspec.Struct, frozen=True):
     lost: Callable[[int, str], None]
     """A batch will not be answered any more, and why: "the Dask worker tcp://... was removed"."""
     workers: Callable[[Sequence[WorkerView]], None]
-    """The workers that there are now."""
+    """The list of workers has changed; this is the new list."""
     broken: Callable[[str], None]
     """The engine cannot be reached any more, and why."""
 
 
 ENOUGH_SECONDS = 5.0
-"""How much work is worth a worker: what Dask takes for that by default."""
+"""Seconds of work for which another worker is worth its start: the default of Dask."""
 
 
 class Engine(Protocol):
@@ -117,30 +117,31 @@ class Engine(Protocol):
         Parameters
         ----------
         spec : ExecutorSpec
-            What workers build an executor from.
+            Specification from which workers build an executor.
         factory : str
             ``package.module:function`` that makes an `Executor` from the spec.
         events : EngineEvents
-            Where it reports to.
+            Callbacks for its reports.
         store : str
-            URL of a directory in a store, by which the outputs of such workers go; empty for the answers.
+            URL of a directory in a store, by which workers with their own directories send outputs; if it is empty,
+            outputs are sent in the answers.
 
         Raises
         ------
         DropflowError
-            It cannot be reached, or its workers cannot run attempts of this session, such as for another version of
-            dropflow.
+            The engine cannot be reached, or its workers cannot run attempts of this session, such as because they have
+            another version of dropflow.
         """
         ...
 
     def put(self, data: bytes) -> object:
-        """Return an object of the engine for some bytes, which are there as long as the object is. From any thread."""
+        """Return an object of the engine that holds some bytes as long as it exists. From any thread."""
         ...
 
     def submit(self, batch: Batch, name: str, workers: Sequence[str], pieces: Sequence[object] = ()) -> None:
-        """Have a worker run a batch: one of `workers` if there are any and that is possible, otherwise any.
+        """Have a worker run a batch: one of `workers` if the list is not empty and that is possible, otherwise any.
 
-        `name` is what people see on the pages of the engine. `pieces` are those of the contents of the batch: blobs, or
+        `name` is shown on the pages of the engine. `pieces` are the pieces of the contents of the batch: blobs, or
         objects that `put` has returned; the worker gets their bytes. From any thread.
         """
         ...
@@ -150,23 +151,23 @@ class Engine(Protocol):
         ...
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the workers of batches answer with what has ended, and return what has not begun."""
+        """Have the workers of batches answer with ended attempts, and return attempts that have not begun."""
         ...
 
     def discard(self, number: int) -> None:
-        """Forget a batch, and stop what runs of it. It is not answered."""
+        """Forget a batch, and stop its attempts. It is not answered."""
         ...
 
     def want(self, seconds: float) -> None:
-        """Tell how many seconds of work wait for workers, at most `ENOUGH_SECONDS` of an attempt; it may get more."""
+        """Note how many seconds of work wait, at most `ENOUGH_SECONDS` for each attempt; the engine may add workers."""
         ...
 
     def ping(self) -> None:
-        """Tell all workers that the session is alive. They stop its attempts if they hear nothing for a minute."""
+        """Send all workers a sign that the session is alive. Without one for a minute, they stop its attempts."""
         ...
 
     def close(self) -> None:
-        """Stop what runs, and leave the engine; end it if `start` started it. Idempotent."""
+        """Stop all attempts, and leave the engine; end it if `start` started it. Idempotent."""
         ...
 
 

@@ -1,9 +1,8 @@
 """The runner of a session whose attempts another engine runs.
 
-It has the attempts that wait, so that order, pause, cancel and the loss of workers are decided here, and gives the
-engine no more than its workers run now, and what they will run in the next moments. Short attempts go in batches, since
-a task of an engine takes milliseconds of its scheduler. Behind an attempt that turns out to be long nothing waits: what
-its batch has left is recalled.
+It keeps the attempts that wait, so that it decides on order, pause, cancel and the loss of workers. It gives the engine
+only the attempts that its workers run now or in the next moments. Short attempts go in batches, since a task of an
+engine takes milliseconds of its scheduler. If an attempt turns out to be long, the rest of its batch is recalled.
 """
 
 import itertools
@@ -35,11 +34,10 @@ from dropflow.runners.engine import ENOUGH_SECONDS, AttemptKey, Batch, BatchAnsw
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 
-# The attempts of a session that wait for one place of its placement, and which workers that place
-# stands for.
+# The attempts of a session that wait for one place of its placement, and the workers of that place.
 
 _MOST_BYTES = 4_000_000
-"""The most bytes of contents that travel with a batch."""
+"""Most bytes of contents that travel with a batch."""
 
 
 class PlaceQueue(RunnerQueue):
@@ -50,7 +48,7 @@ class PlaceQueue(RunnerQueue):
     number, spec, deliver
         As in `RunnerQueue`.
     expected : ExpectedSeconds
-        How long attempts take, which all queues of a runner share.
+        Expected seconds of attempts, shared by all queues of a runner.
     single : set of int
         Drops whose attempts go alone in a batch: a batch with one of them was lost.
     """
@@ -81,15 +79,14 @@ class PlaceQueue(RunnerQueue):
 def workers_of_places(places: Sequence[str], workers: Iterable[WorkerView]) -> Mapping[int, tuple[str, ...]]:
     """Return the names of the workers that each place of a placement stands for.
 
-    A place that has the name of workers stands for these: the one that their operator gave them, or their address.
-    Otherwise a place that names the host of workers stands for these. The others stand for one worker each, in the
-    order of the names, so that drops that were placed together are together: round and round if there are more places
-    than workers.
+    A place may be the name of workers: the name that their operator gave them, or their address. Otherwise it may be
+    the host of workers. Each other place stands for one worker, in the order of the names, so that drops that were
+    placed together stay together. If there are more places than workers, the workers are used in turns.
 
     Parameters
     ----------
     places : sequence of str
-        Names of the nodes of a graph: of workers, ``host`` or ``host:port``.
+        Names of the nodes of a graph: names of workers, ``host`` or ``host:port``.
     workers : iterable of WorkerView
         The workers of an engine.
     """
@@ -118,7 +115,7 @@ def workers_of_places(places: Sequence[str], workers: Iterable[WorkerView]) -> M
     return chosen
 
 
-# The batches that an engine has, and what its answers mean for their attempts. Does no I/O.
+# The batches that an engine has, and the results for their attempts from its answers. Does no I/O.
 
 
 @dataclass
@@ -128,7 +125,7 @@ class SentBatch:
     tasks: dict[AttemptKey, Task]
     """Its attempts that are not answered, in order."""
     queue: PlaceQueue
-    """Where its attempts have waited."""
+    """The queue in which its attempts have waited."""
     slots: int
     since: float
     is_long: bool
@@ -136,13 +133,13 @@ class SentBatch:
     had_one: bool
     """Whether it was sent with a single attempt."""
     aborted: dict[AttemptKey, float] = field(default_factory=dict)
-    """Attempts that were aborted, and until when they are waited for."""
+    """By aborted attempt: the time until which its answer is awaited."""
 
 
 class SentBatches:
     """The batches that an engine has, by number.
 
-    An attempt is in one batch at most, and leaves it with its answer, so what comes twice or late changes nothing.
+    An attempt is in one batch at most, and leaves it with its answer, so a second or late answer changes nothing.
     """
 
     def __init__(self) -> None:
@@ -168,7 +165,7 @@ class SentBatches:
         return None if number is None else self._batches[number]
 
     def answer(self, answer: BatchAnswer) -> Iterator[tuple[Task, AttemptResult | None]]:
-        """Remove the attempts that an answer is about; yield each with its result, or None if it waits again."""
+        """Remove the attempts in an answer; yield each with its result, or with None if it waits again."""
         batch = self._batches.get(answer.number)
         if batch is None:
             return  # it was lost meanwhile, or discarded
@@ -183,7 +180,7 @@ class SentBatches:
             if task is not None and was_aborted:
                 yield task, aborted(*key)
             elif task is not None:
-                # Those that follow it have been answered.
+                # Its followers have been answered.
                 batch.queue.put_first(msgspec.structs.replace(task, then=()) if task.then else task)
                 yield task, None
 
@@ -198,8 +195,8 @@ class SentBatches:
     def lose(self, number: int, why: str, hint: str = "") -> tuple[list[AttemptResult], set[int]]:
         """Remove a batch that will not be answered; return results for its attempts, and the drops to send alone next.
 
-        An attempt that was alone had an infrastructure fault. Which of several has begun, or has ended the worker, is
-        not known: all are repeated without being counted, and each of them alone.
+        An attempt that was alone had an infrastructure fault. Of several attempts, it is not known which one has begun,
+        or has ended the worker: each is repeated alone, and no fault is counted.
         """
         batch = self._batches.get(number)
         if batch is None:
@@ -252,15 +249,15 @@ class SentBatches:
         return msgspec.structs.replace(result, usage=msgspec.structs.replace(usage, worker=number))
 
 
-# The attempts of a session that wait for an engine, and which of them it gets next. Does no I/O.
+# The attempts of a session that wait for an engine, and the choice of the next ones. Does no I/O.
 
 _MOST_IN_BATCH = 512
 _BATCH_SECONDS = 0.05
-"""How long the attempts of a batch are expected to take together."""
+"""Expected seconds of the attempts of a batch together."""
 
 _MOST_LOOKED_AT = 100
 _UNKNOWN_SECONDS = 0.5
-"""For how long an attempt counts whose like has not run: as long as a task does for Dask."""
+"""Expected seconds of an attempt if none of its template has run: the default of Dask for tasks."""
 
 NextBatch = tuple[list[Task], PlaceQueue, int, bool]
 """Attempts, their queue, the slots that they take, and whether others should not wait for them."""
@@ -272,7 +269,7 @@ class WaitingAttempts:
     Parameters
     ----------
     spec : ExecutorSpec
-        Of the session.
+        Specification of the executors of the session.
     deliver : ResultSink
         Takes the answers of attempts that are aborted.
     places : int
@@ -290,7 +287,8 @@ class WaitingAttempts:
         ]
         self._turn = 0
         self.goes_alone = False
-        """Whether each attempt, with those that follow it, is a batch: its contents come with the end of the batch."""
+        """Whether each attempt, with its followers, is a batch of its own: contents come only with the end of a
+        batch."""
 
     def __bool__(self) -> bool:
         return any(queue.is_waiting for queue in self._queues)
@@ -325,7 +323,7 @@ class WaitingAttempts:
             queue.fail_pending(failure)
 
     def seconds(self) -> float:
-        """Return how long the attempts that wait take together, each `ENOUGH_SECONDS` at most."""
+        """Return the expected seconds of the attempts that wait, each counted as `ENOUGH_SECONDS` at most."""
         found = 0.0
         for queue in self._queues:
             ahead = [*islice(queue.suspects, _MOST_LOOKED_AT), *islice(queue.pending, _MOST_LOOKED_AT)]
@@ -352,13 +350,13 @@ class WaitingAttempts:
         Parameters
         ----------
         slots : int
-            How many attempts its workers run at a time.
+            Number of attempts that its workers run at a time.
         long : int
-            Slots of the batches that it has, if others should not wait for them.
+            Slots of the long batches that it has, for which other attempts should not wait.
         short : int
             Number of the other batches that it has.
         loads : mapping of int to float, optional
-            How busy the workers of each place are.
+            By place: batches of its workers for each of their slots.
         """
         queue = self._next_queue(loads or {})
         if queue is None:
@@ -367,7 +365,7 @@ class WaitingAttempts:
         taken = min(queue.needs_of(first).cpus, slots)
         is_long = taken > 1 or max(self._expected.of(one.template) for one in members(first)) >= LONG_SECONDS
         if queue.suspects or is_long or self.goes_alone or queue.needs_own_worker:
-            # No more than there are slots: so they are wherever one is free.
+            # No more than there are slots, so that each slot that becomes free can get one.
             if long + short + taken > slots:
                 return None
             return [queue.suspects.popleft()] if queue.suspects else queue.take_batch(1, 0.0), queue, taken, True
@@ -380,8 +378,8 @@ class WaitingAttempts:
     def _next_queue(self, loads: Mapping[int, float]) -> PlaceQueue | None:
         """Return the queue whose attempt is next.
 
-        It is that of the place whose workers are least busy: attempts of another place would run there otherwise. Of
-        several, it is that of the greatest priority; queues take turns.
+        It is the queue of the place whose workers are least busy: otherwise, attempts of another place would run there.
+        Among several such queues, the one with the greatest priority is next; equal queues take turns.
         """
         waiting = [queue for queue in (*self._queues[self._turn :], *self._queues[: self._turn]) if queue.is_waiting]
         if not waiting:
@@ -396,12 +394,12 @@ _log = logging.getLogger(__name__)
 
 _WINDOW = 8192
 _SLOW_SECONDS = 0.25
-"""How long a batch may take before what has not begun of it is recalled; and how often that is repeated."""
+"""Seconds after which attempts of a batch that have not begun are recalled, and between two such recalls."""
 _PING_SECONDS = 5.0
 _WANT_SECONDS = 1.0
 """Shortest time between two messages to the engine about how much work waits."""
 _NO_WORKERS_SECONDS = 600.0
-"""How long attempts wait for an engine that has no workers: an adaptive one may get them from a batch system."""
+"""Seconds that attempts wait for an engine without workers: an adaptive one may get them from a batch system."""
 _ANSWER_SECONDS = 5.0
 _CLOSE_SECONDS = 10.0
 
@@ -412,13 +410,13 @@ class ExternalRunner:
     Parameters
     ----------
     engine : Engine
-        What runs attempts.
+        Runs attempts.
     spec : ExecutorSpec
-        What executors are built from. ``files``, ``logs`` and ``tmp`` exist in its directory.
+        Specification of the executors. ``files``, ``logs`` and ``tmp`` exist in its directory.
     factory : str
         ``package.module:function`` that makes an `Executor` from the spec.
     most : int, optional
-        How many attempts run at a time; by default as many as the workers of the engine take.
+        Most attempts that run at a time; by default as many as the workers of the engine take.
     places : sequence of str
         Names of the nodes of the graph, if it is placed.
     place_of : int array, optional
@@ -492,11 +490,11 @@ class ExternalRunner:
             self._command(lambda: self._waiting.add(batch))
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
-        """Forget an attempt that waits, or have its worker stop it; if that does not answer, it is given up."""
+        """Remove an attempt that waits, or have its worker stop it; without an answer, give the attempt up."""
         self._command(lambda: self._abort((drop, attempt), grace))
 
     def hold(self, *, is_held: bool) -> None:
-        """Start no attempts while `is_held`; workers return those that have not begun."""
+        """Start no attempts while `is_held`; workers return attempts that have not begun."""
         self._command(lambda: self._hold(is_held=is_held))
 
     def give_back(self) -> Sequence[Task]:
@@ -567,7 +565,7 @@ class ExternalRunner:
         return max(0.0, min(due) - now)
 
     def _keep(self, now: float) -> None:
-        """Do what is due: tell workers that the session is alive, recall, and give up what does not answer."""
+        """Carry out due steps: send signs of life to workers, recall attempts, and give up those without an answer."""
         if now >= self._pinged + _PING_SECONDS:
             self._pinged = now
             self._engine.ping()
@@ -612,7 +610,7 @@ class ExternalRunner:
             )
 
     def _tell_want(self, now: float) -> None:
-        """Tell the engine how much work waits, if that has changed."""
+        """Inform the engine how much work waits, if that has changed."""
         if now >= self._told + _WANT_SECONDS:
             self._told, wanted = now, self._waiting.seconds()
             if wanted != self._wanted:
@@ -620,7 +618,7 @@ class ExternalRunner:
                 self._engine.want(wanted)
 
     def _loads(self, batches: Iterable[SentBatch]) -> Mapping[int, float]:
-        """Return how many batches the workers of each place have, for each of their slots."""
+        """Return by place the number of batches of its workers for each of their slots."""
         busy: Counter[tuple[str, ...]] = Counter()
         for sent in batches if self._places else ():
             busy[self._of_place.get(sent.queue.number, ())] += sent.slots
@@ -706,12 +704,12 @@ _SOCKETS = ("tcp", "tls", "")
 
 
 def check_address(kind: str, address: str) -> None:
-    """Raise if an address is not one of an engine, ``dask`` or ``ray``. Does not try it.
+    """Raise if an address is no valid address of an engine, ``dask`` or ``ray``. Does not try to connect.
 
     Raises
     ------
     BadParameterError
-        It has another scheme, or no host or port.
+        It has a wrong scheme, or no host or port.
     """
     if kind == "ray" and address == "auto":
         return
@@ -726,9 +724,9 @@ def check_address(kind: str, address: str) -> None:
 
 
 def refuse_silent(kind: str, address: str, seconds: float) -> None:
-    """Raise if no engine answers at an address. Its own client may take minutes to find that out, or never does.
+    """Raise if no engine answers at an address. The client of the engine may need minutes for that, or wait forever.
 
-    A process of Dask sends its greeting as soon as it is connected. One that does not is something else.
+    A process of Dask sends a greeting as soon as it is connected. Any other process is no scheduler.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The side of a session in a worker of an engine: worker processes of ours, which run the batches that come there.
+"""The side of a session in a worker of an engine: it runs the batches that come there in worker processes of dropflow.
 
 The worker of the engine waits in `Host.run` until the attempts of a batch are answered. It does not run them itself:
-they need a process that may be killed, with a working directory of its own, and whose output is that of one attempt.
+they need a process that may be killed, with its own working directory, and with the output of one attempt only.
 
 A host without a message for `LEASE_SECONDS` stops its attempts: the process of its session was killed.
 """
@@ -44,7 +44,7 @@ class HostView(msgspec.Struct, frozen=True):
     Attributes
     ----------
     version : str
-        Of dropflow there.
+        Version of dropflow there.
     host : str
         Name of its host.
     problem : str
@@ -70,7 +70,7 @@ def look(probe: str, token: str, alias: str = "") -> HostView:
     probe : str
         Path of a file that the session has written into its private directory.
     token : str
-        What is in it.
+        Content of that file.
     alias : str
         The name that the operator of the engine gave the worker.
     """
@@ -88,7 +88,7 @@ def look(probe: str, token: str, alias: str = "") -> HostView:
 
 
 class _Work:
-    """A batch that is here."""
+    """A batch that runs on this host."""
 
     def __init__(self, batch: Batch) -> None:
         self.number = batch.number
@@ -104,19 +104,19 @@ class Host:
     Parameters
     ----------
     spec : ExecutorSpec
-        What its worker processes build their executor from.
+        Specification from which its worker processes build their executor.
     workers : int
-        How many attempts run at a time.
+        Number of attempts that run at a time.
     name : str
         Name of the worker of the engine.
     factory : str
         ``package.module:function`` that makes an `Executor` from the spec.
     own : OwnDirectory, optional
-        Its own directory, if it cannot use that of the session. It is removed with the host.
+        Its own directory, if it cannot use the session directory. It is removed with the host.
     open_runner : callable, optional
-        Returns the runner for a spec, and what closes it; by default that of a new pool of worker processes.
+        Returns the runner for a spec, and a function that closes it; by default, a runner with a new pool.
     clock : Clock, optional
-        Tells how long the session has been silent; by default that of the machine.
+        Measures how long the session has been silent; by default the clock of the machine.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Host:
         self._open_runner = open_runner or self._open_pool
         self.name = name
         self._logs = Path(self._spec.directory, "logs", f"{socket.gethostname()}-{os.getpid()}")
-        # Guards what is below: threads of the engine and the thread of the pool meet here.
+        # Guards the attributes below: threads of the engine and the thread of the pool use them.
         self._lock = threading.Lock()
         self._close_runner: Callable[[], None] = lambda: None
         self._runner: Runner | None = None
@@ -172,7 +172,7 @@ class Host:
         with self._lock:
             if self._closed.is_set() or batch.number in self._stopped:
                 raise self._lost()
-            self.ping()  # before the lease is watched, which the first batch begins
+            self.ping()  # before the first batch starts the watch of the lease
             runner = self._open()
             self._batches[batch.number] = work
             self._work_of.update(dict.fromkeys(work.open, work))
@@ -193,7 +193,7 @@ class Host:
             return self._answer(work)
 
     def abort(self, attempts: Iterable[AttemptKey], grace: float) -> None:
-        """Stop attempts that are here, or come later."""
+        """Stop attempts that are on this host, or come later."""
         with self._lock:
             runner = self._runner
             found = []
@@ -205,12 +205,12 @@ class Host:
         _abort(runner, found, grace)
 
     def recall(self, numbers: Iterable[int]) -> bytes:
-        """Take back what has not begun, if one of these batches is here; return the answers so far, as a list."""
+        """Take back attempts that have not begun, if one of these batches is here; return a list of answers so far."""
         with self._lock:
             runner = self._runner
             if runner is None or self._batches.keys().isdisjoint(numbers):
                 return encode([])
-        # What a worker process was given ahead comes back a moment after the hold, and leaves with the next call.
+        # Attempts that wait with a worker process come back a moment after the hold, and are answered at the next call.
         with contextlib.suppress(OSError):  # it was closed meanwhile
             runner.hold(is_held=True)
             returned = runner.give_back()
@@ -225,7 +225,7 @@ class Host:
         return encode(answers)
 
     def discard(self, number: int) -> None:
-        """Stop what runs of a batch, and do not wait for it."""
+        """Stop the attempts of a batch, and do not wait for their ends."""
         with self._lock:
             work, runner = self._batches.get(number), self._runner
             if work is None:
@@ -270,7 +270,7 @@ class Host:
             threading.Thread(target=self._watch, name="session-lease", daemon=True).start()
 
     def _open_pool(self, spec: ExecutorSpec) -> tuple[Runner, Callable[[], None]]:
-        """Return the runner of a new pool, and what closes the pool."""
+        """Return the runner of a new pool, and a function that closes the pool."""
         self._logs.mkdir(parents=True, exist_ok=True)
         pool = WorkerPool(self._workers, logs=self._logs, factory=self._factory)
 
@@ -291,7 +291,7 @@ class Host:
     def _take_results(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
         with self._lock:
             if self._closed.is_set():
-                return  # the close may have ended these attempts: that is no failure of theirs
+                return  # the close may have ended these attempts, which does not count as their failure
             for result in results:
                 if isinstance(result, AttemptResult):  # streams are refused before a session begins
                     work = self._leave((result.drop, result.attempt))
@@ -345,7 +345,7 @@ _TOKEN_BYTES = 16
 
 @contextmanager
 def probe_file(directory: str) -> Iterator[tuple[str, str]]:
-    """Write a file into the private directory of a session; yield its path and what is in it.
+    """Write a file into the private directory of a session; yield its path and its content.
 
     Raises
     ------
@@ -368,17 +368,17 @@ def probe_file(directory: str) -> Iterator[tuple[str, str]]:
 def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
     """Raise if workers of an engine have another version of dropflow, or of Python.
 
-    Code and objects of Python that a graph carries can only be read by the minor version that wrote them.
+    Code and objects of Python in a graph can only be read by the minor version that wrote them.
 
     Parameters
     ----------
     views : mapping of str to HostView
-        What each worker has found.
+        The host of each worker.
 
     Raises
     ------
     ConflictError
-        They have.
+        Some have another version.
     """
     others = {name: view.version for name, view in views.items() if view.version != __version__}
     if others:
@@ -395,7 +395,7 @@ def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
 
 
 def view_of(worker: str, found: object, version: object = None) -> HostView:
-    """Return what a worker of an engine has answered when it was to look.
+    """Return the answer of a worker of an engine to `look`.
 
     Parameters
     ----------
@@ -411,10 +411,10 @@ def view_of(worker: str, found: object, version: object = None) -> HostView:
     MissingDependencyError
         It cannot import dropflow.
     ConflictError
-        Its version of dropflow answers something else.
+        Its version of dropflow gives another answer.
     """
-    # Engines put exceptions into others, such as `Exception("ModuleNotFoundError(...)")`. A package that dropflow needs
-    # may be what is missing.
+    # Engines put exceptions into others, such as `Exception("ModuleNotFoundError(...)")`. The missing package may be
+    # one that dropflow needs.
     if isinstance(found, Exception) and (missing := _NO_MODULE.search(str(found))):
         raise MissingDependencyError(f"the {worker} cannot import dropflow: {missing[0]}", hint=_HINT) from found
     try:

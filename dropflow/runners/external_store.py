@@ -11,7 +11,7 @@ from dropflow.data.remote import file_system, reach
 from dropflow.errors import StorageError
 
 _SECONDS = 100.0
-"""How long a store may take for one blob: less than a worker of an engine may take for one message."""
+"""Seconds that a store may take for one blob: less than a worker of an engine may take for one message."""
 
 
 def write_blob(url: str, data: bytes) -> None:
@@ -31,14 +31,14 @@ def read_blob(url: str) -> bytes:
     Raises
     ------
     StorageError
-        It is not there, or cannot be read.
+        It does not exist, or cannot be read.
     """
     data: bytes = _done(url, "read", lambda found, path: found.cat_file(path))
     return data
 
 
 def remove_blobs(url: str) -> None:
-    """Remove a blob, or all below a directory of them, if they are there.
+    """Remove a blob, or all blobs below a directory, if they exist.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def remove_blobs(url: str) -> None:
 
 
 def _done(url: str, what: str, action: Callable[[Any, str], Any]) -> Any:
-    """Return what an action gives with the file system of a URL, and the path there."""
+    """Return the result of an action, which is called with the file system of a URL and the path there."""
     try:
         return reach(url, what, lambda: action(*file_system(url)), seconds=_SECONDS)
     except StorageError as error:
@@ -72,9 +72,9 @@ class ContentStore:
     Parameters
     ----------
     url : str
-        Of a directory there, which may exist. The session has a new one in it.
+        URL of a directory there, which may exist.
     is_new : bool
-        Whether to make that; a worker uses that of its session.
+        Whether to make a new directory for the session in it; a worker uses the directory of its session.
     """
 
     def __init__(self, url: str, *, is_new: bool = True) -> None:
@@ -107,12 +107,12 @@ class ContentStore:
         self.remove(url)
 
     def remove(self, url: str) -> None:
-        """Remove what is in the store at a URL; what cannot be removed is left there."""
+        """Remove blobs from the store at a URL; blobs that cannot be removed are left there."""
         with contextlib.suppress(StorageError):
             remove_blobs(url)
 
     def close(self) -> None:
-        """Remove everything; what cannot be removed is logged."""
+        """Remove all blobs; log blobs that cannot be removed."""
         try:
             remove_blobs(self.url)
         except StorageError as error:

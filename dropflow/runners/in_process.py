@@ -1,4 +1,4 @@
-"""Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of threads."""
+"""Runs attempts in this process: in the session's own thread, which costs least, or in a pool of threads."""
 
 import threading
 from collections import deque
@@ -29,7 +29,7 @@ def aborted(drop: int, attempt: int) -> AttemptResult:
 
 _NOTHING = (-1, -1)
 _WINDOW = 64
-"""Small, so that the session processes a cancel and publishes statistics between batches."""
+"""Attempts in a batch. Small, so that the session processes a cancel and publishes statistics between batches."""
 
 
 class InlineRunner:
@@ -70,7 +70,7 @@ class InlineRunner:
             self._deliver(results)
 
     def _run(self, task: Task) -> list[AttemptResult]:
-        """Return the results of an attempt and of those that follow it."""
+        """Return the results of an attempt and of its followers."""
         results = [self._execute(task)]
         for done, follower in enumerate(task.then):
             following = None if self._is_held else with_input(follower, results[-1])
@@ -92,12 +92,12 @@ class InlineRunner:
         return {} if current == _NOTHING else {current[0]: 0}
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
-        """Stop an attempt if it is the one that runs."""
+        """Stop an attempt if it runs now."""
         if (drop, attempt) == self._current:
             self._executor.abort(drop, attempt, grace)
 
     def hold(self, *, is_held: bool) -> None:
-        """Start no attempts while `is_held`. Those that were submitted before run in the next `submit`."""
+        """Start no attempts while `is_held`. Attempts that were submitted before run in the next `submit`."""
         self._is_held = is_held
 
     def give_back(self) -> Sequence[Task]:
@@ -175,7 +175,7 @@ class MixedRunner:
         self._computing.hold(is_held=is_held)
 
     def give_back(self) -> Sequence[Task]:
-        """Return what waits in either runner."""
+        """Return the attempts that wait in either runner."""
         return (*self._waiting.give_back(), *self._computing.give_back())
 
     def interrupt(self) -> None:
@@ -192,16 +192,16 @@ class MixedRunner:
 
 
 _CLOSE_SECONDS = 1.0
-"""How long all threads together may take to end."""
+"""Seconds that all threads together may take to end."""
 _ANSWER_SECONDS = 0.05
-"""How long to wait for a session that takes a result: it has other things to do, too."""
+"""Most seconds to wait until a session has taken a result: it may be busy."""
 _PLAIN = ResourceNeeds()
 
 
 class ThreadRunner:
     """A fixed number of threads that share one queue.
 
-    The first attempt of the queue begins when the processors and the memory that it declares are free; no other one
+    The first attempt of the queue begins when the processors and the memory that it declares are free. No other attempt
     overtakes it.
 
     Parameters
@@ -209,9 +209,10 @@ class ThreadRunner:
     executor : Executor
         Shared by the threads; closed with the runner.
     threads : int
-        How many attempts run at a time.
+        Number of attempts that run at a time.
     templates : sequence of Template
-        Those of the session, with what their attempts declare. Without it, each takes one thread and no memory.
+        The templates of the session, with the resources of their attempts. If it is empty, each attempt takes one
+        thread and no memory.
     """
 
     def __init__(self, executor: Executor, *, threads: int, templates: Sequence[Template] = ()) -> None:
@@ -219,14 +220,14 @@ class ThreadRunner:
         self._executor = executor
         self._capacity = Capacity(threads, host_memory().limit.bytes)
         self._needs = tuple(self._capacity.admitted(needs_of(template)) for template in templates)
-        # Guards the queue, the capacity and what is below. Threads wait at it for an attempt that may begin.
+        # Guards the queue, the capacity and the attributes below. Threads wait here for an attempt that may begin.
         self._changed = threading.Condition()
         self._queue: PriorityQueue[Task] = PriorityQueue(lambda task: task.priority)
         self._waiting: set[tuple[int, int]] = set()
         self._running: dict[tuple[int, int], _ThreadAttempt] = {}
         self._closed = self._is_held = False
         self._answers = 0
-        """How often the session has submitted attempts, or none."""
+        """Number of calls of `submit`, also with no attempts."""
         self._clock = SystemClock()
         self._threads = [self._thread() for _ in range(threads)]
         self._deliver: ResultSink = _discard
@@ -261,7 +262,7 @@ class ThreadRunner:
             is_waiting = (drop, attempt) in self._waiting
             self._waiting.discard((drop, attempt))
             is_running = (drop, attempt) in self._running
-            # The attempts that follow it are answered now, too, if it is not one of a chain that has begun.
+            # Its followers are answered now, too, unless it is part of a chain that has begun.
             first = next((task for task in self._queue if (task.drop, task.attempt) == (drop, attempt)), None)
             rest = self._leave(first.then) if is_waiting and first is not None else []
             if is_waiting:
@@ -343,13 +344,13 @@ class ThreadRunner:
             task = task or self._begin()
 
     def _await_successors(self, answers: int) -> None:
-        """Wait until the session has taken a result, if others wait: a successor may be more urgent than they are."""
+        """If attempts wait, wait until the session has taken a result: a successor may be more urgent than they are."""
         with self._changed:
             if (first := self._first()) is not None and first.priority:
                 self._changed.wait_for(lambda: self._answers > answers or self._closed, _ANSWER_SECONDS)
 
     def _next(self, ended: "_ThreadAttempt", result: AttemptResult) -> tuple[Task | None, list[AttemptResult]]:
-        """Return the next attempt of a chain, which begins; or None, and the answers for those that are left."""
+        """Return the next attempt of a chain, which begins; or None, and the answers for the rest of the chain."""
         following = ended.following
         if following and not self._closed and not self._is_held and not self._should_yield(ended, following[0]):
             key = (following[0].drop, following[0].attempt)
@@ -362,20 +363,20 @@ class ThreadRunner:
         return None, self._leave(following)
 
     def _should_yield(self, running: "_ThreadAttempt", following: Task) -> bool:
-        """Return whether a chain of long attempts should end, because one of greater priority waits."""
+        """Return whether a chain of long attempts should end, because an attempt of greater priority waits."""
         if self._clock.monotonic() - running.since < LONG_SECONDS:
             return False
         first = self._first()
         return first is not None and first.priority > following.priority
 
     def _leave(self, tasks: Sequence[Task]) -> list[AttemptResult]:
-        """Return the answers for attempts of a chain that are not begun. Those that were aborted have been answered."""
+        """Return the answers for attempts of a chain that are not begun. Aborted attempts were answered before."""
         left = [task for task in tasks if (task.drop, task.attempt) in self._waiting]
         self._waiting.difference_update((task.drop, task.attempt) for task in left)
         return not_begun(left)
 
     def _begin(self) -> Task | None:
-        """Wait for an attempt that may begin, and note that it does; return None when the runner is closed."""
+        """Wait for an attempt that may begin, and take its resources; return None when the runner is closed."""
         with self._changed:
             while not self._closed:
                 task = self._first()
@@ -407,16 +408,16 @@ class ThreadRunner:
         return None
 
     def _end(self, drop: int, attempt: int) -> "_ThreadAttempt | None":
-        """Note that an attempt has ended; return what ran, or None if its thread was replaced."""
+        """Note that an attempt has ended; return its record, or None if its thread was replaced."""
         ended = self._running.pop((drop, attempt), None)
         if ended is not None:
             self._free(ended)
         return ended
 
     def _free(self, ended: "_ThreadAttempt") -> None:
-        """Free what an attempt, or a chain, has taken."""
+        """Free the resources of an attempt or a chain."""
         self._capacity.free(ended.needs)
-        # The thread itself takes the next attempt. If this one took several processors, others can begin, too.
+        # The thread itself takes the next attempt. If several processors are free now, other attempts can begin, too.
         self._changed.notify(ended.needs.cpus - 1 + bool(ended.needs.memory))
 
     def _run(self, task: Task) -> AttemptResult:
@@ -428,7 +429,7 @@ class ThreadRunner:
 
 
 class _ThreadAttempt(NamedTuple):
-    """An attempt that runs: its thread, what it has taken, those that follow it, and when its chain began."""
+    """An attempt that runs: its thread, its resources, its followers, and when its chain began."""
 
     thread: threading.Thread
     needs: ResourceNeeds

@@ -1,4 +1,4 @@
-"""The runner of a session: threads for applications that wait; for the others worker processes, threads or an engine.
+"""The runner of a session: threads for applications that wait; worker processes, threads or an engine for all others.
 
 The modules of engines import their packages, so they are imported when a session needs them.
 """
@@ -54,19 +54,19 @@ def make_runner(
 ) -> Runner:
     """Return the runner of one session.
 
-    If the plan of the graph was given a degree of parallelism, the session uses at most so many processors at a time
-    for each part that it has.
+    If the plan of the graph has a degree of parallelism, the session uses at most as many processors at a time for each
+    of its parts.
 
     Parameters
     ----------
     workspace : Workspace
-        Of the session's repository.
+        The directories of the session's repository.
     choice : RunnerChoice
-        Which; it can run the graph (`RunnerChoice.refuse_unusable`). Unless it is ``inline``, applications that only
-        wait run in threads of their own.
+        The kind of runner; it can run the graph (`RunnerChoice.refuse_unusable`). Unless it is ``inline``, applications
+        that only wait run in threads of their own.
     workers : int, optional
-        Threads or processes; by default one per core that this process may use. Of an engine that is there, how many
-        attempts it gets at a time; by default as many as its workers take.
+        Number of threads or processes; by default one per core that this process may use. For an engine that runs
+        already, the number of attempts that it gets at a time; by default as many as its workers take.
     pool : WorkerPool, optional
         Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
     until : float
@@ -74,12 +74,12 @@ def make_runner(
     folder : str
         Working directory of worker processes; by default ``files`` in the session directory.
     parts : collection of int, optional
-        Which parts of the graph the session has, one of several nodes; by default all of them. With a degree of
-        parallelism, it uses at most as many processors at a time as the plan has for them, and at least one.
+        Parts of the graph on this node of the session; by default all. With a degree of parallelism, the session uses
+        at most as many processors at a time as the plan has for these parts, and at least one.
     reuse : ReuseSpec, optional
         How its attempts take results of earlier runs.
     retry_memory : float
-        By how much the memory of a drop grows when an attempt had too little; 0 if it is not repeated for that.
+        Factor by which the memory of a drop grows when an attempt had too little; 0 if the attempt is not repeated.
     report_locals : bool
         Whether failures have the local variables of the function that raised.
     run_app : callable, optional
@@ -112,7 +112,7 @@ def make_runner(
         )
     if choice.kind == "inline":
         return InlineRunner(_executor(spec, run_app))
-    # The places of a graph on several nodes are these, and not workers of an engine.
+    # The places of a graph on several nodes are the nodes, and not workers of an engine.
     places = graph.places if parts is None else ()
     runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool, places=places)
     shares = dict(enumerate(processors_of(graph)))
@@ -132,10 +132,10 @@ def _unlimited(
     pool: WorkerPool | None,
     places: Sequence[str],
 ) -> Runner:
-    """Return the runner of one session, whatever its plan was given."""
+    """Return the runner of one session, without the limit of its plan."""
     ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
-    # The ranks of a job come one after the other, and all of them wait until the job has ended.
-    # Those of a job over several nodes wait for other nodes, which may begin with other jobs: each has a thread.
+    # The ranks of a job come one after the other, and all of them wait until the job has ended. The ranks of a job over
+    # several nodes wait for nodes which may begin with other jobs: each has a thread.
     spread = [row for row, template in enumerate(graph.templates) if ranks_per_node(template)]
     threads = max(_WAITING_THREADS, 2 * ranks) + (int(np.isin(graph.template, spread).sum()) if spread else 0)
     count = workers or usable_cores()
@@ -193,9 +193,9 @@ def _external(
 
 
 def capacity_notes(graph: PhysicalGraph, choice: RunnerChoice, workers: int | None = None) -> tuple[str, ...]:
-    """Return a note on each application that declares more processors or memory than its runner has, or no size."""
+    """Return a note on each application that declares more resources than its runner has, or a wrong size."""
     if choice.kind not in ("threads", "processes"):
-        return ()  # one attempt at a time, or hosts that are not known here
+        return ()  # one attempt at a time, or hosts whose resources are not known here
     counts = np.bincount(graph.template, minlength=len(graph.templates)).tolist()  # np.unique imports numpy.ma: 11 ms
     used = [template for template, count in zip(graph.templates, counts, strict=True) if count]
     return unusual_needs(used, workers or usable_cores(), host_memory().limit.bytes)
@@ -211,7 +211,7 @@ def _waits(template: Template) -> bool:
         raise
 
 
-# Limits how many processors the attempts of a session use at a time: the degree of parallelism that a plan was given.
+# Limits how many processors the attempts of a session use at a time: the degree of parallelism of its plan.
 #
 # It is a runner around any other one. What would exceed the limit waits here, in the order of priorities, and none
 # overtakes another one that waits. Data, which take no processor, do not wait.
@@ -221,14 +221,14 @@ _NOTHING = ResourceNeeds(0)
 
 
 class LimitedRunner:
-    """Gives the attempts of a session to another runner as long as they use at most so many processors.
+    """Passes the attempts of a session to another runner, so that they use at most `cpus` processors at a time.
 
     Parameters
     ----------
     runner : Runner
-        Where attempts run.
+        Runs attempts.
     spec : ExecutorSpec
-        Its templates say what their attempts declare.
+        Its templates have the resources of their attempts.
     cpus : int
         The limit. An attempt that declares more runs alone.
     """
@@ -239,7 +239,7 @@ class LimitedRunner:
         self._runner = runner
         self._is_app = tuple(template.kind is Kind.APP for template in spec.templates)
         self._capacity = Capacity(cpus)
-        # Guards the queue and what is taken: results come from any thread.
+        # Guards the queue and the taken resources: results come from any thread.
         self._lock = threading.Lock()
         self._queue = RunnerQueue(0, spec, self._answer)
         self._deliver: ResultSink = self._answer
@@ -256,7 +256,7 @@ class LimitedRunner:
         self._runner.start(self._take_results)
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Submit what fits, and queue the rest."""
+        """Submit attempts within the limit, and queue the rest."""
         with self._lock:
             begin = [task for task in tasks if not self._is_app[task.template]]
             self._queue.add([task for task in tasks if self._is_app[task.template]])
@@ -265,7 +265,7 @@ class LimitedRunner:
             self._runner.submit(begin)
 
     def _admitted(self) -> list[Task]:
-        """Remove and return the first attempts of the queue that fit, and note what they take."""
+        """Remove and return the first attempts of the queue within the limit, and note their resources."""
         found: list[Task] = []
         for queue in (self._queue.suspects, self._queue.pending):
             while queue:
@@ -310,7 +310,7 @@ class LimitedRunner:
             self._runner.submit(begin)
 
     def give_back(self) -> Sequence[Task]:
-        """Return what waits here and in the runner."""
+        """Return the attempts that wait here and in the runner."""
         returned = self._runner.give_back()
         with self._lock:
             for task in returned:
@@ -323,7 +323,7 @@ class LimitedRunner:
         self._runner.interrupt()
 
     def close(self) -> None:
-        """Forget what waits, and close the runner."""
+        """Forget the attempts that wait, and close the runner."""
         with self._lock:
             self._queue.clear()
         self._runner.close()

@@ -63,27 +63,27 @@ from dropflow.runners.worker_process import (
 )
 from dropflow.stopping import GRACE_SECONDS, stopped_after
 
-# When to start worker processes, after starts that failed.
+# The times at which worker processes are started again after failed starts.
 
 _MOST = 6
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
 _LONGEST_WAIT = 1.0
-"""The longest pause while attempts wait and there is no process."""
+"""Longest pause in seconds while attempts wait and there is no process."""
 
 
 class StartBackoff:
     """Counts the starts that failed in a row: processes that ended before they ran an attempt. Does no I/O.
 
-    The end of a process that was ready and had no attempt is no failed start, however many end.
+    If a process was ready and had no attempt, its end is not a failed start.
     """
 
     def __init__(self) -> None:
         self.failed = 0
         self.not_before = 0.0
-        """When the next start may be tried."""
+        """Time from which on the next start may be tried."""
         self.failure: Failure | None = None
-        """Why worker processes cannot be started, once enough starts have failed."""
+        """Why worker processes cannot be started, once enough starts have failed; else None."""
 
     def note_failure(self, how: str, now: float) -> None:
         """Count a failed start: the next one waits twice as long."""
@@ -106,8 +106,7 @@ class StartBackoff:
         self.failed, self.not_before, self.failure = 0, 0.0, None
 
 
-# Where the output of worker processes goes that Python did not write: the logs of attempts, or of the
-# worker.
+# Output of worker processes that Python did not write: it goes to the logs of attempts, or of the worker.
 
 _LOG_LIMIT = 1_000_000
 
@@ -118,11 +117,11 @@ class OutputLogs:
     Parameters
     ----------
     directory : Path
-        For the output outside of attempts, ``worker-<n>.log``.
+        Directory of the logs ``worker-<n>.log`` for output outside of attempts.
     dispatcher : Dispatcher
-        Which runners there are.
+        Has the runners.
     clock : Clock
-        For the time of a line.
+        Gives the times of lines.
     """
 
     def __init__(self, directory: Path, dispatcher: Dispatcher, clock: Clock) -> None:
@@ -139,7 +138,7 @@ class OutputLogs:
             log.close()
 
     def write(self, worker: WorkerProcess, *, running: int | None = None) -> None:
-        """Write what a worker has written to the logs of its attempts, or to its own outside of attempts.
+        """Write the output of a worker to the logs of its attempts, or to its own log outside of attempts.
 
         The log of the attempt that is `running` belongs to the worker until the attempt is over.
         """
@@ -159,14 +158,14 @@ _log = logging.getLogger(__name__)
 
 _SENT = 1 << 20
 _WAKES = 4096
-"""Bytes of wake-ups that are read together. To read up to 1 MiB costs 20 us more, however few there are."""
+"""Most bytes of wake-ups that are read together. A read of up to 1 MiB costs 20 us more, even for few bytes."""
 _STARTS = 8
-"""Workers that are started in one turn: commands wait meanwhile."""
+"""Most workers that are started in one turn: commands wait meanwhile."""
 _PAUSE_SECONDS = 0.2
-"""How often memory is looked at while attempts wait for it. The end of an attempt wakes the pool at once."""
+"""Seconds between two checks of memory while attempts wait for it. The end of an attempt wakes the pool at once."""
 _CLOSE_SECONDS = 1.0
 _KILL_SECONDS = 5.0
-"""How long to wait for the end of a worker that was killed when the pool is closed."""
+"""Seconds to wait for the end of a killed worker when the pool is closed."""
 
 
 class WorkerPool:
@@ -175,9 +174,9 @@ class WorkerPool:
     Parameters
     ----------
     workers : int
-        How many processes.
+        Number of processes.
     logs : Path
-        Directory for what they print outside of attempts, ``worker-<n>.log``; must exist when the first runner starts.
+        Directory for their output outside of attempts, ``worker-<n>.log``; must exist when the first runner starts.
     factory : str
         ``package.module:function`` that makes an `Executor` from a spec.
     """
@@ -215,17 +214,17 @@ class WorkerPool:
 
     @property
     def gpus_taken(self) -> int:
-        """How many GPUs attempts have now. From any thread."""
+        """Number of GPUs that attempts have now. From any thread."""
         return sum(len(worker.gpus) for worker in tuple(self._workers))
 
     def start(self) -> None:
-        """Start the workers; they become ready while tasks already queue. Again is no error."""
+        """Start the workers; they become ready while tasks already wait. A second call is no error."""
         with self._lock:
             if self._thread.ident is None and not self._closed:
                 self._thread.start()
 
     def close(self) -> None:
-        """End the workers and the thread; idempotent. Workers get a second to stop what they do."""
+        """End the workers and the thread; idempotent. Workers get a second to stop their attempts."""
         with self._lock:
             if self._closed:
                 return
@@ -292,7 +291,7 @@ class WorkerPool:
         self._closing = True
 
     def _give_up(self, error: Exception) -> None:
-        """Fail everything that the workers have or wait for, now and from now on."""
+        """Fail all attempts, those of the workers and those that wait, now and from now on."""
         self._broken = Failure.of(InternalError(f"the thread of worker processes failed: {summary_of(error)}"))
         workers = self._workers.copy()
         self._workers.clear()
@@ -308,7 +307,7 @@ class WorkerPool:
         self._dispatcher.remove_left()
 
     def _timeout(self) -> float | None:
-        """Seconds until something is to be done though nothing happens; None if nothing is."""
+        """Return the seconds until something is due without an event; None if nothing is due."""
         deadlines = [worker.deadline for worker in self._workers if worker.deadline is not None]
         if any(worker.is_idle for worker in self._workers):
             waiting = (worker for worker in self._workers if len(worker.assigned) > 1 and not worker.is_recalled)
@@ -329,7 +328,7 @@ class WorkerPool:
     @property
     def _has_attempts(self) -> bool:
         """Whether attempts wait or are with a worker."""
-        for worker in self._workers:  # not `any`: this is asked several times for each attempt
+        for worker in self._workers:  # not `any`, which is slower: this runs several times for each attempt
             if worker.assigned:
                 return True
         return self._dispatcher.has_waiting
@@ -422,18 +421,18 @@ class WorkerPool:
             self._selector.modify(worker.link, wanted, partial(self._receive, worker))
 
     def _read_output(self, worker: WorkerProcess) -> None:
-        # The worker stays at this attempt while there is something in the pipe, so all of it is this attempt's.
+        # The worker begins no other attempt while there is output in the pipe, so all of it belongs to this attempt.
         if worker in self._workers and not worker.output.read(worker.current()):
             self._unregister(worker.output.descriptor)  # all its ends are closed
 
     # The end of workers.
 
     def _reap(self, worker: WorkerProcess) -> None:
-        """Fail the attempts that a dead worker had begun, and queue again what it had been given ahead."""
+        """Fail the attempts that a dead worker had begun, and queue its other attempts again."""
         current = worker.current()
-        worker.kill()  # the processes that it has started
+        worker.kill()  # kill also the processes that it has started
         while self._receive(worker):
-            pass  # what it had sent before
+            pass  # read what it had sent before
         worker.output.read_all(current)
         self._unregister(worker.link, worker.exit, worker.output.descriptor)
         self._workers.remove(worker)
@@ -457,13 +456,13 @@ class WorkerPool:
         failed = [worker.assigned.pop(number) for number in begun]
         self._dispatcher.requeue(worker, tuple(reversed(worker.assigned)))
         if failed:
-            # The attempt that it was killed for may have ended just before.
+            # The attempt that was the reason to kill it may have ended just before.
             if worker.kill_reason is not None and worker.seen == begun[-1]:
                 self._fail_begun(failed, worker.kill_reason, worker.kill_reason.text)
             else:
                 self._fail_begun(failed, end.error(), f"the worker process {end.reason}")
         elif not worker.is_started or has_attempts:
-            # It did not come to the first attempt that it was given. Without a limit that could go on forever.
+            # It did not begin its first attempt. Without a limit, this could repeat forever.
             self._note_failed_start(end.text, self._time.now)
 
     def _fail_begun(self, failed: Sequence[Assigned], error: DropflowError, reason: str) -> None:
@@ -493,7 +492,7 @@ class WorkerPool:
                 worker.process.wait(max(0.0, deadline - self._clock.monotonic()))
             worker.output.read_all(IDLE)
             self._output_logs.write(worker)
-            # In a thread: a process that waits for the kernel does not end, and must not keep others from ending.
+            # In a thread: a process that waits for the kernel does not end, and must not delay the ends of others.
             closing = threading.Thread(target=worker.close, name=f"close-{worker.number}", daemon=True)
             closing.start()
             closing.join(_KILL_SECONDS)
@@ -501,7 +500,7 @@ class WorkerPool:
 
 
 _ANSWER_SECONDS = 5.0
-"""How long a session waits for the thread of the pool."""
+"""Seconds that a session waits for the thread of the pool."""
 
 
 class PooledRunner:
@@ -510,11 +509,11 @@ class PooledRunner:
     Parameters
     ----------
     pool : WorkerPool
-        Where its attempts run.
+        Runs its attempts.
     number : int
-        Of the runner, unique in the pool.
+        Number of the runner, unique in the pool.
     spec : ExecutorSpec
-        What workers build its executor from.
+        Specification from which workers build its executor.
     """
 
     def __init__(self, pool: WorkerPool, number: int, spec: ExecutorSpec) -> None:
@@ -525,7 +524,7 @@ class PooledRunner:
 
     @property
     def running(self) -> Mapping[int, int]:
-        """The drops whose attempts workers run, and the numbers of these."""
+        """The numbers of the workers, by the drops whose attempts they run."""
         return self._queue.running
 
     def start(self, deliver: ResultSink) -> None:
@@ -539,19 +538,19 @@ class PooledRunner:
         """Queue `tasks`; if there are none, wake the pool only if it waits for that."""
         batch = tuple(tasks)
         if not batch and self._queue.not_before == -math.inf:
-            return  # set before the results are delivered that this answers
+            return  # set before the delivery of the results to which this call is the answer
         self._pool.command(lambda _: self._queue.add(batch))
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
-        """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""
+        """Remove an attempt that waits, or have its worker stop it; the worker is killed after `grace` seconds."""
         self._pool.command(lambda dispatcher: dispatcher.abort(self._queue, drop, attempt, grace))
 
     def hold(self, *, is_held: bool) -> None:
-        """Start no attempts while `is_held`; workers return those that they were given ahead."""
+        """Start no attempts while `is_held`; workers return attempts that they have not begun."""
         self._pool.command(lambda dispatcher: dispatcher.hold(self._queue, is_held=is_held))
 
     def give_back(self) -> Sequence[Task]:
-        """Return the attempts that no worker has been given; none if the thread of the pool is busy for seconds."""
+        """Return the attempts that no worker has; none if the thread of the pool is busy for seconds."""
         if self._closed or not self._started:
             return ()
         given: Future[tuple[Task, ...]] = Future()
@@ -595,9 +594,9 @@ class ProcessRunner(PooledRunner):
     Parameters
     ----------
     spec : ExecutorSpec
-        What each worker builds its executor from. ``files`` and ``logs`` exist in its directory.
+        Specification from which each worker builds its executor. ``files`` and ``logs`` exist in its directory.
     workers : int
-        How many processes.
+        Number of processes.
     factory : str
         ``package.module:function`` that makes an `Executor` from the spec.
     """
@@ -608,5 +607,5 @@ class ProcessRunner(PooledRunner):
         super().__init__(WorkerPool(workers, logs=Path(spec.directory, "logs"), factory=factory), 1, spec)
 
     def close(self) -> None:
-        """End the workers; idempotent. They get a second to stop what they do."""
+        """End the workers; idempotent. They get a second to stop their attempts."""
         self._pool.close()

@@ -1,9 +1,10 @@
-"""Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new one on this machine.
+"""Batches as calls of Ray actors, one for each processor, on a running cluster, or on a new one on this machine.
 
-Each actor has the `Host` of the session with one worker process. Ray counts its processor as long as the actor is
-there: until the session ends, or, in a node manager, whose sessions share a cluster, as long as there is work for it.
-A task of Ray takes no message that stops one attempt and gives it time to clean up. An actor does; if it does not,
-it is killed and replaced.
+Each actor has the `Host` of the session with one worker process. Ray counts its processor as long as the actor exists:
+until the session ends. In a node manager, whose sessions share a cluster, it exists as long as there is work for it.
+
+An actor takes messages that stop one attempt and give it time to clean up; a task of Ray takes none. An actor that does
+not react is killed and replaced.
 """
 
 import contextlib
@@ -57,15 +58,15 @@ from dropflow.standard_output import native_output_on_stderr
 _log = logging.getLogger(__name__)
 
 _START_SECONDS = 90.0
-"""How long Ray may take to start the first actor."""
+"""Seconds that Ray may take to start the first actor."""
 _CONNECT_SECONDS = 10.0
 _CLOSE_SECONDS = 4.0
 _CALLS = 8
-"""Calls that an actor processes at a time: two batches, and messages beside them."""
+"""Most calls that an actor processes at a time: two batches, and messages besides."""
 _MOST_REPLACED = 100
-"""How many actors are replaced that end before they have run a batch."""
+"""Most actors that are replaced if they end before they have run a batch."""
 _IDLE_SECONDS = 10.0
-"""After how long without work an elastic engine ends an actor."""
+"""Seconds without work after which an elastic engine ends an actor."""
 _CAPACITY_SECONDS = 2.0
 _FEW_ACTORS, _MOST_ACTORS = 4, 10_000
 _MONOTONIC = SystemClock().monotonic
@@ -91,17 +92,17 @@ class HostActor:
         self._host: Host | None = None
 
     def look(self, path: str, token: str) -> dict[str, Any]:
-        """Return what `dropflow.runners.external_host.look` finds."""
-        # Not as a `HostView`, whose fields may be others in another version.
+        """Return the result of `dropflow.runners.external_host.look`."""
+        # Not as a `HostView`, whose fields may differ in another version.
         return msgspec.structs.asdict(look(path, token, alias=ray.get_runtime_context().get_node_id()))
 
     def begin(self, is_shared: bool, store: str) -> None:  # noqa: FBT001 - Ray passes it on
-        """Make the host, which uses the session directory, or has one of its own. Comes before all that follow."""
+        """Make the host, which uses the session directory or its own directory. Called before the methods below."""
         own = None if is_shared else OwnDirectory(store=store)
         self._host = Host(decode_spec(self._spec), workers=1, name=self._name, factory=self._factory, own=own)
 
     def run(self, data: bytes, *pieces: Piece) -> bytes:
-        """Run a batch. Ray gives the bytes of references that are arguments."""
+        """Run a batch. Ray replaces references among the arguments by their bytes."""
         return self._begun().run(data, pieces)
 
     def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
@@ -109,7 +110,7 @@ class HostActor:
         self._begun().abort(attempts, grace)
 
     def recall(self, numbers: Sequence[int]) -> bytes:
-        """Take back what has not begun."""
+        """Take back attempts that have not begun."""
         return self._begun().recall(numbers)
 
     def ping(self) -> None:
@@ -128,7 +129,7 @@ class HostActor:
 
 
 class _Actor:
-    """An actor, as this side sees it."""
+    """An actor, in the process of the session."""
 
     def __init__(self, name: str, node: Mapping[str, Any], handle: Any) -> None:
         self.name = name
@@ -136,16 +137,16 @@ class _Actor:
         self.handle = handle
         self.batches: dict[int, Batch] = {}
         self.ended_in = 0
-        """The batch that it ran when it ended."""
+        """Number of the batch that it ran when it ended; 0 for none."""
         self.hosts: tuple[str, ...] = ()
-        """Names of its host, once it has answered."""
+        """Names of its host; empty before it has answered."""
         self.has_run = False
         self.alias = ""
-        """The name of its node, if it has one."""
+        """The name of its node; empty if it has none."""
         self.idle_since = _MONOTONIC()
-        """When it was started or had its last batch, by the monotonic clock."""
+        """Monotonic time at which it was started or had its last batch."""
         self.is_leaving = False
-        """It gets no more batches, and ends after those that it has, for another session."""
+        """Whether it gets no more batches, and ends after its present ones to free a processor for another session."""
 
 
 class RayEngine:
@@ -154,13 +155,13 @@ class RayEngine:
     Parameters
     ----------
     address : str
-        Of a cluster: ``auto``, or ``host:6379``; empty for a new one on this machine. A connection that this process
-        has already is used in any case.
+        Address of a cluster: ``auto``, or ``host:6379``; empty for a new one on this machine. If this process has a
+        connection already, that connection is used.
     workers : int or None
-        How many actors; None for one for each processor of the cluster.
+        Number of actors; None for one for each processor of the cluster.
     is_elastic : bool
-        Whether actors are started only while work waits, so that Ray's autoscaler adds nodes for them, and end when
-        they have none, or when another engine of this process has no actor. Otherwise all are there from the start.
+        Whether actors are started only while work waits, so that Ray's autoscaler adds nodes for them. They end when
+        they have no work, or when another engine of this process has no actor. If False, all are started at once.
     """
 
     name = "Ray"
@@ -172,7 +173,7 @@ class RayEngine:
         self._events: EngineEvents | None = None
         self._is_ours = self._closing = False
         self._numbers = itertools.count(1)
-        # Guards what is below: the thread of the runner and threads of Ray, which report ends, meet here.
+        # Guards the attributes below: the thread of the runner and threads of Ray, which report ends, use them.
         self._lock = threading.RLock()
         self._actors: dict[str, _Actor] = {}
         self._actor_of: dict[int, _Actor] = {}
@@ -214,9 +215,9 @@ class RayEngine:
         return actor
 
     def _check(self, actors: Sequence[_Actor]) -> None:
-        """Wait for actors, and refuse those that cannot use the session directory.
+        """Wait for actors, and refuse actors that cannot use the session directory.
 
-        Ray may not have the processors for all of them now. One that starts later is checked then.
+        Ray may not have the processors for all of them now. An actor that starts later is checked then.
         """
         with probe_file(self._directory) as (path, token):
             looks = {actor.handle.look.remote(path, token): actor for actor in actors}
@@ -268,7 +269,7 @@ class RayEngine:
                 if self._is_shared and view.problem:
                     raise WorkerStartError(view.problem)
             except (ray.exceptions.RayError, DropflowError) as error:
-                # Ray may start it on a node that has ended a moment ago. Another one is elsewhere.
+                # Ray may start it on a node that has ended a moment ago. A new actor is started on another node.
                 has_ended = isinstance(error, ray.exceptions.RayActorError) and not error.actor_init_failed
                 why = error.text if isinstance(error, DropflowError) else summary_of(error).partition("\n")[0]
                 if not has_ended:
@@ -289,7 +290,7 @@ class RayEngine:
 
     def _use(self, actor: _Actor, view: HostView, nodes: Mapping[str, Mapping[str, Any]]) -> None:
         host = view.host
-        # It is on another node if that for which it was started has no free processor, or has ended.
+        # It is on another node than it was started for if that node has no free processor, or has ended.
         actor.node = nodes.get(view.alias, actor.node)
         address, name = str(actor.node["NodeManagerAddress"]), str(actor.node.get("NodeName", ""))
         actor.alias = "" if name == address else name  # Ray gives the address if there is no name
@@ -349,7 +350,7 @@ class RayEngine:
         if has_ended:
             self._remove(actor, "its process has ended")
         if is_known and has_ended and number > actor.ended_in:
-            # It has waited there. That is no fault of its attempts.
+            # The batch was only waiting there, so its attempts are not the reason.
             self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
         elif is_known:
             why = summary_of(error).partition("\n")[0]
@@ -378,7 +379,7 @@ class RayEngine:
             actor.handle.abort.remote(list(attempts), grace)
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the actors of batches answer with what has ended, and return what has not begun."""
+        """Have the actors of batches answer with ended attempts, and return attempts that have not begun."""
         with self._lock:
             actors = {
                 self._actor_of[number].name: self._actor_of[number] for number in numbers if number in self._actor_of
@@ -400,12 +401,12 @@ class RayEngine:
                 ray.kill(actor.handle)
 
     def want(self, seconds: float) -> None:
-        """Start actors for work that waits, if they come and go with it. Those without a processor wait in Ray."""
+        """Start actors for work that waits, if the engine is elastic. Actors without a processor wait in Ray."""
         self._is_wanted = seconds > 0
         if not (self._is_elastic and self._is_wanted):
             return
-        # Twice the processors that there are, so that a cluster which grows does so by steps. Asked without the lock:
-        # Ray answers in the thread that reports the ends of calls.
+        # At most twice the present processors, so that a cluster grows by steps. Asked without the lock: Ray answers in
+        # the thread that reports the ends of calls.
         most = min(self._count or _MOST_ACTORS, max(_FEW_ACTORS, 2 * _capacity().slots))
         with self._lock:
             if self._closing or any(not one.hosts for one in self._actors.values()):
@@ -418,13 +419,13 @@ class RayEngine:
             self._look_again(actor)
 
     def _end_idle(self) -> None:
-        """End actors without work, and have one leave for an engine of this process that has none."""
+        """End actors without work, and have one leave if another engine of this process has no actor."""
         now = _MONOTONIC()
         with self._lock:
             there = [one for one in self._actors.values() if one.hosts]
             if not self._is_wanted:
                 for one in self._actors.values():
-                    # Those that are late have no processor yet, and make a cluster grow.
+                    # Actors that have not started have no processor yet: they make a cluster grow.
                     one.is_leaving |= not one.batches and now >= one.idle_since + _IDLE_SECONDS
             elif _STARVED - {self} and sum(not one.is_leaving for one in there) > 1:
                 next(one for one in there if not one.is_leaving).is_leaving = True
@@ -438,7 +439,7 @@ class RayEngine:
             self._report().workers(self._views())
 
     def ping(self) -> None:
-        """Tell all actors that the session is alive, and check the connection."""
+        """Send all actors a sign that the session is alive, and check the connection."""
         if not ray.is_initialized() and not self._closing:
             self._report().broken("the connection to it was closed")
             return
@@ -456,7 +457,7 @@ class RayEngine:
         return self._events
 
     def close(self) -> None:
-        """Stop what runs and end the actors; end the cluster if `start` started it."""
+        """Stop all attempts and end the actors; end the cluster if `start` started it."""
         with self._lock:
             if self._closing:
                 return
@@ -482,7 +483,7 @@ class RayCapacity:
     Parameters
     ----------
     address : str
-        Of the cluster.
+        Address of the cluster.
 
     Raises
     ------
@@ -498,7 +499,7 @@ class RayCapacity:
         self._thread.start()
 
     def read(self) -> EngineCapacity:
-        """Return what its nodes offer now. From any thread."""
+        """Return the present capacity of its nodes. From any thread."""
         return self._now
 
     def close(self) -> None:
@@ -524,7 +525,7 @@ def _capacity() -> EngineCapacity:
 
 
 def connect(address: str, workers: int | None) -> bool:
-    """Connect this process to a cluster, or start one; return whether that is new: a process has one connection.
+    """Connect this process to a cluster, or start one; return whether the connection is new: a process has only one.
 
     Raises
     ------
@@ -541,13 +542,13 @@ def connect(address: str, workers: int | None) -> bool:
         refuse_silent("ray", server, _CONNECT_SECONDS)
     quiet = {"log_to_driver": False, "configure_logging": False}
     try:
-        # What Ray and its processes print is no answer of a command.
+        # The output of Ray and its processes must not be part of the answer of a command.
         with _signal_handlers_kept(), contextlib.redirect_stdout(sys.stderr), native_output_on_stderr():
             if server:
                 ray.init(address=server, **quiet)
             else:
                 ray.init(num_cpus=workers, include_dashboard=False, **quiet)
-    except Exception as error:  # Ray raises a plain one if its processes do not start in time
+    except Exception as error:  # Ray raises a plain `Exception` if its processes do not start in time
         where = address or "on this machine"
         if "Version mismatch" in str(error):
             found = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
@@ -566,7 +567,7 @@ def connect(address: str, workers: int | None) -> bool:
 
 
 def _resolved(address: str) -> str:
-    """Return the host and port of a cluster: of ``auto``, those of the one that was started last on this host."""
+    """Return the host and port of a cluster; for ``auto``, of the cluster that was started last on this host."""
     if address != "auto":
         return address
     with contextlib.suppress(Exception):  # not a public function of Ray
@@ -592,7 +593,7 @@ def _turns(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
 
 @contextlib.contextmanager
 def _signal_handlers_kept() -> Iterator[None]:
-    """Keep the handlers of this process: Ray replaces the one of SIGTERM by one that exits."""
+    """Keep the signal handlers of this process: Ray replaces the handler of SIGTERM by one that exits."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
     try:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 RUNNERS = ("inline", "threads", "processes", "dask", "ray")
 ENGINES = ("dask", "ray")
-"""Those that have an address: ``dask=tcp://host:8786``."""
+"""Kinds of runners that have an address, as in ``dask=tcp://host:8786``."""
 _CONTENTS = ",contents="
 _PACKAGES = {"dask": ("distributed", "dask-runner"), "ray": ("ray", "ray")}
 
 RunnerFactory = Callable[["ExecutorSpec", int | None], "Runner"]
-"""Makes a runner of the user, from what executors are built from and the wanted number of workers."""
+"""Makes a runner of the user, from the specification of executors and the number of workers; None for the default."""
 
 
 class RunnerChoice(msgspec.Struct, frozen=True):
@@ -33,9 +33,9 @@ class RunnerChoice(msgspec.Struct, frozen=True):
     Attributes
     ----------
     kind : str
-        One of `RUNNERS`; ``custom`` for a function that makes one.
+        One of `RUNNERS`; ``custom`` for a function that makes a runner.
     address : str
-        Of the engine; empty for a new one on this machine. Of a custom runner, ``package.module:function``.
+        Address of the engine; empty for a new engine on this machine. For a custom runner, ``package.module:function``.
     contents : str
         URL of a store for contents, where workers of the engine cannot use the session directory; empty for none.
     """
@@ -98,7 +98,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         Raises
         ------
         MissingDependencyError
-            It is not.
+            It is not installed.
         """
         if self.kind in _PACKAGES:
             package, extra = _PACKAGES[self.kind]
@@ -136,7 +136,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
 
 
 PROCESSES = RunnerChoice("processes")
-"""The runner of those who choose none."""
+"""The default runner."""
 
 
 def parse_runner(text: str) -> RunnerChoice:
@@ -145,7 +145,7 @@ def parse_runner(text: str) -> RunnerChoice:
     Raises
     ------
     BadParameterError
-        It names none, or the address cannot be that of its engine.
+        It names no runner, or the address is not valid for its engine.
     """
     name, has_contents, contents = text.partition(_CONTENTS)
     kind, has_address, address = name.partition("=")

@@ -1,16 +1,16 @@
 """A worker process: ``python -m dropflow.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``.
 
-The socket and the marker are inherited file descriptors. The variables limit threads of libraries; others of that kind
-belong to the user.
+The socket and the marker are inherited file descriptors. The variables limit threads of libraries; other variables of
+this kind were set by the user.
 
 It runs attempts of several sessions, with one executor for each. The main thread runs attempts one after another. A
 second thread reads the socket, so that an abort is processed while an attempt runs; a third sends the results of short
 attempts that wait behind a long one; a fourth writes heartbeats to the marker, by which the pool recognises a process
-that is stopped. The marker is a page of memory shared with the pool, with the number of the current attempt: when this
-process dies, the pool knows which attempt it was at, although results are sent in batches.
+that is stopped. The marker is a page of memory shared with the pool, with the number of the current attempt. So the
+pool can read which attempt ran when this process dies, although results are sent in batches.
 
-Descriptors 1 and 2 are a pipe that the pool reads. An attempt ends when its output has been read, so that the pool
-knows which attempt wrote it.
+Descriptors 1 and 2 are a pipe that the pool reads. An attempt ends after its output has been read, so that the pool can
+assign the output to the attempt.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ _LINE_BUFFERED = 1  # _IOLBF of C
 _NOTHING = (-1, -1, -1)
 
 _Attempt = tuple[int, int, Task]
-"""Number of the attempt, number of the runner, and task; those that follow it have the next numbers."""
+"""Number of the attempt, number of the runner, and task; its followers have the next numbers."""
 _Key = tuple[int, int, int]
 """Number of the runner, drop and attempt."""
 
@@ -96,12 +96,12 @@ class _Worker:
         self._executors: dict[int, Executor] = {}
         self._has_opened = False
         self._refused: set[int] = set()
-        """Runners that began after a module was edited which this process has loaded."""
+        """Runners that began after the user edited a module that this process has loaded."""
         self._folders: dict[int, str] = {}
         self._declared: dict[int, tuple[ResourceNeeds, ...]] = {}
         """Resources that each template of a runner declares."""
         self._giving_gpus: set[int] = set()
-        """Runners some of whose templates declare GPUs."""
+        """Runners with templates that declare GPUs."""
         self._own_gpus = self._gpus = os.environ.get(GPU_VARIABLE)
         """Values of `GPU_VARIABLE`: when the process started, and now."""
         self._folder = ""
@@ -135,7 +135,7 @@ class _Worker:
                     continue  # the item was recalled
                 item = self._queue[0]
                 if not isinstance(item, CloseExecutor):
-                    # Current before it leaves the queue: `_abort` finds it in one of the two places.
+                    # It becomes current before it leaves the queue, so that `_abort` finds it in one of the two places.
                     _, runner, task = item
                     self._following = deque((runner, one.drop, one.attempt) for one in task.then)
                     self._current = (runner, task.drop, task.attempt)
@@ -154,7 +154,7 @@ class _Worker:
                     self._has_unsent.set()
 
     def _execute_chain(self, item: "_Attempt") -> Iterator[AttemptResult]:
-        """Yield the result of an attempt, and of those that follow it, as they end."""
+        """Yield the results of an attempt and of its followers, as they end."""
         number, runner, task = item
         result = self._execute(number, runner, task)
         yield result
@@ -166,7 +166,7 @@ class _Worker:
                 self._aborted.difference_update(left)
                 yield from not_begun(task.then[done:])
                 return
-            # Current before it is no follower any more, as above.
+            # It becomes current before it is removed from the followers, as above.
             self._current = self._following[0]
             self._following.popleft()
             result = self._execute(number + done + 1, runner, fed)
@@ -195,7 +195,7 @@ class _Worker:
         return result
 
     def _enter(self, folder: str) -> Failure | None:
-        """Make `folder` the working directory, or return why it cannot be: the session directory may be gone."""
+        """Make `folder` the working directory; return a failure if that is impossible: it may have been removed."""
         if folder != self._folder:
             try:
                 # One attempt at a time runs in this process, so the working directory belongs to the attempt.
@@ -207,7 +207,7 @@ class _Worker:
         return None
 
     def _limit_threads(self, cpus: int) -> None:
-        """Let libraries use as many threads as an attempt declares processors: those loaded from now on, and programs.
+        """Let libraries that are loaded later, and programs, use as many threads as an attempt declares processors.
 
         Libraries that are loaded already are limited by threadpoolctl, if it is installed and the user has set no
         limit.
@@ -221,7 +221,7 @@ class _Worker:
                 importlib.import_module("threadpoolctl").threadpool_limits(int(wanted["OMP_NUM_THREADS"]))
 
     def _show_gpus(self, names: str | None) -> None:
-        """Let libraries and programs see these GPUs only; with None, all of the host."""
+        """Let libraries and programs see only these GPUs; with None, all GPUs of the host."""
         if names == self._gpus:
             return
         self._gpus = names
@@ -263,7 +263,7 @@ class _Worker:
         executor.close()
 
     def _send_delayed(self) -> None:
-        """Send results that wait because the main thread is at a long attempt."""
+        """Send results that wait because the main thread runs a long attempt."""
         while True:
             self._has_unsent.wait()
             self._pause.wait(_DELAY_SECONDS)
@@ -271,7 +271,7 @@ class _Worker:
             self._flush()
 
     def _flush(self) -> None:
-        with self._flushing:  # until they are sent: results are matched with tasks by their order
+        with self._flushing:  # held until they are sent: results are matched with tasks by their order
             results = []
             while self._unsent:
                 results.append(self._unsent.popleft())
@@ -350,7 +350,7 @@ class _Worker:
 
     def _abort(self, message: AbortTask) -> None:
         key = (message.runner, message.drop, message.attempt)
-        # Added first: an attempt that leaves the queue later sees it, and one that has left it is current or over.
+        # Added before the search: an attempt that leaves the queue later finds it, and any other is current or over.
         self._aborted.add(key)
         queued = (item for item in tuple(self._queue) if not isinstance(item, CloseExecutor))
         if any((runner, one.drop, one.attempt) == key for _, runner, task in queued for one in members(task)):
@@ -364,7 +364,7 @@ class _Worker:
 
     def _open_executor(self, message: OpenExecutor) -> None:
         is_outdated = bool(outdated_modules(self._clock)) and self._has_opened
-        self._has_opened = True  # a new process refuses none: it has loaded what is there
+        self._has_opened = True  # a new process refuses no runner: it has loaded the present code
         if self._refused or is_outdated:
             self._refused.add(message.runner)
             self._send_message(Outdated())
@@ -422,7 +422,7 @@ def main() -> None:
     marker = Marker(page)
     os.close(page)
     with contextlib.suppress(OSError):  # not Linux
-        # If memory is used up, the kernel should end this process and not that of the sessions.
+        # If memory is used up, the kernel should end this process and not the process of the sessions.
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
     adopt_orphans()
     _buffer_lines()

@@ -25,7 +25,7 @@ class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
 
 
 class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
-    """Run these attempts of a runner in this order, each with those that follow it; they are numbered from `first`.
+    """Run these attempts of a runner in this order, each with its followers; they are numbered from `first`.
 
     Contents that the worker has are sent without their bytes, see `SentContents`.
     """
@@ -51,11 +51,11 @@ class Recall(msgspec.Struct, frozen=True, tag="recall"):
 
 
 class EndChain(msgspec.Struct, frozen=True, tag="end-chain"):
-    """Begin no further attempt of the chain that runs; they are answered."""
+    """Begin no further attempt of the running chain; its remaining attempts are answered."""
 
 
 class CloseExecutor(msgspec.Struct, frozen=True, tag="close-executor"):
-    """Close the executor of a runner: no tasks of it follow."""
+    """Close the executor of a runner: no more tasks of this runner will come."""
 
     runner: int
 
@@ -80,7 +80,7 @@ class ExecutorFailed(msgspec.Struct, frozen=True, tag="executor-failed"):
 class Outdated(msgspec.Struct, frozen=True, tag="outdated"):
     """The worker has loaded modules that were edited since: it returns the attempts of new runners.
 
-    It is replaced when it has no others.
+    It is replaced when it has no other attempts.
     """
 
 
@@ -150,8 +150,9 @@ class Buffer:
 
 # Contents that many attempts read, sent to a worker process once and not with each attempt.
 #
-# The pool and the worker keep the contents that were sent last, both of them, by the same rule and in the same order.
-# So the pool knows what the worker has, without an answer. A content that the worker has is sent without its bytes.
+# The pool and the worker both keep the contents that were sent last, by the same rule and in the same order. So the
+# pool can tell which contents the worker has, without an answer. A content that the worker has is sent without its
+# bytes.
 
 _MOST = 8 << 20
 """Bytes that are kept for a worker."""
@@ -166,7 +167,7 @@ class _LatestContents:
     Parameters
     ----------
     most : int
-        That number.
+        Number of bytes.
     """
 
     def __init__(self, most: int = _MOST) -> None:
@@ -175,14 +176,14 @@ class _LatestContents:
         self._found: OrderedDict[_Key, Handle] = OrderedDict()
 
     def get(self, key: _Key) -> Handle | None:
-        """Return a content, which is now the last one that was used; None if it is not kept."""
+        """Return a content, and mark it as the last one that was used; None if it is not kept."""
         found = self._found.get(key)
         if found is not None:
             self._found.move_to_end(key)
         return found
 
     def add(self, key: _Key, content: Handle) -> None:
-        """Keep a content, in the place of an earlier one of the drop, and remove those that were not used longest."""
+        """Keep a content instead of an earlier content of the drop; remove contents that were not used for longest."""
         self._remove(key)
         self._found[key] = content
         self._size += content.size

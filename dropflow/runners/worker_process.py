@@ -40,13 +40,13 @@ from dropflow.stopping import GRACE_SECONDS, kill_after
 
 _BLOCK = 1 << 16
 _PIPE = 1 << 20
-"""The most bytes that a pipe holds."""
+"""Most bytes that a pipe holds."""
 _KEPT = 1 << 16
 _LAST = 2000
 
 
 class Tail:
-    """The last `limit` bytes of what was added, and the number of bytes before them."""
+    """The last `limit` bytes that were added, and the number of bytes before them."""
 
     def __init__(self, limit: int = _KEPT) -> None:
         self._limit = limit
@@ -103,13 +103,13 @@ class WorkerOutput:
         return bool(block)
 
     def read_all(self, attempt: int) -> None:
-        """Read what is in the pipe, and no more than it holds: children may go on writing."""
+        """Read the present content of the pipe, and no more than a pipe holds: child processes may go on writing."""
         for _ in range(_PIPE // _BLOCK):
             if not self.read(attempt):
                 break
 
     def take(self, *, but: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Remove and yield what is kept, attempt by attempt, except for `but`."""
+        """Remove and yield the kept output, attempt by attempt, except that of the attempt `but`."""
         for attempt in [attempt for attempt in self.by_attempt if attempt != but]:
             yield attempt, self.by_attempt.pop(attempt).content()
 
@@ -145,8 +145,7 @@ def exit_descriptor(pid: int) -> int:
     return reader
 
 
-# How a worker process ended, in words: its signal or exit status, its peak memory, and what it
-# printed last.
+# The end of a worker process, in words: its signal or exit status, its peak memory, and its last output.
 
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS})
 
@@ -160,14 +159,14 @@ class WorkerEnd:
     status : int
         Exit status, or minus the number of the signal that ended it.
     peak : int
-        Bytes of memory that it, or a process that it waited for, used at most; 0 if that is not known.
+        Peak memory of it, or of a process that it waited for, in bytes; 0 if that is not known.
     is_peak_exact : bool
-        Whether `peak` is more than what the process took over from the one that started it. If it is not, the process
-        used at most that much: Linux keeps the larger of the two.
+        Whether `peak` is the peak of this process. If not, it is the memory of the parent process when it started this
+        one, and this process used at most as much: Linux keeps the larger of the two.
     by_oom_killer : bool
         Whether the kernel killed it because memory was used up.
     output : str
-        The end of what it printed.
+        The end of its output.
     is_over : bool
         Whether it has ended. If not, it was killed and waits for the kernel.
     """
@@ -196,11 +195,11 @@ class WorkerEnd:
 
     @property
     def text(self) -> str:
-        """The reason, and what it printed last."""
+        """Return the reason, and its last output."""
         return f"{self.reason}; it printed last: {self.output}" if self.output else self.reason
 
     def error(self) -> WorkerDiedError:
-        """Return the error of the attempt that it was at."""
+        """Return the error for the attempt that it ran."""
         kind = OutOfMemoryError if self.by_oom_killer else WorkerDiedError
         return kind(f"the worker process {self.text}", hint=self._hint())
 
@@ -230,8 +229,7 @@ def _name(number: int) -> str:
         return ""
 
 
-# Whether the kernel killed a process because memory was used up (OOM killer), as far as the system
-# shows it.
+# Whether the kernel killed a process because memory was used up (OOM killer), if the system shows it.
 #
 # Two places show it. The kernel's log names the process, but many systems let only root read it, and
 # inside of a container the ids of processes differ from those in the log. The control group (cgroup)
@@ -244,7 +242,7 @@ _RECORD = 8192
 
 
 class OomKiller:
-    """Watches what the OOM killer did since this object was made. Used by one thread.
+    """Watches the OOM killer from the time when this object was made. Used by one thread.
 
     Parameters
     ----------
@@ -263,16 +261,16 @@ class OomKiller:
         self._known = self._recent = self._count()
 
     def check(self) -> None:
-        """Forget what was counted before the last check: it was the end of a process that is no worker.
+        """Forget kills that were counted before the last check: they ended processes that are no workers.
 
-        To be called about once a second, which is longer than the end of a worker takes to be noticed.
+        Call this about once a second. The pool notices the end of a worker in less time.
         """
         self._known, self._recent = self._recent, max(self._recent, self._count())
 
     def has_killed(self, pid: int) -> bool:
-        """Return whether a process that SIGKILL has ended just now was killed by the OOM killer.
+        """Return whether a process that SIGKILL has just ended was killed by the OOM killer.
 
-        Each kill that was counted is the reason of one process only.
+        Each counted kill is assigned to one process only.
         """
         if any(f"Killed process {pid} " in record for record in self._records()):
             is_killed = True
@@ -308,10 +306,10 @@ class OomKiller:
 _PLAIN = ResourceNeeds()
 _NOTHING = ResourceNeeds(0)
 SLOW_SECONDS = 0.25
-"""How long an attempt may take before the attempts that wait for it run in another, idle worker."""
+"""Seconds after which the attempts that wait behind a running one go to another, idle worker."""
 
 Assigned = tuple[int, Task]
-"""An attempt, and the number of the runner that it is for."""
+"""The number of a runner, and an attempt of it."""
 
 
 class WorkerProcess:
@@ -320,16 +318,16 @@ class WorkerProcess:
     Parameters
     ----------
     number : int
-        Of the worker.
+        Number of the worker.
 
     Raises
     ------
     OSError
-        The system has no process, memory or descriptor to give.
+        The system has no free process, memory or descriptor.
     """
 
     gpus: tuple[str, ...] = ()
-    """The GPUs of its attempt, which are its own until it has ended."""
+    """The GPUs of its attempt. No other worker gets them until this one has ended."""
     awaits_room = False
     """Whether the pool waits until its socket takes more."""
 
@@ -344,21 +342,21 @@ class WorkerProcess:
         """Expected cost of each attempt in `assigned`."""
         self.deadline: float | None = None
         self.buffer, self.outgoing, self.contents = Buffer(), bytearray(), SentContents()
-        """Received bytes, bytes to send, and what it has of the contents that many attempts read."""
+        """Received bytes, bytes to send, and the contents that it keeps because many attempts read them."""
         self.next_number, self.since = 0, 0.0
         self._aborted: set[int] = set()
         self._suspect, self._needs = IDLE, _PLAIN
         self.since_current = 0.0
-        """When it was first seen at its current attempt."""
+        """Time of the first check that found it at its current attempt."""
         self.stopped_since: float | None = None
-        """When it was first seen stopped by a signal, if it was stopped at the last check."""
+        """Time of the first check that found it stopped by a signal; None if it was not stopped at the last check."""
         self.kill_reason: DropflowError | None = None
-        """Why it is killed, if the pool decided that."""
+        """Why the pool has killed it; None if it has not."""
         self.is_recalled = self.is_retiring = self.is_killed = False
         self.killed_since: float | None = None
-        """When it was first seen that it had been killed and had not ended."""
+        """Time of the first check that found it killed and not ended; None if there was none."""
         self.seen, self._beats = IDLE, 0
-        """The attempt that it was at when it was last checked, and its heartbeats."""
+        """Its attempt and its number of heartbeats at the last check."""
         self._name = f"{os.getpid()}-{number}-{secrets.token_hex(8)}"
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self.link, their_link = socket.socketpair()
@@ -384,7 +382,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=writer,
                 stderr=writer,
-                # Bash that finds SSH_CLIENT takes itself for the shell of an ssh, and reads ~/.bashrc: in each attempt.
+                # If SSH_CLIENT is set, bash assumes that ssh has started it, and reads ~/.bashrc in each attempt.
                 env={name: text for name, text in os.environ.items() if name != "SSH_CLIENT"}
                 | {**threads, WORKER_VARIABLE: self._name},
                 start_new_session=True,
@@ -397,7 +395,7 @@ class WorkerProcess:
             self._open = ours.pop_all()
 
     def room(self, now: float) -> Room:
-        """Return what it can be given now, by all runners together."""
+        """Return how many attempts it can get now, from all runners together."""
         first = itertools.islice(self.assigned.values(), 1)
         is_alone = any(not self._needs.are_plain or needs_own_worker(task) for _, task in first)
         if is_alone or self.deadline is not None or self.stopped_since is not None or self.is_retiring:
@@ -405,16 +403,16 @@ class WorkerProcess:
         return NO_ROOM if self.is_slow(now) else self._backlog.room
 
     def is_long(self, now: float) -> bool:
-        """Return whether it has an attempt that takes so long, or may, that no other one should wait behind it."""
+        """Return whether it has an attempt that takes, or may take, so long that no other should wait behind it."""
         return self._backlog.has_long or self.is_slow(now)
 
     def is_slow(self, now: float) -> bool:
-        """Return whether its attempt has run for so long that others should not wait for it."""
+        """Return whether its attempt has run for so long that other attempts should not wait for it."""
         return bool(self.assigned) and now - self.since >= SLOW_SECONDS
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no attempts, and can be given some."""
+        """Whether it has no attempts and can get some."""
         return not self.assigned and self.deadline is None and self.stopped_since is None and not self.is_retiring
 
     @property
@@ -438,9 +436,9 @@ class WorkerProcess:
         Parameters
         ----------
         cost : callable
-            Returns what an attempt of a template counts among those that it is given ahead, in seconds.
+            Returns the cost in seconds of an attempt of a template that waits with the worker.
         needs : ResourceNeeds
-            What each of them takes. If that is more than one processor, there is one attempt.
+            The resources of each attempt. If they are more than one processor, there is only one attempt.
         """
         self._needs = needs
         if not self.assigned:
@@ -468,7 +466,7 @@ class WorkerProcess:
             self.outgoing += frame(Recall(len(self.assigned)))
 
     def last_follower(self) -> Assigned | None:
-        """Return the last attempt of the chain that it is at; None if it is at the last one, or at no chain."""
+        """Return the last attempt of its current chain; None if it runs the last one, or no chain."""
         found = None
         for number, (runner, task) in self.assigned.items():
             if number > self.marker.last:
@@ -478,11 +476,11 @@ class WorkerProcess:
         return found
 
     def end_chain(self) -> None:
-        """Request that the worker begins no further attempt of the chain that it is at."""
+        """Request that the worker begins no further attempt of its current chain."""
         self.outgoing += frame(EndChain())
 
     def unassign(self, number: int) -> Assigned:
-        """Remove an attempt that has ended, or that it has not begun, and return it."""
+        """Remove and return an attempt that has ended, or that the worker has not begun."""
         self._aborted.discard(number)
         if not self._aborted:
             self.deadline = None
@@ -490,7 +488,7 @@ class WorkerProcess:
         return self.assigned.pop(number)
 
     def mark_aborted(self, numbers: Iterable[int], now: float, *, seconds: float) -> None:
-        """Note that attempts were aborted. If it is at the same one of them at `deadline` as now, it `is_stuck`."""
+        """Note that attempts were aborted. If it still runs the same one of them after `seconds`, it `is_stuck`."""
         deadline = now + seconds
         self._aborted.update(numbers)
         self._suspect = self.current()
@@ -503,11 +501,11 @@ class WorkerProcess:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it is still at the aborted attempt that it was at when that was last noted."""
+        """Whether it still runs the attempt that it ran when attempts were last aborted, if that is one of them."""
         return self.current() == self._suspect and self._suspect in self._aborted
 
     def current(self) -> int:
-        """Return the number of the attempt that it is at, or was at when it died."""
+        """Return the number of the attempt that it runs, or ran when it died."""
         return self.marker.current
 
     def begun(self) -> list[int]:
@@ -517,16 +515,16 @@ class WorkerProcess:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it has not been given an attempt yet."""
+        """Whether it has not got an attempt yet."""
         return not self.next_number
 
     def retire(self) -> None:
-        """End a worker without attempts: another one takes its place."""
+        """End a worker without attempts: a new worker takes its place."""
         self.is_retiring = True
         self.kill()
 
     def check(self, now: float) -> None:
-        """Note which attempt it is at, and whether it is stopped. To be called about once a second."""
+        """Note its current attempt, and whether it is stopped. Call this about once a second."""
         current, beats = self.current(), self.marker.beats
         if current != self.seen:
             self.seen, self.since_current = current, now
@@ -551,7 +549,7 @@ class WorkerProcess:
             end_worker(self.process.pid, self._name)
 
     def reap(self, oom_killer: OomKiller) -> WorkerEnd:
-        """Return how the process ended, which it has."""
+        """Return how the process ended. It must have ended."""
         peak = 0
         if self.process.returncode is None:
             # Not Popen.wait: only wait4 returns the memory that the process used.
@@ -577,7 +575,7 @@ class WorkerProcess:
 def needs_own_worker(task: Task) -> bool:
     """Return whether no other attempt may wait behind this one.
 
-    It takes part in a stream, and may last as long as that; or it is a suspect, and may end the process.
+    It takes part in a stream, and may last as long as the stream; or it is a suspect, and may end the process.
     """
     if task.is_ahead or task.is_suspect:
         return True
@@ -591,8 +589,7 @@ def _peak(usage: resource.struct_rusage) -> int:
     return usage.ru_maxrss * 1024
 
 
-# Ending workers that hang: at an aborted attempt, past the time limit of an attempt, or stopped by a
-# signal.
+# The end of workers that hang: in an aborted attempt, past the time limit of an attempt, or stopped by a signal.
 #
 # A process that waits for the kernel, for example for a network file system that does not answer,
 # does not end when it is killed. After a while the pool treats it as if it had ended: its attempts
@@ -601,11 +598,11 @@ def _peak(usage: resource.struct_rusage) -> int:
 
 _CHECK_SECONDS = 1.0
 _OVERDUE_SECONDS = 5.0
-"""How long a worker is given to stop an attempt by itself that takes longer than its limit."""
+"""Seconds that a worker has to stop by itself an attempt that takes longer than its limit."""
 _STOPPED_SECONDS = 30.0
-"""How long a worker may be stopped by a signal while there are attempts."""
+"""Seconds that a worker may be stopped by a signal while there are attempts."""
 _UNKILLABLE_SECONDS = 10.0
-"""How long a worker that was killed may take to end."""
+"""Seconds that a killed worker may take to end."""
 
 
 class WorkerMonitor:
@@ -616,7 +613,7 @@ class WorkerMonitor:
     workers : sequence of WorkerProcess
         The workers, as they are at any time.
     limit_of : callable
-        Returns the time limit of the attempt that a worker is at; 0 for none.
+        Returns the time limit of the current attempt of a worker, in seconds; 0 for none.
     abandon : callable
         Removes a worker that was killed and does not end.
     """
@@ -634,11 +631,11 @@ class WorkerMonitor:
 
     @property
     def next_check(self) -> float:
-        """When to call `kill_hanging` next, while there are attempts."""
+        """Time of the next call of `kill_hanging`, while there are attempts."""
         return self._checked + _CHECK_SECONDS
 
     def kill_aborted(self, now: float) -> None:
-        """Kill workers that are still at an attempt that was aborted, once its grace is over."""
+        """Kill workers that still run an aborted attempt after its grace period."""
         for worker in self._workers:
             if worker.deadline is not None and worker.deadline <= now:
                 worker.deadline = None
@@ -648,10 +645,10 @@ class WorkerMonitor:
                     worker.mark_aborted((), now, seconds=kill_after(GRACE_SECONDS))
 
     def kill_hanging(self, now: float) -> None:
-        """Kill workers that stay stopped, or are at an attempt whose limit they do not keep; abandon unkillable ones.
+        """Kill workers that stay stopped, or whose attempt exceeds its limit; abandon killed workers that do not end.
 
-        To be called at `next_check` while there are attempts. Workers without attempts are checked too, so that
-        attempts are not given to stopped ones, one after the other.
+        Call this at `next_check` while there are attempts. Workers without attempts are checked too, so that attempts
+        are not given to stopped workers, one after the other.
         """
         self._checked = now
         for worker in tuple(self._workers):

@@ -95,8 +95,8 @@ class DropContent:
         Parameters
         ----------
         encoding : str, optional
-            Such as ``json``, ``npy`` or ``utf-8``. By default a pickle or an npy array is loaded, and other contents in
-            UTF-8, such as what a command has written, are returned as str.
+            Name such as ``json``, ``npy`` or ``utf-8``. By default a pickle or an npy array is loaded, and any other
+            content in UTF-8, such as the output of a command, is returned as str.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class DropContent:
 
 
 class _Decoded:
-    """A content as the decoders of `dropflow.apps.encodings` read it."""
+    """A content with the interface that the decoders of `dropflow.apps.encodings` need."""
 
     port = ""
     in_memory = False
@@ -153,7 +153,7 @@ class RunResult:
     states : mapping of str to int
         Number of drops by the name of their state.
     failures : tuple of FailureReport
-        Root causes of drops in ERROR, the one with the most such drops first. A finished run can have failures that
+        Root causes of drops in ERROR, the cause with the most such drops first. A finished run can have failures that
         error thresholds accepted.
     notes : tuple of str
         Other things that went wrong, such as a summary that could not be written.
@@ -205,9 +205,10 @@ class RunResult:
         Raises
         ------
         NotFoundError
-            There is no such drop, or its content was released, replaced by that of a later drop, or never written.
+            There is no such drop, or its content was released, replaced by the content of a later drop, or never
+            written.
         AmbiguousError
-            Several drops have this name, or an id that ends so.
+            Several drops have this name, or an id with this end.
         """
         row = self._row(drop)
         handle = self._contents.get(row)
@@ -258,7 +259,7 @@ def translate(
 ) -> Translation:
     """Translate a logical graph into a physical graph. A physical graph is only partitioned and placed.
 
-    Nothing of the graph is run or imported.
+    No code of the graph is run or imported.
 
     Parameters
     ----------
@@ -274,7 +275,7 @@ def translate(
     parts : int, optional
         Number of parts; by default that of `nodes`. Without either the graph is not partitioned.
     algorithm : str
-        How to partition: a name in ``docs/explanation/planning.md``.
+        Algorithm of the partition: a name in ``docs/explanation/planning.md``.
     nodes : sequence of str
         Names of the nodes to place the parts on.
 
@@ -288,7 +289,7 @@ def translate(
     BadFileError
         The file cannot be read.
     BadGraphError
-        The graph cannot be translated; `problems` holds everything found.
+        The graph cannot be translated; `problems` has all problems.
     """
     given, name = _given(graph, name)
     found = examine(
@@ -313,7 +314,7 @@ def check(
 ) -> tuple[Problem, ...]:
     """Return all problems of a graph, its components included.
 
-    Nothing of the graph is run or imported. An empty result, or one with warnings only, means that the graph can be
+    No code of the graph is run or imported. An empty result, or one with warnings only, means that the graph can be
     translated; with `here`, that it can run on this machine.
 
     Parameters
@@ -321,8 +322,8 @@ def check(
     graph, name, configuration, settings
         As in `translate`.
     here : bool
-        Report as errors what cannot run on this machine, such as a class that is not installed; otherwise these are
-        warnings, because other machines may have it.
+        Whether a component that cannot run on this machine, such as a class that is not installed, is an error;
+        otherwise it is a warning, because other machines may have it.
 
     Raises
     ------
@@ -373,16 +374,16 @@ def run(
     Returns
     -------
     RunResult
-        Also if the session failed: look at `ok`.
+        The result, also if the session failed: see `ok`.
 
     Raises
     ------
     BadFileError
         The file cannot be read.
     BadGraphError
-        The graph cannot be translated, or a component cannot be used; `problems` holds everything found.
+        The graph cannot be translated, or a component cannot be used; `problems` has all problems.
     ConflictError
-        `directory` holds something that no session wrote, or an earlier session.
+        `directory` has files that are not of a session, or an earlier session.
     StorageError
         The session directory cannot be made or written.
     """
@@ -428,7 +429,7 @@ def run(
 def _given(
     graph: GraphSource, name: str | None
 ) -> tuple[Path | bytes | RepositoryFile | LogicalGraph | PhysicalGraph, str | None]:
-    """Return a graph as the pipeline takes it, and its name."""
+    """Return a graph in the form that the pipeline takes, and its name."""
     if isinstance(graph, LogicalGraph | PhysicalGraph):
         return graph, name or graph.name
     if isinstance(graph, bytes):

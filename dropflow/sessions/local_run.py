@@ -63,8 +63,8 @@ _OURS = (
     REUSE_LOG,
     GRAPH_FILE,
 )
-"""In the order in which they are removed. The graph, which shows that the directory is that of a session, is last: if
-this process is killed meanwhile, the next one goes on with it."""
+"""Files of a session, in the order in which they are removed. The graph, by which a session directory is recognised, is
+last: if this process is killed meanwhile, the next one continues the removal."""
 _SHOWN_HOSTS = 8
 
 
@@ -72,7 +72,7 @@ _SHOWN_HOSTS = 8
 class RunHooks:
     """The clock of a run on this machine, and the functions that get its session and its progress.
 
-    `on_preparing` is called with lines about what takes time before the session begins, such as images that are pulled;
+    `on_preparing` is called with lines about long steps before the session begins, such as the pull of an image;
     `on_session` with the session before it runs, `on_statistics` with new statistics at intervals. `run_app` runs each
     application in place of `App.run`, for debuggers; only with the runner ``inline``.
     """
@@ -99,7 +99,7 @@ def run(
     Parameters
     ----------
     directory : Path or callable
-        Session directory, or what makes it once the graph is accepted. Its last part is the session's name.
+        Session directory, or a function that makes it once the graph is accepted. Its last part is the session's name.
     options : RunOptions
         How the drops are executed. Unless the runner is ``inline``, applications that only wait run in threads of this
         process.
@@ -154,7 +154,7 @@ def execute(
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed; the runner can (`refuse_unusable`).
+        The graph; the runner can execute it (`refuse_unusable`).
     directory : Path
         Session directory, locked by this process.
     options : RunOptions
@@ -162,9 +162,9 @@ def execute(
     hooks : RunHooks
         What cancels it, and what is told how far it is.
     continuation : Continuation, optional
-        What an earlier process of the session has left.
+        The known states and contents of an earlier process of the session; None for a new session.
     notes : sequence of str
-        For the summary.
+        Notes for the summary.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def execute(
         from dropflow.graph.completeness import incomplete_results  # noqa: PLC0415 - after tolerated failures
 
         result = msgspec.structs.replace(result, incomplete=incomplete_results(graph, session.missing))
-    if options.reuse or continuation is not None:  # a run that is continued without --reuse may have begun with it
+    if options.reuse or continuation is not None:  # a run that began with --reuse may be continued without it
         result = _with_reused(result, directory, options)
     return write_summary(result, directory)
 
@@ -230,14 +230,14 @@ def _with_reuse(
     clock: Clock,
     continuation: Continuation | None,
 ) -> tuple[ReuseSpec, Continuation | None]:
-    """Return how the attempts of a session reuse results, and with what it begins."""
+    """Return how the attempts of a session reuse results, and the states and contents with which it begins."""
     from dropflow.reuse.plan import ReuseChoices, begin_with, plan_reuse, reuse_spec  # noqa: PLC0415 - only with --reuse
 
     store = _store(options)
     store.check()
     choices = ReuseChoices(options.verify_reuse, options.trust_times)
     if continuation is not None:
-        # What it has may come from other code and parameters, so that keys cannot be known before an attempt.
+        # Its contents may come from other code and parameters, so keys cannot be computed before an attempt.
         return reuse_spec(graph, store, repository.workspace.directory, choices), continuation
     plan = plan_reuse(graph, store, repository, choices)
     return begin_with(plan, store, repository, clock, choices)
@@ -252,7 +252,7 @@ def _store(options: RunOptions) -> "ResultStore":
 def foresee(
     graph: PhysicalGraph, options: RunOptions, *, is_here: bool = True, measured: "MeasuredSeconds | None" = None
 ) -> "tuple[NodeForecast, ...]":
-    """Return what a run with these options, and reuse, would run and why. Runs nothing.
+    """Return which applications a run with these options, and reuse, would run and why. Runs nothing.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def foresee(
         Whether it would run on this machine, and not on nodes that share the store: their attempts ask one by one, and
         components and images need not be here.
     measured : MeasuredSeconds, optional
-        What drops took in earlier runs, for the price.
+        Seconds of drops in earlier runs, for the price.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def foresee(
 
 
 def _with_reused(result: SessionResult, directory: Path, options: RunOptions) -> SessionResult:
-    """Return a result with what was reused, and keep the store within its bounds."""
+    """Return a result with the counts of reused results, and keep the store within its bounds."""
     from dropflow.reuse.log import taken_results  # noqa: PLC0415 - as above
 
     taken = taken_results(directory)
@@ -299,7 +299,7 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
     if options.reuse:
         store = _store(options)
         store.prune_if_due()
-        if not taken and not options.verify_reuse:  # which computes again what fits
+        if not taken and not options.verify_reuse:  # verification computes reusable results again
             notes = (*notes, f"nothing was reused: the store {store.where} had no result that fits")
     saved = sum(one.seconds for one in taken.values())
     return msgspec.structs.replace(
@@ -337,9 +337,9 @@ def refuse_unusable(graph: PhysicalGraph, runner: str) -> RunnerChoice:
 
 
 def placement_notes(graph: PhysicalGraph, choice: RunnerChoice) -> tuple[str, ...]:
-    """Return notes of the repository that a graph is from, and of hosts that it names and that are not this machine.
+    """Return notes about the repository of a graph, and about hosts in the graph that are not this machine.
 
-    For an engine the placement is a hint, which it gets.
+    An engine gets the placement as a hint.
     """
     repository = repository_of(graph)
     origin = () if repository is None else (str(repository),)
@@ -470,7 +470,7 @@ def _unwritable(directory: Path, error: OSError) -> StorageError:
     )
 
 
-# Continuing a run on this machine whose process was killed or cancelled.
+# Continues a run on this machine whose process was killed or cancelled.
 
 
 def resume(
@@ -482,8 +482,8 @@ def resume(
 ) -> SessionResult:
     """Continue the session in `directory` to its end.
 
-    If the session has ended by itself, nothing runs, and the result is how it ended; but drops run that had no workers,
-    because an engine ended, and those that failed because of that.
+    If the session has ended by itself, nothing runs, and the result is that of the session. An exception are drops that
+    had no workers, because an engine ended, and drops that failed because of them: these run.
 
     Parameters
     ----------
@@ -492,7 +492,7 @@ def resume(
     options : RunOptions
         How the drops are executed.
     ignore_damage : bool
-        Take a journal that is damaged before its end up to the damage; what came later runs again.
+        Whether to use a journal that is damaged before its end, up to the damage; later drops run again.
 
     Raises
     ------
@@ -521,7 +521,7 @@ def resume(
 
 
 def _ended(stopped: "StoppedRun", clock: Clock) -> SessionResult:
-    """Return how a session ended, and do what its process did not, if it was killed after the end of the session."""
+    """Return how a session ended; write its summary if its process was killed after the end of the session."""
     if (stopped.directory / "tmp").exists():
         LocalRepository(stopped.directory, stopped.directory.name, clock).close()
     result = stopped.result()
@@ -531,8 +531,7 @@ def _ended(stopped: "StoppedRun", clock: Clock) -> SessionResult:
     return msgspec.structs.replace(result, notes=(*result.notes, f"the run had ended already: nothing was done{hint}"))
 
 
-# Trying the failed drops of a run on this machine again, or running it again from some drops, in the
-# same session.
+# Tries the failed drops of a run on this machine again, or runs it again from some drops, in the same session.
 
 
 def retry(
@@ -547,8 +546,8 @@ def retry(
 ) -> SessionResult:
     """Run the failed drops in `directory` again, or from some drops on all that depends on them.
 
-    Everything else is kept. Completed drops whose contents are gone and are needed run again, and what has not run,
-    runs.
+    All other drops are kept. Completed drops whose contents are gone and needed run again, and drops that have not run,
+    run.
 
     Parameters
     ----------
@@ -574,8 +573,8 @@ def retry(
     NotFoundError, AmbiguousError
         There is no session in the directory, or no such drop, or there are several.
     ConflictError
-        No drop failed, or not those that are named; drops of `start` have not run; an input from outside of the session
-        is missing, or has changed since; a setting would also hold for drops whose contents are only made again; or
+        No drop failed, or not the named drops; drops of `start` have not run; an input from outside of the session is
+        missing, or has changed since; a setting would also hold for drops whose contents are only made again; or
         another process is at work in the directory.
     BadParameterError, UsageError
         A setting does not fit the applications.

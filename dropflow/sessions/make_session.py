@@ -46,15 +46,15 @@ def make_session(
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed: a whole graph, or what one node holds of it.
+        The graph that is executed: a whole graph, or the slice of one node.
     repository : LocalRepository
         Owner of the contents; its workspace has the name and the directory of the session.
     runner : Runner
-        Where attempts run.
+        Runs attempts.
     clock : Clock
         Tells the time.
     exchange : Exchange, optional
-        Where the other nodes of the session are.
+        The connection to the other nodes of the session; by default there are none.
     epoch : int
         Deployment of the session, where managers deployed it.
     view : int
@@ -64,11 +64,11 @@ def make_session(
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
     continuation : Continuation, optional
-        What is known of a session that continues. Its journal is replaced.
+        The known states and contents of a session that continues. Its journal is replaced.
     until, retry_memory : float
         See `dropflow.execution.session.Execution`.
     watch : Watch
-        What observes it.
+        Observers and callbacks.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def make_session(
 
 
 def _chains(graph: PhysicalGraph, exchange: Exchange | None) -> IntColumn | None:
-    """Return which application follows each one in a chain, among the drops that live here."""
+    """Return the application that follows each application in a chain, among the drops that live here."""
     remote = np.zeros(graph.drops, dtype=np.bool_)
     if exchange is not None:
         remote[exchange.remote] = True

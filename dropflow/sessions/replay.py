@@ -1,8 +1,8 @@
-"""One application of a session again, on this machine and outside of the session, with the inputs that it had.
+"""Replay of one application of a session, on this machine and outside of the session, with the inputs that it had.
 
-A replay is a run of its own, in a directory of its own, of a small part of the graph: the application, what it reads,
-and what it writes. Inputs that are gone are made again first, by the applications upstream of it. Nothing is written
-outside of the directory of the replay.
+A replay is a separate run, in its own directory, of a small part of the graph: the application, its inputs, and its
+outputs. Inputs that are gone are made again first, by the applications upstream of it. Nothing is written outside of
+the directory of the replay.
 """
 
 import contextlib
@@ -41,28 +41,28 @@ from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import DropState
 
 Contents = Callable[[Sequence[int]], Mapping[int, Handle]]
-"""Returns those contents of these drops that are still there."""
+"""Returns the contents of these drops that still exist."""
 
 _PLACES = ("filepath", "dirname")
-"""Fields that say where a data drop is written."""
+"""Fields with the place where a data drop is written."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """An application that can be run again.
+    """An application that can run again.
 
     Attributes
     ----------
     graph : PhysicalGraph
-        The application, the applications that make inputs again which are gone, and the data of all of them.
+        The application, the applications that make lost inputs again, and the data of all of them.
     drop : int
         The row of the application in `graph`.
     states : uint8 array, shape (drops of graph,)
         `DropState` with which each drop begins.
     contents : mapping of int to Handle
-        The inputs that are there, by row in `graph`.
+        The inputs that still exist, by row in `graph`.
     before : mapping of int to ContentRecord
-        What the application wrote in the session, by row in `graph`, as far as it is known.
+        Known records of the outputs of the application in the session, by row in `graph`.
     """
 
     graph: PhysicalGraph
@@ -94,7 +94,7 @@ class Replay:
 
     @property
     def made_again(self) -> int:
-        """Number of applications that run before it, because inputs are gone."""
+        """Number of applications that run before it, because inputs are lost."""
         is_app = self.graph.kinds[self.graph.template] == np.uint8(Kind.APP)
         return int((is_app & (self.states == DropState.INITIALIZED)).sum()) - 1
 
@@ -104,7 +104,7 @@ class Replay:
         Raises
         ------
         UsageError
-            The graph does not have the source of this application.
+            The graph does not contain the source of this application.
         """
         row = int(self.graph.template[self.drop])
         templates = list(self.graph.templates)
@@ -113,12 +113,12 @@ class Replay:
 
     @property
     def code(self) -> str:
-        """Source of the function, as the graph has it.
+        """Source of the function in the graph.
 
         Raises
         ------
         UsageError
-            The graph does not have it.
+            The graph does not contain it.
         """
         found = self.template.value("func_code")
         if not isinstance(found, str) or not found:
@@ -129,21 +129,21 @@ class Replay:
         return found
 
     def with_copies(self, directory: Path, most: int, *, has_secrets: bool = False) -> "Replay":
-        """Copy the inputs that are files or directories below `directory`, so that it is all that a colleague needs.
+        """Copy inputs that are files or directories into `directory`, so that a colleague needs nothing else.
 
         Parameters
         ----------
         directory : Path
-            That of the replay.
+            Directory of the replay.
         most : int
-            Bytes of inputs that may be copied.
+            Most bytes of inputs that may be copied.
         has_secrets : bool
             Whether it is known that inputs or parameters are secret.
 
         Raises
         ------
         ExportError
-            They have more than `most` bytes, or what would be copied is secret by its name or by its component.
+            They have more than `most` bytes, or a value or content is secret by its name or by its component.
         StorageError
             They cannot be copied.
         """
@@ -166,7 +166,7 @@ class Replay:
         return replace(self, contents={**self.contents, **copies})
 
     def _secrets(self) -> Iterator[str]:
-        """Yield what would be exported and is secret. The graph of a replay has all nodes, and so their parameters."""
+        """Yield the secrets that an export would contain. The graph of a replay has all nodes with their parameters."""
         graph = self.graph
         ports: dict[int, set[str]] = {}
         for link in graph.links:
@@ -182,12 +182,12 @@ class Replay:
                 yield f"content of {template.name!r}"
 
     def run(self, directory: Path, around: RunApp | None = None, *, report_locals: bool = False) -> SessionResult:
-        """Run the application, after those that make its inputs again.
+        """Run the application, after the applications that make its inputs again.
 
         Parameters
         ----------
         directory : Path
-            An empty directory; it becomes that of a run.
+            An empty directory; it becomes the directory of a run.
         around : callable, optional
             Runs the application with its context in place of `App.run`, for debuggers.
         report_locals : bool
@@ -246,7 +246,7 @@ def refuse_large(name: str, size: int, most: int) -> None:
     Raises
     ------
     ExportError
-        They have more than `most`.
+        They have more than `most` bytes.
     """
     if size > most:
         raise ExportError(
@@ -263,7 +263,7 @@ def replay_of_run(directory: Path, drop: str) -> Replay:
     directory : Path
         Absolute path of its session directory.
     drop : str
-        Text id of an application, the end of one, or a name of one drop.
+        Text id of an application, the end of such an id, or a name that only one drop has.
 
     Raises
     ------
@@ -272,7 +272,7 @@ def replay_of_run(directory: Path, drop: str) -> Replay:
     ConflictError
         A process is at work in the directory, or the drop has not begun.
     UsageError
-        It is data, or writes to a store.
+        The drop is data, or writes to a store.
     BadFileError
         The graph or the journal is damaged.
     """
@@ -303,15 +303,15 @@ def replay_of_states(
     Parameters
     ----------
     graph : PhysicalGraph
-        Of the session.
+        The graph of the session.
     drop : int
         The row of an application.
     states : uint8 array, shape (drops,)
         `DropState` of each drop at the end of the session.
     contents : callable
-        Finds contents that are still there.
+        Finds contents that still exist.
     records : mapping of int to ContentRecord
-        What was committed, by drop, as far as it is known.
+        Known records of committed contents, by drop.
 
     Raises
     ------
@@ -351,7 +351,7 @@ def replay_of_states(
 def _needed(
     graph: PhysicalGraph, drop: int, states: npt.NDArray[np.uint8], contents: Contents
 ) -> tuple[set[int], dict[int, Handle], set[int]]:
-    """Return the applications that run, the inputs that are there, and the data that are made or read again."""
+    """Return the applications that run, the inputs that exist, and the data that are made or read again."""
     apps, there, again = {drop}, dict[int, Handle](), set[int]()
     wave = graph.predecessors.of(drop)
     while wave:
@@ -372,7 +372,7 @@ def _inside(graph: PhysicalGraph, written: set[int]) -> PhysicalGraph:
     Raises
     ------
     UsageError
-        One is written to a store.
+        A node is written to a store.
     """
     templates = list(graph.templates)
     for row in written:

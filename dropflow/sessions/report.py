@@ -31,14 +31,14 @@ class _Ending(msgspec.Struct, frozen=True):
 
 
 def run_report(directory: Path) -> SessionReport:
-    """Return the report of a run, also of one that was killed or still runs.
+    """Return the report of a run, also of a run that was killed or still runs.
 
     Raises
     ------
     NotFoundError, BadFileError
         There is no run, or its files are damaged.
     UsageError
-        It is the directory of a node, which has only a part of its session; or nothing has run.
+        It is the directory of a node, which has only a part of its session; or no attempt has run.
     """
     graph, sections = read_parts([directory])
     if (directory / "deployment.json").exists():
@@ -79,14 +79,14 @@ def run_report(directory: Path) -> SessionReport:
 
 
 def _results(graph: PhysicalGraph, replayed: ReplayedSession, directory: Path) -> ResultList:
-    """Return the contents of leaves and of drops that persist, as the journal has them."""
+    """Return the contents of leaves and of drops that persist, from the journal."""
     is_leaf = np.diff(graph.successors.ptr) == 0
     is_root = np.diff(graph.predecessors.ptr) == 0
     found = []
     for row, content in sorted(replayed.contents.items()):
         template = graph.templates[graph.template[row]]
         is_file = content.kind in ("file", "directory")
-        # As the results of a session of managers: not what other drops consumed, and not inputs from elsewhere.
+        # As for a session of managers: without data that other drops consumed, and without inputs from elsewhere.
         is_result = is_leaf[row] or template.persist or is_file
         if not is_result or (is_root[row] and not content.is_inside) or content.kind in ("null", "url"):
             continue

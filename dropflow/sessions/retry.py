@@ -1,11 +1,11 @@
 """Which drops run again at the request of a user, for a run on this machine and for a session of managers.
 
-Without names, all failed drops are tried again. With changed parameters, these hold for what runs from then on.
+Without names, all failed drops are tried again. Changed parameters are valid for drops that run from then on.
 
-The drops that are named settle again, and all that depends on them. Everything else stays as it is: what runs again
-reads its contents. Contents that are gone are made again (`dropflow.execution.continuation.must_run_again`). Inputs
-from outside of the session are read where they are. If one has changed, and a result that was computed from it would
-stay, the retry is refused (`refuse_mixed_results`).
+The named drops, and all drops that depend on them, settle again. All other drops stay as they are, and their contents
+are read by drops that run again. Contents that are gone are made again
+(`dropflow.execution.continuation.must_run_again`). Inputs from outside of the session are read where they are. If such
+an input has changed, and a result that was computed from it would stay, the retry is refused (`refuse_mixed_results`).
 """
 
 import operator
@@ -31,7 +31,7 @@ from dropflow.states import DropState
 RETRY_REASON = "failed drops were tried again with 'dropflow retry'"
 _AGAIN_REASON = "drops were run again with 'dropflow retry --from'"
 _CODE_REASON = "their code was changed with 'dropflow retry --new-code'"
-"""Why drops run again, for explanations."""
+"""The reason why drops run again, for explanations."""
 
 _SHOWN = 5
 _NO_CODE: Mapping[str, str] = MappingProxyType({})
@@ -46,11 +46,11 @@ class RepeatedDrops(NamedTuple):
     Attributes
     ----------
     starts : tuple of int
-        The drops with attempts from which on all is repeated, ascending.
+        The drops with attempts with which the repetition begins, ascending.
     drops : tuple of int
-        These, and all that depends on them, ascending.
+        These drops, and all drops that depend on them, ascending.
     begun : tuple of int
-        Those of them that had attempts: their earlier attempts do not count as tries.
+        Drops among `drops` that had attempts: their earlier attempts do not count as tries.
     """
 
     starts: tuple[int, ...] = ()
@@ -66,13 +66,13 @@ class Again(NamedTuple):
     graph : PhysicalGraph
         The graph, with changed parameters; the same object if none is changed.
     repeated : tuple of int
-        Drops that settle again although their outcome is known, ascending.
+        Drops that settle again although their state is known, ascending.
     retried : tuple of int
-        Drops whose earlier attempts do not count as tries: root causes, or what had run of those that are named.
+        Drops whose earlier attempts do not count as tries: root causes, or named drops that had run.
     reason : str
-        For explanations.
+        Why they run again, for explanations.
     is_named : bool
-        Whether drops were named from which on all is run again; else failed drops are tried again.
+        Whether named drops, and all that depend on them, run again; else failed drops are tried again.
     """
 
     graph: PhysicalGraph
@@ -90,7 +90,7 @@ class Again(NamedTuple):
         *,
         where: str = "",
     ) -> None:
-        """Refuse to run named drops again if what they give would not fit the results that stay.
+        """Refuse to run named drops again if their results would not be consistent with the results that stay.
 
         Parameters
         ----------
@@ -102,23 +102,24 @@ class Again(NamedTuple):
         Raises
         ------
         ConflictError
-            It would not, or drops would be made again with changed parameters that were asked to stay as they are.
+            They would not, or changed parameters would apply to drops that are only made again because contents are
+            lost.
         """
         refuse_mixed_results(before, states, self.repeated, reset, inputs, where=where)
         _refuse_unwanted_settings(before, self.graph, np.flatnonzero(reset).tolist(), where=where)
 
 
 class OutsideInputs(NamedTuple):
-    """Data drops without producers whose files or directories are not as they were when the session read them.
+    """Data drops without producers whose files or directories have changed since the session read them.
 
     Attributes
     ----------
     missing : frozenset of int
-        They do not exist any more.
+        Drops whose files do not exist any more.
     changed : frozenset of int
-        They have changed, or may have.
+        Drops whose files have changed, or may have changed.
     replaced : frozenset of int
-        An application of the session has written there since.
+        Drops whose files an application of the session has written over since.
     """
 
     missing: frozenset[int] = frozenset()
@@ -139,9 +140,9 @@ def choose(
     where: str = "",
     hint: str = "",
 ) -> Again:
-    """Return what runs again: from the drops of `start` on, or the failed drops.
+    """Return the drops that run again: the drops of `start` and all that depend on them, or the failed drops.
 
-    If there are none, and functions have new code, from these on.
+    If there are none of both, and functions have new code: their drops, and all that depend on them.
 
     Parameters
     ----------
@@ -157,9 +158,9 @@ def choose(
         ``name=value``: a parameter of the nodes of root causes, or of `start`. With ``node.name=value`` only of the
         node with that name.
     code : mapping of str to str
-        The source of functions, by the key of their node; for those that run again, or have not run.
+        The source of functions, by the key of their node; for functions that run again, or have not run.
     what, where, hint : str
-        For errors, see `causes_to_retry`.
+        Texts for errors, see `causes_to_retry`.
 
     Raises
     ------
@@ -194,8 +195,8 @@ def drops_to_repeat(
 ) -> RepeatedDrops:
     """Return the drops that run again, from those that are named.
 
-    A data drop is written again by its producers, and these write all of their outputs again. A name that stands for
-    all drops of a logical node means those of them that have run.
+    A data drop is written again by its producers, and these write all of their outputs again. The name of a logical
+    node stands for all of its drops that have run.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ def drops_to_repeat(
     names : sequence of str
         Text ids, ends of them, or names, see `dropflow.graph.text_ids.find_drops`.
     where : str
-        Where the drops are, for errors.
+        The place of the drops, for errors.
 
     Raises
     ------
@@ -273,10 +274,11 @@ def refuse_mixed_results(
     *,
     where: str = "",
 ) -> None:
-    """Refuse to run drops again if what they give would not fit the results that stay, or cannot be computed.
+    """Refuse to run drops again if their results cannot be computed, or are not consistent with results that stay.
 
-    That is so if an input from outside of the session has to be read, and is missing or was written over; and if it has
-    changed, or has to be read again, while a drop stays that was computed from it.
+    They cannot be computed if an input from outside of the session has to be read, and is missing or was written over.
+    They are not consistent if such an input has changed, or has to be read again, and a drop that was computed from it
+    stays.
 
     Parameters
     ----------
@@ -287,12 +289,12 @@ def refuse_mixed_results(
     reset : bool array, shape (drops,)
         Completed drops that run again, from `dropflow.execution.continuation.must_run_again`.
     inputs : OutsideInputs
-        What is known of the inputs.
+        The inputs that are missing or have changed.
 
     Raises
     ------
     ConflictError
-        Names these inputs, and what to do.
+        The error names these inputs, and what to do.
     """
     is_named = np.zeros(graph.drops, dtype=np.bool_)
     is_named[list(repeated)] = True
@@ -350,7 +352,7 @@ def _listed(graph: PhysicalGraph, drops: Sequence[int]) -> str:
     return ", ".join(oid(graph, drop) for drop in drops[:_SHOWN]) + more
 
 
-# Which root causes are tried again, for a run on this machine and for a session of managers.
+# The root causes that are tried again, for a run on this machine and for a session of managers.
 
 
 def causes_to_retry(
@@ -374,12 +376,12 @@ def causes_to_retry(
     drops : sequence of str
         Text ids, or ends of them, of drops in ERROR; without them, all root causes are tried again.
     what, where, hint : str
-        For errors: what has the drops, where it is, and what to do if none has failed.
+        Texts for errors: the owner of the drops, its place, and what to do if no drop has failed.
 
     Raises
     ------
     ConflictError
-        No drop failed, or not those that are named.
+        No drop failed, or not the named drops.
     NotFoundError, AmbiguousError
         See `dropflow.graph.text_ids.find_drop`.
     """
@@ -404,7 +406,7 @@ def causes_to_retry(
 _FIXED = frozenset(
     {"dropclass", "input_error_threshold", "n_effective_inputs", "n_tries", "block_skip", "persist", "num_cpus"}
 )
-"""Fields that decide about drops that are settled already, or that the translator has taken into the graph."""
+"""Fields that cannot be changed: they affect drops that are settled, or were used by the translator."""
 
 
 def _with_settings(
@@ -415,16 +417,16 @@ def _with_settings(
     Parameters
     ----------
     causes : sequence of int
-        The drops that failed by themselves and are tried again, or those that are run again.
+        The drops that failed by themselves and are tried again, or the drops that run again.
     settings : sequence of str
         ``name=value``, or ``node.name=value``.
     what : str
-        What these nodes did, for errors.
+        Text for errors: what these nodes did.
 
     Raises
     ------
     UsageError
-        A setting has another form, or none of these nodes has the parameter.
+        A setting has a wrong form, or none of these nodes has the parameter.
     BadParameterError
         The parameter cannot be changed, or cannot have the value.
     """
@@ -456,19 +458,19 @@ def _refuse_unwanted_settings(
     *,
     where: str = "",
 ) -> None:
-    """Refuse changed parameters with which drops would be made again that were asked to stay as they are.
+    """Refuse changed parameters that would apply to drops which are only made again because contents are lost.
 
     Parameters
     ----------
     before, graph : PhysicalGraph
-        Without, and with the changed parameters.
+        The graph without, and with the changed parameters.
     reset : collection of int
         Completed drops that run again because contents are lost.
 
     Raises
     ------
     ConflictError
-        One of these is of a changed node.
+        One of these drops belongs to a changed node.
     """
     pairs = zip(before.templates, graph.templates, strict=True)
     changed = [row for row, (old, new) in enumerate(pairs) if old is not new]
@@ -504,7 +506,7 @@ def _with_value(template: Template, name: str, value: str) -> Template:
 
 
 def _described(templates: Sequence[Template]) -> str:
-    """Return the names of nodes with those of their parameters."""
+    """Return the names of nodes with the names of their parameters."""
     return "; ".join(
         f"{node.name} ({', '.join(one.name for one in node.arguments if not one.is_port and one.name not in _FIXED)})"
         for node in templates[:5]

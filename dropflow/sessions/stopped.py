@@ -1,4 +1,4 @@
-"""A session whose process has ended: what is left of it in its directory, and how a run on this machine goes on.
+"""A session whose process has ended: its state in its directory, and how a run on this machine continues.
 
 Used by ``dropflow resume`` and ``dropflow retry``, and by node managers for their parts of sessions. How a session
 continues is described in ``docs/adr/0011-a-session-continues-from-known-states.md``.
@@ -44,7 +44,7 @@ from dropflow.sessions.retry import Again, OutsideInputs
 from dropflow.states import DropState, SessionState
 
 _SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
-"""States that stay when a session continues. Drops that were cancelled, or were running, run again."""
+"""States that stay when a session continues. Drops that were cancelled or running run again."""
 _SHOWN = 5
 
 
@@ -55,7 +55,7 @@ class ContinuationPlan:
     Attributes
     ----------
     continuation : Continuation or None
-        None to start from the beginning, if nothing has run.
+        The known states and contents; None to start from the beginning, if nothing has run.
     notes : tuple of str
         How many drops are kept and how many run again, for the summary.
     """
@@ -73,7 +73,7 @@ class StoppedSession:
     directory : Path
         The session directory, absolute.
     piece : Slice
-        The drops that were here: all, or those of a node.
+        The drops that were here: all drops, or those of a node.
     replayed : ReplayedSession
         The session at the end of its journal.
     """
@@ -84,12 +84,12 @@ class StoppedSession:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Deployment and view that the journal is of."""
+        """Deployment and view of the journal."""
         return self.replayed.header.epoch, self.replayed.header.view
 
     @property
     def is_over(self) -> bool:
-        """Whether the session has ended by itself. One that was cancelled can go on."""
+        """Whether the session has ended by itself. A session that was cancelled can continue."""
         return self.replayed.core.status in (SessionState.FINISHED, SessionState.FAILED)
 
     @property
@@ -129,7 +129,7 @@ class StoppedSession:
 
     @cached_property
     def settled(self) -> npt.NDArray[np.uint8]:
-        """The state of each drop that is settled, and INITIALIZED for the others."""
+        """The state of each settled drop, and INITIALIZED for all others."""
         states = np.frombuffer(self.replayed.core.drops.states, dtype=np.uint8).copy()
         states[~np.isin(states, _SETTLED)] = DropState.INITIALIZED
         return states
@@ -141,13 +141,13 @@ class StoppedSession:
 
     @cached_property
     def available(self) -> npt.NDArray[np.bool_]:
-        """Which data drops that are here have what was written to them, shape (drops here,)."""
+        """Which data drops here still have their content, shape (drops here,)."""
         found = np.zeros(self.piece.graph.drops, dtype=np.bool_)
         found[[*self.frozen.contents, *self.frozen.unwritten]] = True
         return found
 
     def outside_inputs(self) -> OutsideInputs:
-        """Return which contents that existed before the session are not as they were."""
+        """Return which inputs that existed before the session are missing or have changed."""
         is_input = np.diff(self.piece.graph.predecessors.ptr) == 0
         inputs = {drop: record for drop, record in self.records.items() if is_input[drop]}
         missing, changed = changed_inputs(inputs, self.directory, self.replayed.started)
@@ -158,12 +158,12 @@ class StoppedSession:
 
 @dataclass(frozen=True)
 class StoppedRun(StoppedSession):
-    """A stopped session all of whose drops were on this machine. The caller holds the lock of its directory.
+    """A stopped session with all drops on this machine. The caller holds the lock of its directory.
 
     Attributes
     ----------
     graph : PhysicalGraph
-        Its graph, as it is placed.
+        Its graph, with its placement.
     """
 
     graph: PhysicalGraph
@@ -177,7 +177,7 @@ class StoppedRun(StoppedSession):
         directory : Path
             The session directory, absolute.
         ignore_damage : bool
-            Take a journal that is damaged before its end up to the damage.
+            Whether to use a journal that is damaged before its end, up to the damage.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class StoppedRun(StoppedSession):
 
     @property
     def causes(self) -> dict[int, int]:
-        """The drop that started the error of each drop in ERROR; also of each that was cancelled alone."""
+        """The drop that started the error, by drop in ERROR; a drop that was cancelled alone has itself."""
         return self.replayed.core.drops.error_causes()
 
     def result(self) -> SessionResult:
@@ -236,7 +236,7 @@ class StoppedRun(StoppedSession):
         )
 
     def stranded(self) -> Again | None:
-        """Return the drops that had no workers to run on because an engine ended, and those that failed with them."""
+        """Return the drops that had no workers because an engine ended, and the drops that failed because of them."""
         failures, causes = self.replayed.failures, self.causes
         found = {one for one in causes.values() if one in failures and failures[one].code == WorkerStartError.code}
         repeated = tuple(sorted(drop for drop, cause in causes.items() if cause in found))
@@ -248,7 +248,7 @@ class StoppedRun(StoppedSession):
         Parameters
         ----------
         again : Again
-            What runs again although its outcome is known.
+            The drops that run again although their state is known.
 
         Raises
         ------
@@ -285,7 +285,7 @@ class StoppedRun(StoppedSession):
     def _notes(
         self, kept: int, reasons: Mapping[str, int], lost: Sequence[int], released: Collection[int], interrupted: int
     ) -> Iterator[str]:
-        """Yield how many drops are kept, and how many run again for which reason."""
+        """Yield how many drops are kept, and how many run again, by reason."""
         parts = [f"{plural(kept, 'drop')} kept"]
         parts += [f"{plural(count, 'drop')} {reason}" for reason, count in reasons.items() if count]
         if interrupted:
@@ -302,7 +302,7 @@ class StoppedRun(StoppedSession):
 
 
 def _gone(lost: Collection[int], released: Collection[int]) -> str:
-    """Return how the contents that are made again went, in the plural."""
+    """Return, in words, why contents that are made again do not exist, in the plural."""
     by_design = sum(drop in released for drop in lost)
     if not by_design:
         return "are lost"
@@ -352,7 +352,7 @@ def refuse_run(directory: Path) -> None:
     Parameters
     ----------
     directory : Path
-        Absolute. The caller holds its lock.
+        Absolute path. The caller holds the lock of the directory.
 
     Raises
     ------
@@ -382,7 +382,7 @@ def refuse_run(directory: Path) -> None:
 
 
 def _ended_as(directory: Path) -> str:
-    """Return the status that the summary has of a run that has ended by itself; empty if something has run since."""
+    """Return the status in the summary of a run that has ended by itself; empty if drops have run since."""
     try:
         if (directory / SUMMARY).stat().st_mtime_ns < (directory / JOURNAL).stat().st_mtime_ns:
             return ""

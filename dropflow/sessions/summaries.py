@@ -16,9 +16,9 @@ _SHARED = RootCause.__struct_fields__
 
 
 def failure_info(report: FailureReport, node: str = "") -> FailureInfo:
-    """Return a root cause as a node has it; without `node`, as a run on this machine has it.
+    """Return the record of a root cause on a node; without `node`, in a run on this machine.
 
-    One of another node has no `FailureInfo.node` and no text.
+    If the cause is on another node, it has no `FailureInfo.node` and no text.
     """
     if node and not report.text:
         return FailureInfo(
@@ -47,7 +47,7 @@ def written_report(failure: FailureInfo, logs: str) -> FailureReport:
 def running_by_node(statistics: Statistics, graph: PhysicalGraph, drops: Sequence[int]) -> list[int]:
     """Return how many of the drops that run belong to each logical node.
 
-    The drops are those of now, and statistics may be a little older: no more run than are in WRITING.
+    The drops are the present ones, and the statistics may be a little older. So no more drops run than are in WRITING.
     """
     found = np.bincount(graph.template[list(drops)], minlength=len(statistics.nodes)).tolist()
     pairs = zip(found, statistics.nodes, strict=True)
@@ -55,9 +55,9 @@ def running_by_node(statistics: Statistics, graph: PhysicalGraph, drops: Sequenc
 
 
 def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -> Attempts:
-    """Return where the attempts are: those of applications add up to the ones in WRITING of the same statistics.
+    """Return where the attempts are. The attempts of applications add up to the applications in WRITING.
 
-    Data that have an attempt of their own, as they have initial values, are counted only while it runs.
+    Data with an attempt of their own, because they have initial values, are counted only while it runs.
     """
     pairs = zip(statistics.nodes, running, strict=True)
     waiting = sum(node.counts[DropState.WRITING] - count for node, count in pairs if node.is_app)
@@ -66,7 +66,7 @@ def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -
 
 
 def counts_of(statistics: Statistics, running: Sequence[int]) -> DropCounts:
-    """Return the drops of a session by what has become of them: the sums over its logical nodes."""
+    """Return the counts of the drops of a session: the sums over its logical nodes."""
     return statistics.count(running=sum(running), queued=sum(map(_queued, statistics.nodes, running)))
 
 
@@ -75,7 +75,7 @@ def _queued(node: NodeStatistics, running: int) -> int:
 
 
 def logical_nodes(statistics: Statistics, running: Sequence[int] | None = None) -> tuple[LogicalNodeInfo, ...]:
-    """Return the logical nodes that have drops here; `running` has how many run of each, None as if no attempt ran."""
+    """Return the logical nodes that have drops here; `running` is how many drops of each run, None for none."""
     return tuple(
         LogicalNodeInfo(
             key=node.key,
@@ -97,7 +97,7 @@ def logical_nodes(statistics: Statistics, running: Sequence[int] | None = None) 
 
 
 def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEnd:
-    """Return how the part of a node ended; if it is cancelled, with all drops cancelled that are not settled."""
+    """Return how the part of a node ended; if it is cancelled, drops that are not settled count as cancelled."""
     nodes = statistics.nodes
     if is_cancelled:
         nodes = tuple(msgspec.structs.replace(one, counts=_all_settled(one.counts)) for one in nodes)
@@ -113,7 +113,7 @@ def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEn
 
 
 def _all_settled(counts: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of drops in each state when those that are not settled are cancelled."""
+    """Return the number of drops in each state, with all drops that are not settled counted as cancelled."""
     found = list(counts)
     for state in (DropState.INITIALIZED, DropState.WRITING):
         found[DropState.CANCELLED] += found[state]

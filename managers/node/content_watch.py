@@ -16,9 +16,10 @@ from managers.node.exchange import NodeExchange
 
 
 class ContentWatch(Instrument):
-    """Reports when the session has begun in its view, and what happens to contents that concern other members.
+    """Reports when the session has begun in its view, and which contents concern other members.
 
-    They are to have copies there, may be seen from there, or are released. Contents that outlive the session never are.
+    These contents need copies there, or can be read there in place, or are released. Contents that outlive the session
+    are never released.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class ContentWatch(Instrument):
     report : callable
         Takes the events.
     drains : bool
-        Whether the node gives its sessions away: then each result is to have a copy elsewhere before the session ends.
+        Whether the node gives its sessions away: then each result needs a copy elsewhere before the session ends.
     """
 
     def __init__(
@@ -63,14 +64,14 @@ class ContentWatch(Instrument):
         self._has_begun = False
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Report the first ones: the contents of earlier views are there."""
+        """Report the first events: then the contents of earlier views are in place."""
         del events
         if not self._has_begun:
             self._has_begun = True
             self._report(ViewBegun(self._session, self._epoch, self._exchange.view))
 
     def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
-        """Report contents that are to have copies, or that other members may see."""
+        """Report contents that need copies, or that other members may read in place."""
         if not (self._wanted or self._protect or self._drains or self._exchange.contents.in_place):
             return
         counts: dict[int, int] = {}
@@ -78,7 +79,7 @@ class ContentWatch(Instrument):
             if content.kind == "null":
                 continue
             count = self._count(drop, seconds.get(drop, 0.0))
-            # Contents without producers are found again by the node that takes their drop over.
+            # A node that takes over a drop without producers finds its content again.
             if count or (self._exchange.contents.is_outside(content) and self._is_written(drop)):
                 counts[self._rows[drop]] = count
         if counts:
@@ -88,7 +89,7 @@ class ContentWatch(Instrument):
         return self._before[drop + 1] > self._before[drop]
 
     def _count(self, drop: int, seconds: float) -> int:
-        """Return how many copies of a content are wanted, given how long it took to compute."""
+        """Return how many copies of a content are wanted, from the seconds of its computation."""
         count = self._wanted[drop] if self._wanted else 0
         is_long = 0 < self._protect < seconds and not self._alone[self._template_of[drop]]
         return max(count, int(is_long or (self._drains and self._kept[drop] > 0)))

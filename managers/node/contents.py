@@ -1,8 +1,8 @@
-"""Contents of drops on their way between nodes.
+"""Transfer of contents of drops between nodes.
 
-A small content is sent in the message about its drop. A larger one is read in place where both nodes see the same file
-(on a shared file system, or on one host; a hard link keeps it if its node removes it), and fetched otherwise: once,
-before the session here gets the event, so that all consumers find it.
+A small content is sent in the message about its drop. A larger one is read in place if both nodes see the same file, on
+a shared file system or on one host. A hard link keeps such a file if its node removes it. All other contents are
+fetched once, before the session here gets the event, so that all consumers find them.
 """
 
 import logging
@@ -29,14 +29,14 @@ from managers.node.fetch_pool import PendingFetch, Receipts
 from managers.node.trees import TreeSource, TreeWriter
 
 MOST_IN_EVENT = 4096
-"""Bytes of the largest content that is sent in the message about its drop."""
+"""Most bytes of a content that is sent in the message about its drop."""
 
 _FETCH_SECONDS = 60.0
 """Seconds to wait for the next bytes of a content."""
 
 
 class ContentExchange:
-    """The contents that one session offers to other nodes, and those that it got from them.
+    """The contents that one session offers to other nodes, and the contents that it got from them.
 
     The session's thread owns the tables. The threads that serve and fetch contents read or set single entries, which
     is atomic.
@@ -48,16 +48,16 @@ class ContentExchange:
     workspace : Workspace
         The session's directories.
     in_place : bool
-        Whether to read files of other nodes where they are, if they can be seen from here, and to allow them the same.
+        Whether to read files of other nodes in place if they can be seen from here, and to let other nodes do the same.
     """
 
     def __init__(self, session: str, workspace: Workspace, *, in_place: bool = True) -> None:
         self._session = session
         self._workspace = workspace
         self.in_place = in_place
-        """Whether files of other nodes are read where they are."""
+        """Whether files of other nodes are read in place."""
         self.copies_to_disk = False
-        """Whether no copy is in shared memory, because the session has a limit for that."""
+        """Whether all copies are on the disk, because the session has a limit for shared memory."""
         self._offered: dict[tuple[int, int], Handle] = {}
         self._for_copies: set[int] = set()
         """Drops here whose contents are offered for copies, also after their last consumer."""
@@ -71,7 +71,7 @@ class ContentExchange:
     # To others.
 
     def offer(self, drop: int, handle: Handle, producer: int = -1) -> Content:
-        """Return what to send about a content, or about an application's part; from now on it can be fetched.
+        """Return the record to send about a content, or about an application's part; from now on it can be fetched.
 
         Parameters
         ----------
@@ -85,15 +85,15 @@ class ContentExchange:
         if handle.kind == "bytes":
             return Content(drop, msgspec.structs.replace(sent, body=b""), producer)
         if not self.in_place:
-            # The name only: programs recognise files by it, and the copy gets it.
+            # Only the name: programs recognise files by it, and the copy gets it.
             return Content(drop, msgspec.structs.replace(sent, location=Path(handle.location).name), producer)
         return Content(drop, sent, producer, stamp_of(handle.location))
 
     def offer_copy(self, drop: int, handle: Handle) -> Content:
-        """Return what to send about a content that another node is to hold a copy of.
+        """Return the record to send about a content that another node is to hold a copy of.
 
-        Its `final` path is where it lies, so that the copy comes to the same place if it becomes the content. What is
-        in the session's directory here is removed with it, so it cannot be used in place.
+        Its `final` path is its place, so that the copy comes to the same place if it becomes the content. A file in the
+        session directory here is removed with the directory, so it cannot be used in place.
         """
         self._for_copies.add(drop)
         content = self.offer(drop, handle)
@@ -117,11 +117,11 @@ class ContentExchange:
         return self._offered.pop((drop, producer), None)
 
     def withdraw_for_copies(self, drops: Iterable[int]) -> None:
-        """Offer these contents for copies no more."""
+        """Stop offering these contents for copies."""
         self._for_copies.difference_update(drops)
 
     def source(self, drop: int, producer: int) -> ContentSource:
-        """Open what is offered. For any thread.
+        """Open an offered content. For any thread.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class ContentExchange:
         return here(content.handle, self._workspace)
 
     def fetch(self, content: Content, give_up: Callable[[], bool]) -> Generator[PendingFetch, TransferResult, Handle]:
-        """Fetch a content, or find it in place; return it. An application's part is moved here.
+        """Fetch a content, or find it in place; return it. An application's part is moved to this node.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class ContentExchange:
     ) -> Generator[PendingFetch, TransferResult, Handle]:
         """Fetch a copy of a content to hold for its owner; return it.
 
-        A file that lies outside of the owner's session directory, and is seen from here, is not copied.
+        A file that is outside of the owner's session directory, and can be seen from here, is not copied.
 
         Raises
         ------
@@ -217,17 +217,17 @@ class ContentExchange:
             producer=content.producer,
             size=None if is_directory else handle.size,
             checksum=None if is_directory else handle.checksum or None,
-            check=not handle.checksum,  # of a directory, that of its tree is compared
+            check=not handle.checksum,  # for a directory, the checksum of its tree is compared
         )
 
     def _fetch_to(
         self, path: str, content: Content, give_up: Callable[[], bool]
     ) -> Generator[PendingFetch, TransferResult, None]:
-        """Fetch a content to a path, where nothing is left of it if that fails."""
+        """Fetch a content to a path; after a failure, remove its beginning."""
         if content.handle.kind == "directory":
             try:
                 yield from self._fetch_tree(path, content, give_up)
-            except StorageError as problem:  # what came is not what was committed: once more
+            except StorageError as problem:  # the received bytes differ from the committed ones: fetch once more
                 _log.warning("%s: it is fetched again", problem)
                 yield from self._fetch_tree(path, content, give_up)
             return
@@ -241,12 +241,12 @@ class ContentExchange:
     def _fetch_tree(
         self, path: str, content: Content, give_up: Callable[[], bool]
     ) -> Generator[PendingFetch, TransferResult, None]:
-        """Fetch a directory to a path, where nothing is left of it if that fails.
+        """Fetch a directory to a path; after a failure, remove its beginning.
 
         Raises
         ------
         StorageError
-            Its tree is not that which was committed.
+            Its tree differs from the committed one.
         """
         writer = TreeWriter(path)
         try:
@@ -272,15 +272,15 @@ class ContentExchange:
         reset : iterable of int
             Drops that run again.
         complete : collection of int
-            Drops whose copies are used. Others run again, or belonged to a node that was lost before it reported: what
-            they write now may be another content. Their copies stay on the disk, since attempts that still run may read
-            them.
+            Drops whose copies are used. All other drops run again, or belonged to a node that was lost before it
+            reported: their new contents may differ. Their old copies stay on the disk, since attempts that still run
+            may read them.
         """
         self._view += 1
         self._for_copies.difference_update(reset)
         for drop, producer in [key for key in self._offered if key[1] >= 0]:
-            del self._offered[drop, producer]  # what is still a part is offered again
-        # One by one: what was being fetched in the view before may be added meanwhile.
+            del self._offered[drop, producer]  # parts that are still needed are offered again
+        # One by one: a fetch of the view before may add a content meanwhile.
         for drop in {*self._copies, *self._bodies}.difference(complete):
             self._copies.pop(drop, None)
             self._bodies.pop(drop, None)
@@ -293,10 +293,10 @@ class ContentExchange:
             remove_part(path)
 
     def _in_place(self, content: Content, handle: Handle) -> Handle:
-        """Return a content where it is; if it is in the session's directory on its node, by a link here if possible.
+        """Return a content in place; if it is in the session directory of its node, by a hard link here if possible.
 
-        Its node removes that directory when it is started again, or finds that the session goes on without it, while
-        attempts here read the content. What is not linked is lost to them then: `dropflow.apps.execute`.
+        Its node removes that directory after a restart, or when the session goes on without the node, while attempts
+        here may read the content. Without a link they lose it then: see `dropflow.apps.execute`.
         """
         is_file = handle.kind in ("file", "shm")
         if not is_file or not (handle.kind == "shm" or self._workspace.is_on_other_node(handle.location)):
@@ -312,7 +312,7 @@ class ContentExchange:
     def _adopt(self, content: Content, handle: Handle) -> Handle:
         path = self._path(content)
         try:
-            with storage_errors(f"move {handle.location} to", path):  # with the space that is left there
+            with storage_errors(f"move {handle.location} to", path):  # the error contains the free space there
                 shutil.move(handle.location, path)
         except StorageError:
             remove_part(path)  # a copy to another file system that is incomplete
@@ -320,7 +320,7 @@ class ContentExchange:
         return msgspec.structs.replace(handle, location=path)
 
     def _path(self, content: Content, *, is_copy: bool = False) -> str:
-        """Return where a content of another node is here; a new copy is on the disk if memory is limited or full."""
+        """Return the path of a content of another node here; a new copy is on the disk if memory is limited or full."""
         handle = content.handle
         is_shared = handle.kind == "shm" and not (is_copy and (self.copies_to_disk or host_memory().pressure()))
         folder = self._workspace.shared if is_shared else self._workspace.tmp
@@ -339,13 +339,13 @@ def _refuse_other_tree(folder: str, handle: Handle, size: int, checksum: int) ->
         )
 
 
-# Files on file systems that several nodes of a session see: which of them are there as they were committed.
+# Files on file systems that several nodes of a session see, and which of them are unchanged since the commit.
 #
 # Nothing is concluded from paths, mounts or types of file systems. A file of another node is seen from here if its path
 # has the inode, the size and the time of change that its owner read when it was committed. If the owner is lost, its
 # file is then there as before.
 #
-# Paths of contents in messages between nodes are relative to the directory that the session has on each.
+# Paths of contents in messages between nodes are relative to the session directory of each node.
 
 _RELATIVE = "./"
 
@@ -359,7 +359,7 @@ def portable(handle: Handle, workspace: Workspace) -> Handle:
 
 
 def here(handle: Handle, workspace: Workspace) -> Handle:
-    """Return the handle that another node sent, with the `final` path that it has here.
+    """Return a handle from another node, with its `final` path on this node.
 
     Raises
     ------
@@ -379,11 +379,11 @@ def here(handle: Handle, workspace: Workspace) -> Handle:
 _log = logging.getLogger(__name__)
 
 _SECONDS = 5.0
-"""How long a file system may take to answer: that of a lost node may not."""
+"""Seconds that a file system may take to answer. The file system of a lost node may never answer."""
 
 
 class SharedFile(msgspec.Struct, frozen=True):
-    """A committed file or directory of another node, and what `stamp_of` it was."""
+    """A committed file or directory of another node, and its `stamp_of` at the commit."""
 
     handle: Handle
     stamp: tuple[int, ...]
@@ -399,7 +399,7 @@ def stamp_of(path: str) -> tuple[int, ...]:
 
 
 def still_there(files: Mapping[int, SharedFile], seconds: float = _SECONDS) -> list[int]:
-    """Return which files are as they were when they were committed, of those that can be looked at in time."""
+    """Return the files that are unchanged since their commit, among the files that can be read in time."""
     if not files:
         return []
     found: list[int] = []

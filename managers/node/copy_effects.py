@@ -1,17 +1,17 @@
-"""Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node.
+"""Carries out the decisions of `ContentCopies` and `Draining` about contents, for the sessions of a node.
 
-Which contents of other members this node has copies of, on the disk, so that a later process finds them.
+Records on the disk list the copies of contents of other members, so that a later process of this node finds them.
 
 ::
 
     copies/<row>-<tag>-<view>.part/<name>   a copy
-    copies/<row>.msgpack                    its record: in which view it was made, of what
-    copies/held.msgpack                     which copies of earlier views counted when the present view began
+    copies/<row>.msgpack                    its record: the content, and the view in which it was made
+    copies/held.msgpack                     the copies of earlier views that counted when the present view began
 
 A record is written when the copy is complete, and before its owner gets a message. A copy counts in the view in which
-it was made. In a later view it counts if it was there when that view began: the content of a drop that runs again is
-another one, perhaps with other bytes, and its copies are removed then. A process that ends in between leaves records of
-an earlier view, which do not count.
+it was made. In a later view it counts if it existed when that view began. If a drop runs again, its new content may
+have other bytes, so its copies are removed then. A process that ends in between leaves records of an earlier view,
+which do not count.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -67,7 +67,7 @@ class _CopyRecord(msgspec.Struct, frozen=True):
 
 
 class _HeldRows(msgspec.Struct, frozen=True):
-    """The rows of the copies that were there when a view began: int32, packed."""
+    """The rows of the copies that existed when a view began: int32, packed."""
 
     version: Version
     rows: bytes
@@ -84,7 +84,7 @@ class CopyRecords:
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "copies"
-        self._workspace = Workspace(str(directory), "")  # for paths, which do not have the session's name
+        self._workspace = Workspace(str(directory), "")  # for paths, which do not contain the session's name
 
     def write(self, version: Version, row: int, copy: HeldCopy, *, durable: bool = False) -> None:
         """Record a copy that is complete.
@@ -100,7 +100,7 @@ class CopyRecords:
         write_checksummed(self._path(row), record, durable=durable)
 
     def begin_view(self, version: Version, rows: Iterable[int]) -> None:
-        """Record which copies of earlier views count in the one that begins, before its journal does.
+        """Record which copies of earlier views count in the view that begins, before its journal begins.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class CopyRecords:
             write_checksummed(self._folder / _HELD, _HeldRows(version, pack_column(column)))
 
     def moved(self, row: int, content: Handle) -> None:
-        """Record that a copy has become a content, which is elsewhere: it is still found there if that is undone.
+        """Record that a copy has become a content, at another path: it is still found there if the view is undone.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class CopyRecords:
                 self._path(int(name)).unlink(missing_ok=True)
 
     def read(self, version: Version) -> dict[int, HeldCopy]:
-        """Return the copies that count in this view and are there, by row. Damaged records are left out."""
+        """Return the copies that count in this view and exist, by row. Damaged records are left out."""
         rows: frozenset[int] = frozenset()
         with suppress(DropflowError):
             held = read_checksummed(self._folder / _HELD, _HeldRows)
@@ -170,7 +170,7 @@ class CopyRecords:
 
 
 class CopyHost(Protocol):
-    """The owner of a node's machine, and its links, as `managers.node.host.SessionHost` has them."""
+    """The owner of a node's machine, and its links: an interface of `managers.node.host.SessionHost`."""
 
     @property
     def owner(self) -> MachineOwner:
@@ -178,12 +178,12 @@ class CopyHost(Protocol):
         ...
 
     def send(self, peer: str, message: Message) -> None:
-        """Send a message to another node. If that is lost, the view changes, and another one is asked."""
+        """Send a message to another node. If that node is lost, the view changes, and another node is asked."""
         ...
 
 
 class CopyEffects:
-    """Offers, fetches and removes copies, and reads which contents there are.
+    """Offers, fetches and removes copies, and lists the contents of a session.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class CopyEffects:
         self._host = host
 
     def effects(self) -> dict[type, Callable[[Any], None]]:
-        """Return what carries out the actions of each type, in the owner's thread."""
+        """Return the functions that carry out the actions, by type, in the owner's thread."""
         return {
             OfferCopies: self._offer,
             TakeCopies: self._take,
@@ -260,7 +260,7 @@ class CopyEffects:
             self._host.owner.work(job)
 
 
-# Copies of results that a node serves after the end of a session, in place of nodes that are gone.
+# Copies of results that a node serves after the end of a session, in place of lost nodes.
 
 
 class _Session(Protocol):
@@ -276,8 +276,8 @@ class _Session(Protocol):
 def served_copies(session: _Session) -> Mapping[int, HeldCopy]:
     """Return the copies that can be served, by row of the whole graph.
 
-    There are none while the session runs, when its owners serve all contents; and none if it is not certain that this
-    node was there at the end, since contents may have been made again on others.
+    There are none while the session runs, because the owners serve all contents then. There are none if this node may
+    have been lost before the end, because contents may have been made again on other nodes.
     """
     if not session.state.is_terminal or not session.is_certain or not (session.directory.path / "copies").exists():
         return {}
@@ -291,12 +291,12 @@ def served_copies(session: _Session) -> Mapping[int, HeldCopy]:
 def copied_results(
     graph: PhysicalGraph, copies: Mapping[int, HeldCopy], directory: Path, node: str
 ) -> tuple[ResultInfo, ...]:
-    """Return the copies of results of other nodes, which may be gone.
+    """Return the copies of results of other nodes, which may be lost.
 
     Parameters
     ----------
     graph : PhysicalGraph
-        The whole graph, as it was placed at the end.
+        The whole graph, with its placement at the end.
     """
     after, found = graph.successors.ptr, []
     for row in sorted(copies):
@@ -327,11 +327,11 @@ def copied_results(
 # leave them out.
 
 RELEASED = "was released by a client after the end of the session"
-"""Why a content is not left."""
+"""Why a content does not exist any more."""
 
 
 class _Released(msgspec.Struct, frozen=True):
-    """One request: the deployment whose contents it is about, and the rows of the whole graph."""
+    """One request: the deployment of the contents, and the rows of the whole graph."""
 
     epoch: int
     rows: tuple[int, ...]
@@ -348,7 +348,7 @@ class ReleasedContents:
     directory : Path
         The session directory.
     epoch : int
-        The deployment of the session. If it is continued, its contents are others.
+        The deployment of the session. After a continuation, the session has other contents.
     """
 
     def __init__(self, directory: Path, epoch: int) -> None:
@@ -369,7 +369,7 @@ class ReleasedContents:
         return frozenset(found)
 
     def add(self, rows: Collection[int]) -> None:
-        """Record that the contents of rows are released. They are to be removed after that.
+        """Record that the contents of rows are released. The caller removes them afterwards.
 
         Raises
         ------

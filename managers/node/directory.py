@@ -1,14 +1,14 @@
-"""The directory of one session on a node: which files are in it, and how they are written and read.
+"""The directory of one session on a node: its files, and how they are written and read.
 
 ::
 
-    deployment.json   what the session is, without its graph
+    deployment.json   the deployment of the session, without its graph
     graph.dfg         the whole placed graph
-    view.msgpack      where its drops are since nodes were lost, or since it was resumed
+    view.msgpack      the places of its drops since nodes were lost, or since it was resumed
     next              the files of the next view, until the journal is that of this view
     journal.dfj       every event
-    cancel.json       that it is to be cancelled, and why; only if that was asked for
-    received.json     what came from other nodes, since the session is over
+    cancel.json       the request to cancel it, with the reason; only if there was one
+    received.json     counts of contents from other nodes; once the session is over
     summary.json      the result, for people
     end.msgpack       the result, for later processes of the node
     files, logs, results, tmp   see `dropflow.data.workspace`
@@ -85,12 +85,12 @@ def write_checksummed(path: Path, content: object, *, durable: bool = False) -> 
 
 
 def read_checksummed(path: Path, kind: type[T]) -> T:
-    """Return what `write_checksummed` wrote.
+    """Return the content of a file that `write_checksummed` wrote.
 
     Raises
     ------
     BadFileError
-        The file is not there, cannot be read, is damaged, or was written by another version.
+        The file does not exist, cannot be read, is damaged, or was written by another version.
     """
     codec = _CODECS[path.suffix]
     try:
@@ -111,10 +111,9 @@ def read_checksummed(path: Path, kind: type[T]) -> T:
 
 # The files of the next view of a session, beside the present ones until its journal begins.
 #
-# The rename of its journal is the moment from which a session is in its next view. Before it, the
-# files that belong to the present journal are untouched, so a process that ends then leaves the
-# session as it was. After it, the files of the next view are moved to the place of the present ones,
-# by this process or by a later one.
+# The rename of its journal is the moment from which a session is in its next view. Before it, the files that belong to
+# the present journal are untouched, so the session is unchanged if a process ends then. After it, the files of the next
+# view are moved to the place of the present ones, by this process or by a later one.
 
 DEPLOYMENT, VIEW = "deployment.json", "view.msgpack"
 """Names of the files that belong to a view, with `GRAPH_FILE`."""
@@ -146,7 +145,7 @@ class NextView:
         self._path = path / "next"
         self._journal = journal
         self._is_read = False
-        """Whether this process reads these files, which it has written."""
+        """Whether this process has written these files, and reads them."""
 
     def has(self, name: str) -> bool:
         """Return whether there is a file of the next view that this process has written."""
@@ -155,7 +154,7 @@ class NextView:
     def read(self, name: str, read_file: Callable[[Path], T]) -> T:
         """Read a file: that of the next view if this process has written it, else the present one."""
         if self.has(name):
-            with suppress(DropflowError):  # it is being moved to its place
+            with suppress(DropflowError):  # the file is being moved to its place
                 return read_file(self._path / name)
         return read_file(self._present / name)
 
@@ -182,10 +181,10 @@ class NextView:
         self._is_read = True
 
     def settle(self) -> None:
-        """Put the files in the place of the present ones if the journal is that of the next view.
+        """Move the files to the place of the present ones if the journal is that of the next view; else do nothing.
 
-        What belongs to the end of the earlier deployment is removed, if the session is deployed again. Nothing is done
-        otherwise. Idempotent, also if a process ends in it.
+        If the session is deployed again, files of the end of the earlier deployment are removed. Idempotent, also if a
+        process ends in between.
 
         Raises
         ------
@@ -205,7 +204,7 @@ class NextView:
         with storage_errors("write", self._present):
             for name in _REPLACED if again.exists() else ():
                 (self._present / name).unlink(missing_ok=True)
-            for name in (GRAPH_FILE, VIEW, DEPLOYMENT):  # while the last one is there, this is not done
+            for name in (GRAPH_FILE, VIEW, DEPLOYMENT):  # while the last file exists, this has to be repeated
                 if (self._path / name).exists():
                     (self._path / name).replace(self._present / name)
         self.discard()
@@ -226,14 +225,14 @@ class SessionEnd(msgspec.Struct, frozen=True, kw_only=True):
     whole : int
         Drops of the whole graph.
     detail : SessionDetail
-        The session as it was last.
+        The last details of the session.
     failures : tuple of FailureInfo
         All root causes.
     contents : dict of int to ContentRecord
-        What is left, by row of the slice.
+        The contents that exist, by row of the slice.
     is_certain : bool
-        Whether the process that ran the session wrote this. Otherwise it was derived from the journal, and the session
-        may have gone on on other nodes.
+        Whether the process that ran the session wrote this record. Otherwise it was derived from the journal, and other
+        nodes may have continued the session.
     """
 
     whole: int
@@ -264,7 +263,7 @@ class SessionDirectory:
 
     @property
     def session(self) -> str:
-        """Name of the session, from that of the directory."""
+        """Name of the session, from the name of the directory."""
         return session_of_directory(self.path.name)
 
     # Writing.
@@ -275,7 +274,7 @@ class SessionDirectory:
         Raises
         ------
         ConflictError
-            There is one.
+            The directory exists.
         StorageError
             It cannot be made.
         """
@@ -358,14 +357,14 @@ class SessionDirectory:
             raise StorageError(f"cannot be removed: {error.strerror}", where=str(self.path)) from error
 
     def discard(self) -> None:
-        """Remove what can be removed of a directory that is of no use."""
+        """Remove a useless directory as far as possible; never raises."""
         discard_directory(self.path)
 
     # Reading.
 
     @property
     def is_unprepared(self) -> bool:
-        """Whether nothing ever ran here: the journal is the last file that is made before anything runs."""
+        """Whether no attempt ever ran here: the journal is the last file that is made before the first attempt."""
         if self.journal.exists() or self._end.exists():
             return False
         contents = (self.path / "files", self.path / "results")
@@ -377,7 +376,7 @@ class SessionDirectory:
         return self.path.stat().st_mtime
 
     def version(self) -> tuple[int, int]:
-        """Return the deployment and the view that the journal is of.
+        """Return the deployment and the view of the journal.
 
         Raises
         ------
@@ -398,7 +397,7 @@ class SessionDirectory:
         return self.next.read(DEPLOYMENT, lambda path: read_checksummed(path, Deployment))
 
     def decision(self) -> ViewDecision | None:
-        """Read what was decided about the present view; None for the view of the first deployment.
+        """Read the decision about the present view; None for the view of the first deployment.
 
         Raises
         ------
@@ -448,7 +447,7 @@ class SessionDirectory:
     def save_next(
         self, decision: ViewDecision, graph: PhysicalGraph, before: Slice, deployment: Deployment | None = None
     ) -> Slice:
-        """Write with which drops this node continues, and return its slice. The present files stay.
+        """Write the drops with which this node continues, and return its slice. The present files stay.
 
         Parameters
         ----------
@@ -457,7 +456,7 @@ class SessionDirectory:
         graph : PhysicalGraph
             The whole graph.
         before : Slice
-            In the view before; its drops keep their rows.
+            The slice in the view before; its drops keep their rows.
         deployment : Deployment, optional
             With the bytes of the graph, if the session is deployed again.
 
@@ -508,7 +507,7 @@ class SessionDirectory:
         return replay(piece.graph, self.journal, remote=piece.ghosts.tolist(), cut=cut)
 
     def stopped(self, node: str, *, ignore_damage: bool = False) -> StoppedSession:
-        """Return what is left here of the session, in which no process is at work.
+        """Return the state of the session here. No process may be at work in it.
 
         Parameters
         ----------
@@ -524,7 +523,7 @@ class SessionDirectory:
         return StoppedSession(self.path, piece, self.replay(piece, cut=ignore_damage))
 
     def end(self) -> SessionEnd | None:
-        """Read how the session ended; None if that was never written.
+        """Read how the session ended; None if its end was never written.
 
         Raises
         ------
@@ -537,14 +536,14 @@ class SessionDirectory:
         """Return the request to cancel the session; None if there was none."""
         if not self._cancel.exists():
             return None
-        with suppress(BadFileError):  # a damaged request is one, too
+        with suppress(BadFileError):  # a damaged request counts as a request, too
             return read_checksummed(self._cancel, CancelRequest)
         return CancelRequest()
 
     def epoch(self) -> int:
         """Return the epoch of the session from the first file that can be read; 0 if none can.
 
-        A manager above takes what nodes report as parts of one session only if they agree on the epoch.
+        A manager above merges the reports of nodes into one session only if they have the same epoch.
         """
         sources: tuple[Callable[[], int], ...] = (
             lambda: self.deployment().epoch,

@@ -48,8 +48,8 @@ class DirectoryListing(NamedTuple):
     size : int
         Bytes of the files together.
     checksum : int
-        CRC-32 of what a tar file has of them besides their bytes: names, kinds, sizes, times and targets of links. As
-        long as it is the same, so is the tar file, unless a file was changed without a trace; never 0.
+        CRC-32 of the headers of their tar file: names, kinds, sizes, times and targets of links. If it is the same, the
+        tar file is the same, unless the bytes of a file were changed with the same size and time. Never 0.
     """
 
     size: int
@@ -76,14 +76,14 @@ def directory_listing(root: Path) -> DirectoryListing:
 
 
 def directory_tar(root: Path, top: str) -> Iterator[bytes]:
-    """Yield a tar file with `root` and everything below it, sorted by name, as `top`.
+    """Yield a tar file with `root` and all entries below it, sorted by name, under the name `top`.
 
     Links are stored as links; sockets, pipes and devices are left out.
 
     Raises
     ------
     StorageError
-        Something cannot be read, or has fewer bytes than when its content was begun.
+        A file cannot be read, or has fewer bytes than when its content was begun.
     """
     source = TreeSource(root, top)
     for offset in range(0, source.size, _DIRECTORY_TAR_BLOCK):
@@ -96,7 +96,7 @@ _CHANGED = "something else removed or changed it, or the storage is failing: sub
 
 
 def file_download(path: Path, name: str, content_type: str = _BINARY) -> Download:
-    """Return a file as it is now, without what is appended later.
+    """Return the present content of a file, without text that is appended later.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
 def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Iterator[bytes]]:
     """Return the size of the content of a data drop that is no directory, and its bytes from `start`.
 
-    What is in a store comes whole, compared at its end, and its size is None: the store may have another one. A file
-    of one block is compared with the checksum that it was committed with; the receiver compares longer ones.
+    A content in a store is returned whole and compared at its end. Its size is None, because its size in the store may
+    differ. A file of one block is compared with the checksum of its commit; the receiver compares longer files.
 
     Raises
     ------
@@ -142,14 +142,14 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Itera
 def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Download:
     """Return the content of a data drop, or the part that a query asks for; a directory as a tar file, always whole.
 
-    A file is compared with the checksum that it was committed with. A short one is refused before anything is sent. The
-    last block of a longer one is sent only if the checksum is right, so that a damaged content is never whole. A
-    part is not compared: that would read the rest, too.
+    A file is compared with the checksum of its commit. If it is short and wrong, it is refused before anything is sent.
+    The last block of a longer file is sent only if the checksum is right, so that a damaged content is never whole. A
+    part is not compared, because this would require to read the rest, too.
 
     Raises
     ------
     GoneError
-        The content is elsewhere, is missing, or is not what was committed. The chunks raise it, too.
+        The content is elsewhere, is missing, or differs from the committed one. The chunks raise it, too.
     RangeError
         The part begins after the end of the content.
     StorageError
@@ -166,7 +166,7 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
         chunks = directory_tar(Path(handle.location), name)
         return Download(name=f"{name}.tar", content_type="application/x-tar", size=None, chunks=chunks)
     if handle.kind == "url":
-        # Through this node, which has the credentials; always whole, and compared at its end.
+        # Read by this node, which has the credentials; always whole, and compared at its end.
         return Download(name=name, content_type=kind, size=handle.size or None, chunks=_stored(handle))
     path = Path(handle.location)
     suffix = path.suffix if handle.kind == "file" else ""
@@ -200,12 +200,12 @@ def _stored(handle: Handle) -> Iterator[bytes]:
 
 
 def refuse_changed(handle: Handle) -> None:
-    """Refuse a content that is missing, or a file that has another size than it was committed with.
+    """Refuse a content that is missing, or a file whose size has changed since its commit.
 
     Raises
     ------
     GoneError
-        It is; the error names its place.
+        It is missing or has changed; the error names its place.
     """
     if not handle.location or handle.kind == "url":
         return
@@ -213,7 +213,7 @@ def refuse_changed(handle: Handle) -> None:
         size = os.stat(handle.location).st_size  # noqa: PTH116 - text, once a content
     except OSError as error:
         raise _missing(handle, error) from error
-    if handle.kind != "directory":  # whose tree is not read twice for one answer
+    if handle.kind != "directory":  # the tree of a directory is not read twice for one answer
         _refuse_size(handle, size)
 
 
@@ -225,7 +225,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _etag(*identity: object) -> str:
-    """Return a strong ETag: contents of another identity have another one."""
+    """Return a strong ETag: it differs for contents of another identity."""
     found = content_digest()
     found.update(repr(identity).encode())
     return f'"{found.hexdigest()}"'
@@ -250,7 +250,7 @@ def _chunks(stream: BinaryIO, size: int, start: int = 0) -> Iterator[bytes]:
 
 
 def _checked(chunks: Iterator[bytes], handle: Handle) -> Iterator[bytes]:
-    """Yield `chunks`; the last one only if the checksum of all is right."""
+    """Yield `chunks`; yield the last one only if the checksum of all is right."""
     checksum, last = 0, b""
     for block in chunks:
         if last:
@@ -311,9 +311,10 @@ def _content(index: int, request: ContentRequest, handle: Handle) -> Iterator[Co
 
 
 def _directory(index: int, request: ContentRequest, handle: Handle) -> Iterator[ContentRecord]:
-    """Yield the tar file of a directory; without its beginning if the client has that of the same listing.
+    """Yield the tar file of a directory; without its beginning if the client has it, of the same listing.
 
-    The beginning is packed again, to compute the checksum of all bytes. Meanwhile empty pieces tell that it goes on.
+    The beginning is packed again, to compute the checksum of all bytes. Meanwhile empty pieces keep the connection
+    alive.
     """
     refuse_changed(handle)
     root = Path(handle.location)

@@ -1,7 +1,7 @@
-"""Applies events of drops that arrive from other nodes: it turns their messages into events of the session.
+"""Turns messages of other nodes about their drops into events of the session.
 
-All but `EventReceiver.receive` runs in the session's thread. Contents that must be fetched are fetched by a pool, and
-the event that they belong to arrives once more when they are here.
+All methods but `EventReceiver.receive` run in the session's thread. A pool fetches contents if necessary, and their
+event arrives once more when they are here.
 """
 
 import logging
@@ -48,12 +48,12 @@ class NodeArrival:
 
 
 class EventReceiver:
-    """Turns messages into events, and brings the contents that belong to them within reach.
+    """Turns messages into events, and gets the contents that belong to them.
 
     Parameters
     ----------
     piece : Slice
-        The drops of this node, and their neighbours on others.
+        The drops of this node, and their neighbours on other nodes.
     nodes : NeighbourNodes
         The nodes of the neighbours.
     session : str
@@ -65,10 +65,10 @@ class EventReceiver:
     streams : NodeStreams
         Follows streams.
     is_stopping : callable
-        Whether the session is to end, so that fetches are given up.
+        Returns whether the session is to end, so that fetches are given up.
     on_unavailable : callable
-        Takes the name of a node whose content cannot be fetched, and a function that has the drop fail for that. From
-        any thread.
+        Takes the name of a node whose content cannot be fetched, and a function that makes the drop fail for that
+        reason. Called from any thread.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class EventReceiver:
         self._is_stopping = is_stopping
         self._on_unavailable = on_unavailable
         self.needs: Callable[[int, int], bool] = lambda _drop, _producer: True
-        """Whether the part of a producer on another node is needed, or the content of a drop there."""
+        """Returns whether the part of a producer on another node, or the content of a drop there, is needed."""
         self.deliver: Callable[[Sequence[NodeArrival]], None] = _discard
-        """Takes what arrives; from any thread."""
+        """Takes arrivals; called from any thread."""
 
     def receive(self, peer: str, events: Events) -> None:
         """Pass on a message of `peer`, to be opened in the session's thread. For any thread."""
         self._deliver_later(peer, partial(self.open, peer, events))
 
     def close(self) -> None:
-        """Pass on nothing more."""
+        """Stop passing on messages."""
         self.deliver = _discard
 
     def open(self, peer: str, events: Events) -> Found:
@@ -172,7 +172,7 @@ class EventReceiver:
                 fetch = self._contents.fetch(content, self._is_stopping)
                 handles[target] = yield from self._contents.receipts.receiving(peer, content.handle.size, fetch)
         except (LinkError, GoneError) as error:
-            # The node may be lost: then the drop does not fail, and its content is made again.
+            # If the node is lost, the drop does not fail, and its content is made again.
             found = _failed(event, Failure.of(error))
             self._on_unavailable(peer, lambda: self._deliver_later(peer, lambda: [found]))
             return
@@ -206,7 +206,7 @@ class EventReceiver:
         if stream.handle is None:
             self._streams.unfollow(stream.drop, stream.attempt)
             return [(withdrawn, {})]
-        # Of several producers each writes a part, and no part is the content.
+        # If a drop has several producers, each writes a part, and no part is the content.
         if producer == NO_PRODUCER or len(producers) == 1:
             opened = Opened(drop, producer, stream.attempt)
             self._streams.follow(

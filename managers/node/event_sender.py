@@ -67,7 +67,7 @@ class EventSender:
         self._streaming = frozenset(streaming)
         self._sequence: dict[str, int] = {}
         self._parts: dict[int, list[tuple[int, Handle]]] = {}
-        """By drop on another node: its producers here, and what each wrote."""
+        """By drop on another node: its producers here, and the part of each."""
         self._columns: dict[int, _Columns] = {}
 
     def add(self, event: Publish, handles: dict[int, Handle]) -> None:
@@ -89,7 +89,7 @@ class EventSender:
                 self._add_contents(columns, node, event.drop, handles)
 
     def flush(self) -> list[str]:
-        """Send the messages of this step; return the nodes that they went to."""
+        """Send the messages of this step; return the nodes that got one."""
         if not self._columns:
             return []
         columns, self._columns = self._columns, {}
@@ -118,7 +118,7 @@ class EventSender:
             stop = StopSession(self._session, self._epoch, reason, lost.node, lost.failure)
         for node in self._nodes.neighbours:
             try:
-                # Also to a node that is too far behind: it would wait for drops that are never settled.
+                # Send it also to a node that is too far behind: it would wait for drops that are never settled.
                 self._links.send(node, stop)
             except DropflowError as error:
                 _log.info("node %s could not be sent the end of session %s: %s", node, self._session, error)
@@ -133,7 +133,7 @@ class EventSender:
                 self._parts.setdefault(target, []).append((drop, handle))
 
     def _add_stream(self, event: Publish, row: int, handles: dict[int, Handle]) -> None:
-        """Add a drop here that is open, or withdrawn, for its consumers; one that is written here, for its own node."""
+        """Add an open or withdrawn drop: one of this node for its consumers, one that is written here for its node."""
         if self._own[event.drop]:
             nodes = self._readers(event.drop)
             producer = NO_PRODUCER
@@ -143,7 +143,7 @@ class EventSender:
             producer = self._rows[before.neighbour[before.ptr[event.drop]]]
         if event.state is DropState.WRITING:
             if event.drop not in handles or not nodes:
-                return  # an offer without remote consumers would be a reader that never moves
+                return  # an offer without remote consumers would count as a reader that never moves
             try:
                 stream = self._streams.offer(row, event.attempt, producer, handles[event.drop])
             except DropflowError as error:

@@ -1,8 +1,8 @@
-"""A session's exchange with the other nodes that hold drops of it, over links.
+"""The exchange of a session with the other nodes that hold drops of it, over links.
 
-The event that a drop is settled goes to every node that holds a neighbour of it, and to no other: its content, or the
-parts that it wrote, to the nodes downstream; that it needs nothing more, to those upstream. Rows are those of the slice
-on this side and those of the whole graph on the wire.
+The event that a drop is settled goes to every node with a neighbour of it, and to no other node. Nodes downstream get
+its content, or the parts that it wrote. For nodes upstream it means that the drop needs nothing more. Rows are those of
+the slice on this side, and rows of the whole graph in messages.
 """
 
 import logging
@@ -29,12 +29,12 @@ from managers.node.fetch_pool import FetchJob, JobPool
 from managers.node.neighbours import NeighbourNodes, NodeLinks
 from managers.node.stream_copies import DescriptorWatcher, NodeStreams
 
-# Jobs that copy contents of other nodes, to hold them for their owners.
+# Jobs that copy contents of other nodes, to hold the copies for their owners.
 
 _log = logging.getLogger(__name__)
 
 _JOBS = 4
-"""Jobs for the contents of one message: small contents wait for the network most of the time."""
+"""Number of jobs for the contents of one message: small contents wait for the network most of the time."""
 
 RecordCopy = Callable[[int, Handle, str, tuple[int, ...]], None]
 OnCopied = Callable[[Mapping[int, Handle], Mapping[int, str]], None]
@@ -51,7 +51,7 @@ class CopyJobs:
     pool : JobPool
         Carries out the jobs.
     is_stopping : callable
-        Whether fetches are to be given up.
+        Returns whether fetches are to be given up.
     record : callable
         Records a copy on the disk: row, content, owner, and stamp if it is the owner's own file.
     """
@@ -91,8 +91,8 @@ class CopyJobs:
 class NodeExchange:
     """`dropflow.execution.interfaces.Exchange` of one session on one node.
 
-    It starts no threads and waits only in `wait_for_room`. Methods are for the session's thread, except where they say
-    otherwise.
+    It starts no threads and waits only in `wait_for_room`. Methods are for the session's thread, unless their docstring
+    names other threads.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class NodeExchange:
     session : str
         Name of the session.
     epoch : int
-        Its deployment; messages of others are ignored.
+        Its deployment; messages of other deployments are ignored.
     links : NodeLinks
         Links of this process, connected to the other nodes of the session.
     fetch_pool : JobPool
@@ -111,18 +111,18 @@ class NodeExchange:
     clock : Clock
         Tells the time.
     stream_pool : JobPool or None
-        Fetches streams while they grow, all of them at the same time. Without it, contents are fetched when they are
+        Fetches streams while they grow, all at the same time. If it is None, contents are fetched when they are
         complete.
     file_watcher : DescriptorWatcher or None
-        Watches streams that are offered; without it, none are.
+        Watches streams that are offered; if it is None, no streams are offered.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
     in_place : bool
-        Whether to read files of other nodes where they are, if they can be seen from here.
+        Whether to read files of other nodes in place, if they can be seen from here.
     view : int
-        The view of the session; messages of others are ignored.
+        The view of the session; messages of other views are ignored.
     contents : ContentExchange or None
-        The contents of the exchange of an earlier view.
+        The contents of the exchange of an earlier view; None for the first view.
     on_unavailable : callable
         See `EventReceiver`; by default the drop fails.
     """
@@ -202,7 +202,7 @@ class NodeExchange:
     # For the session.
 
     def attach(self, deliver: Callable[[Sequence[Arrival]], None], needs: Callable[[int, int], bool]) -> None:
-        """Deliver what arrives from now on, in any thread, without the parts that the session does not need."""
+        """Deliver all arrivals from now on, in any thread, without the parts that the session does not need."""
         self._receiver.needs = needs
         self._receiver.deliver = deliver
 
@@ -219,7 +219,7 @@ class NodeExchange:
         self._sent_to.update(self._sender.flush())
 
     def has_room(self) -> bool:
-        """Whether no node has too many unprocessed messages, or the session is to end; else it takes no step."""
+        """Whether the session may take a step: no node has too many unprocessed messages, or the session is to end."""
         self._sent_to = {node for node in self._sent_to if not self._links.has_room(node)}
         return self._is_stopping or not self._sent_to
 
@@ -261,7 +261,7 @@ class NodeExchange:
         self._sender.stop(reason, lost)
 
     def silence(self) -> None:
-        """Send no more that the session was cancelled or failed. For any thread."""
+        """Do not send later that the session was cancelled or failed. For any thread."""
         self._sender.is_silent = True
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ class NodeExchange:
     # For other threads.
 
     def stop_waiting(self) -> None:
-        """Wait for no other node any more, since the session is to end."""
+        """Stop waiting for other nodes, since the session is to end."""
         self._is_stopping = True
         self._links.wake_waiting()
 
@@ -283,18 +283,18 @@ class NodeExchange:
         self._receiver.receive(peer, events)
 
     def send(self, node: str, message: RankMessage) -> None:
-        """Send a message to a node; not to one that is lost."""
+        """Send a message to a node, unless it is lost."""
         try:
             self._links.send(node, message)
         except (LinkError, UsageError) as error:
             _log.info("node %s could not be sent a message about an MPI job: %s", node, error)
 
     def take_copies(self, peer: str, contents: Sequence[Content], on_done: OnCopied) -> None:
-        """Copy contents of `peer`, to hold them for it."""
+        """Copy contents of `peer`, to hold the copies for it."""
         self._copy_jobs.take(peer, contents, on_done)
 
     def source(self, drop: int, attempt: int, producer: int) -> ContentSource:
-        """Open what is offered to other nodes: what an attempt writes, or for attempt 0 what is complete."""
+        """Open an offered stream that an attempt writes; for attempt 0, an offered content that is complete."""
         if attempt:
             return self._streams.source(drop, attempt, producer)
         return self._contents.source(drop, producer)
@@ -304,12 +304,12 @@ class NodeExchange:
 
 
 class MessagesByView:
-    """Passes on messages in the order of their senders: those of the present view, and later ones when it has come.
+    """Passes on messages in the order of their senders: of the present view now, of a later view when it has begun.
 
     Parameters
     ----------
     exchange : NodeExchange
-        In the first view.
+        The exchange in the first view.
     """
 
     def __init__(self, exchange: NodeExchange) -> None:
@@ -317,12 +317,12 @@ class MessagesByView:
         self._view = exchange.view
         self._is_silent = False
         self._early: list[tuple[str, Events]] = []
-        # Guards all of the above: the links' thread adds messages while a job changes the view. A queue would not do,
-        # since the messages of a node must be passed on in their order.
+        # Guards all attributes above: the links' thread adds messages while a job changes the view. A queue would not
+        # do, since the messages of a node must be passed on in their order.
         self._lock = threading.Lock()
 
     def receive(self, peer: str, events: Events) -> None:
-        """Pass on a message. Those of earlier views are ignored."""
+        """Pass on a message. Messages of earlier views are ignored."""
         with self._lock:
             self._pass_on(peer, events)
 

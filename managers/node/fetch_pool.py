@@ -1,4 +1,4 @@
-"""Threads that fetch contents from other nodes, and counts of what a session has received."""
+"""Threads that fetch contents from other nodes, and counts of the contents that a session has received."""
 
 import threading
 from collections import Counter, deque
@@ -17,9 +17,9 @@ from managers.links import Sink, TransferResult, WantedContent
 
 
 class PendingFetch(msgspec.Struct, frozen=True):
-    """A fetch that a job waits for: which content, where its bytes go, and how many seconds to wait for the next.
+    """A fetch that a job waits for: the content, the receiver of its bytes, and the timeout for the next bytes.
 
-    A `timeout` of None waits without end.
+    The `timeout` is in seconds; None waits without end.
     """
 
     wanted: WantedContent
@@ -29,7 +29,7 @@ class PendingFetch(msgspec.Struct, frozen=True):
 
 
 FetchJob = Generator[PendingFetch, TransferResult, None]
-"""Yields fetches, and continues with the result of each, or with its error. Does not raise other errors."""
+"""Yields fetches, and continues with the result or the error of each. Raises no other errors."""
 
 
 class ContentFetcher(Protocol):
@@ -62,7 +62,7 @@ class FetchPool:
     threads : int
         Maximum number of threads; they are started when they are needed.
     per_peer : int
-        Maximum number of them for one peer.
+        Maximum number of threads for one peer.
     """
 
     def __init__(self, links: ContentFetcher, threads: int = 16, per_peer: int = 4) -> None:
@@ -77,11 +77,11 @@ class FetchPool:
         self._closed = False
 
     def submit(self, peer: str, job: FetchJob) -> None:
-        """Carry out `job`, which fetches from `peer`, when a thread is free; after `close`, never."""
+        """Carry out `job`, which fetches from `peer`, when a thread is free; do nothing after `close`."""
         self.run(peer, partial(_carry_out, self._links, peer, job))
 
     def run(self, peer: str, call: Callable[[], object]) -> None:
-        """Call `call`, which waits for `peer`, when a thread is free; after `close`, never."""
+        """Call `call`, which waits for `peer`, when a thread is free; do nothing after `close`."""
         with self._lock:
             if self._closed:
                 return
@@ -153,14 +153,14 @@ def _carry_out(links: ContentFetcher, peer: str, job: FetchJob) -> None:
         pass
 
 
-# What a session receives from other nodes: contents in messages, fetched contents, and streams.
+# Counts of contents from other nodes: in messages, fetched, and as streams.
 
 _T = TypeVar("_T")
 _MANY = 256
 
 
 def write_receipts(directory: Path, receipts: NodeReceipts) -> None:
-    """Write what a session has received from other nodes to its directory, if there is anything.
+    """Write the counts of contents from other nodes to the session directory, if there are any.
 
     Raises
     ------
@@ -189,7 +189,7 @@ class Receipts:
     Parameters
     ----------
     before : NodeReceipts
-        What it had received when it was stopped.
+        The counts when the session was stopped.
     """
 
     def __init__(self, before: NodeReceipts) -> None:
@@ -201,7 +201,7 @@ class Receipts:
     ) -> Generator[PendingFetch, TransferResult, _T]:
         """Carry out `fetch`, and count the bytes as they arrive, in any thread.
 
-        A content of `size` bytes that comes without a transfer was read where it is; None if that cannot be.
+        If a content of `size` bytes comes without a transfer, it was read in place; None if that is impossible.
         """
         receipt = _Receipt(peer)
         self._receipts.append(receipt)
@@ -232,12 +232,12 @@ class Receipts:
         self._totals[peer] = msgspec.structs.replace(before, contents=before.contents + 1, size=before.size + size)
 
     def fold(self) -> None:
-        """Keep only the sums of jobs that are done, if there are many."""
+        """Replace the counts of jobs that are done by their sums, if there are many."""
         if len(self._receipts) > _MANY:
             self._fold()
 
     def read(self, node: str) -> NodeReceipts:
-        """Return what was received so far by `node`, which has the session."""
+        """Return the counts so far for `node`, the name of this node."""
         self._fold()
         totals = dict(self._totals)
         for receipt in tuple(self._receipts):

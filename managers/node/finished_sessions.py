@@ -1,9 +1,9 @@
 """Sessions that are over: they are found in their directories, and answer queries from there.
 
-When a session is over, its end is written beside its graph and its journal. Where the end is missing, the process
-ended while the session ran: then the journal is replayed once, to see how far the session had come and what it had
-committed. Each session is read on its own. One that cannot be read is FAILED, with the reason, and stays on the disk
-until it is deleted.
+When a session is over, its end is written beside its graph and its journal. If the end is missing, the process ended
+while the session ran. Then the journal is replayed once, to find the states of its drops and the contents that it had
+committed. Each session is read separately. A session that cannot be read is FAILED, with the reason, and stays on the
+disk until it is deleted.
 """
 
 import logging
@@ -47,7 +47,7 @@ from managers.recovery.records import node_lost
 
 
 class WrittenFailures:
-    """Answers as the failure table of a session that runs does (`managers.node.session_records.FailureReports`).
+    """The failure table of a session that is over: see `managers.node.session_records.FailureReports`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class WrittenFailures:
 
     @property
     def lost_count(self) -> int:
-        """The number of lost nodes, which are the first reports."""
+        """The number of lost nodes. Their reports come first."""
         return len(self._reports) - len(self._ranked.rows)
 
     def causes(self) -> RankedCauses:
@@ -75,7 +75,7 @@ class WrittenFailures:
         return RankedCauses(rows, counts, np.array([one.took_along for one in drops], np.int64), rows)
 
     def reports(self, start: int = 0, stop: int | None = None) -> Sequence[FailureReport]:
-        """Return root causes, all or a part."""
+        """Return the reports of all root causes, or of a range."""
         return self._reports[start:stop]
 
     def reports_in(self, rows: Sequence[int]) -> Sequence[FailureReport]:
@@ -86,11 +86,11 @@ class WrittenFailures:
 
 # Sessions that are over: answers to queries from their directories.
 #
-# They answer as a `HostedSession` does. Queries that a running session answers in its own thread,
-# with the session, they answer from their files.
+# They have the methods of a `HostedSession`. A running session answers some queries in its own thread; these objects
+# answer them from files.
 
 REPLACED = "was replaced by that of a later drop, which wrote the same file"
-"""Why a content of an earlier iteration of a loop is not left."""
+"""Why a content of an earlier iteration of a loop does not exist any more."""
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class FinishedSession(_OverSession):
     Raises
     ------
     KeyError
-        The end has a status that this version does not know.
+        The end has a status that does not exist in this version.
     """
 
     finding = ""
@@ -192,7 +192,7 @@ class FinishedSession(_OverSession):
 
     @property
     def _node(self) -> str:
-        """The name that this node had."""
+        """The name of this node when the session ended."""
         return self.end.detail.nodes[0]
 
     # As `dropflow.execution.session.Session`.
@@ -202,20 +202,20 @@ class FinishedSession(_OverSession):
         return function(self)
 
     def content(self, drop: int) -> Handle | None:
-        """Return the content of a drop, if it is left."""
+        """Return the content of a drop, if it exists."""
         return self._contents.get(drop)
 
     @property
     def missing(self) -> Mapping[int, float]:
-        """Shares that were missing when contents were made, other than 0."""
+        """By drop: share of the data that was missing when its content was made, if not 0."""
         return self._replayed.missing
 
     def contents(self) -> Mapping[int, Handle]:
-        """Return all contents that are left."""
+        """Return all contents that exist."""
         return self._contents
 
     def why_gone(self, drop: int) -> str:
-        """Return why the content of a completed drop is not left."""
+        """Return why the content of a completed drop does not exist any more."""
         if drop in replaced_contents(self._replayed.contents):
             return REPLACED
         if drop in self._released:
@@ -326,14 +326,14 @@ class DamagedSession(_OverSession):
 
     @property
     def failure_table(self) -> WrittenFailures:
-        """That the session cannot be read, as its only cause."""
+        """The only root cause: the session cannot be read."""
         return WrittenFailures((self._report,))
 
 
 def end_interrupted(core: Core, node: str, request: CancelRequest | None) -> Failure | None:
-    """End what was under way when the process of this node ended.
+    """End the attempts that were running when the process of this node ended.
 
-    If the session was to be cancelled, it is CANCELLED. Otherwise it ends as for the loss of a node, this one, and that
+    If the session was to be cancelled, it is CANCELLED. Otherwise it ends as after the loss of this node, and that
     failure is returned.
     """
     if core.status.is_terminal:
@@ -362,7 +362,7 @@ def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | Damage
     remove_rest(sessions)
     for path in sorted(path for path in sessions.iterdir() if path.is_dir() and not path.name.startswith(REMOVED)):
         directory = SessionDirectory(path)
-        with suppress(DropflowError):  # then the session is damaged, as it turns out below
+        with suppress(DropflowError):  # if this fails, the session is damaged, which is found below
             directory.next.settle()
             directory.next.discard()
         if directory.is_unprepared:
@@ -404,7 +404,7 @@ def recover(directory: SessionDirectory, node: str) -> FinishedSession:
 
 
 def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, node: str) -> SessionEnd:
-    """Return the end of a session whose process ended before it."""
+    """Return the end of a session whose process ended before the session."""
     piece = directory.slice(node)
     replayed = directory.replay(piece)
     core = replayed.core
@@ -455,7 +455,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
 
 
 def _is_left(row: int, record: ContentRecord, replayed: ReplayedSession, directory: SessionDirectory) -> bool:
-    """Return whether there is a content, or should be one: a file that was released may be there still."""
+    """Return whether a content exists, or should exist: a file that was released may still be there."""
     handle = record.in_directory(directory.path)
     if handle is None:
         return False
@@ -492,6 +492,6 @@ def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
 
 
 def _failures(directory: SessionDirectory, piece: Slice, replayed: ReplayedSession) -> list[FailureInfo]:
-    """Return the root causes of the drops in ERROR here. Of a cause on another node, only the row is known."""
+    """Return the root causes of the drops in ERROR here. For a cause on another node, only the row is known."""
     reports = cause_reports(piece.graph, replayed.core, str(directory.path), replayed.failures, rows=piece.drop.data)
     return [summaries.failure_info(report, piece.node) for report in reports]

@@ -1,4 +1,4 @@
-"""Carries out what `NodeMachine` decides about the sessions of a node, and passes on what other nodes send."""
+"""Carries out the decisions of `NodeMachine` about the sessions of a node, and passes on messages of other nodes."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -85,7 +85,7 @@ class SessionHost:
     name : str
         Name of the node.
     table : SessionTable
-        The sessions, as the machine knows them.
+        The table of sessions of the machine.
     directory : Path
         Directory of the sessions' directories.
     clock : Clock
@@ -104,11 +104,11 @@ class SessionHost:
 
     @property
     def sessions(self) -> Mapping[str, Any]:
-        """The instance of each session that can be seen: hosted, finished or damaged. A snapshot."""
+        """The instance of each visible session: hosted, finished or damaged. A snapshot."""
         return self._table.visible
 
     def effects(self) -> dict[type, Callable[[Any], None]]:
-        """Return what carries out the actions of each type, in the owner's thread."""
+        """Return the functions that carry out the actions, by type, in the owner's thread."""
         return {
             Build: self._build,
             ConnectPeers: self._connect_peers,
@@ -173,7 +173,7 @@ class SessionHost:
             raise
 
     def _continued(self, directory: SessionDirectory, deployment: Deployment) -> HostedSession:
-        """Build a session that was over, with what is in its directory. Until it begins, the files there stay."""
+        """Build a session that was over, from its directory. Until it begins, the files there stay."""
         decision = decode_decision(deployment.decision)
         graph, is_new = parse(deployment.dfg, where=deployment.session), not directory.path.exists()
         directory.next.settle()
@@ -205,9 +205,9 @@ class SessionHost:
     def _before(
         self, directory: SessionDirectory, deployment: Deployment, graph: PhysicalGraph
     ) -> tuple[Slice, FrozenSession, dict[int, Handle]]:
-        """Return the slice, and what is left, of the copy of a session with which it continues on this node.
+        """Return the slice and the state with which a session continues on this node.
 
-        And the copies of contents of other nodes, unless this node never began the latest view.
+        Return also the copies of contents of other nodes, unless this node never began the latest view.
         """
         version = deployment.copies.get(self._name)
         if version is None:
@@ -221,7 +221,7 @@ class SessionHost:
         return stopped.piece, stopped.frozen, held_copies(stopped) if is_latest else {}
 
     def send(self, peer: str, message: Message) -> None:
-        """Send a message about the views or copies of a session. If the node is lost, its monitor finds that out."""
+        """Send a message about the views or copies of a session. If the node is lost, the peer monitor finds that."""
         try:
             self.links.send(peer, message)
         except (LinkError, UsageError) as error:
@@ -361,9 +361,9 @@ class SessionHost:
 
 
 def _saved(directory: SessionDirectory, deployment: Deployment) -> PhysicalGraph:
-    """Write the graph of a deployment to its directory, and return it, mapped from there.
+    """Write the graph of a deployment to its directory, and return it, mapped from the file.
 
-    So the whole graph is not in the memory of this process.
+    So the memory of this process does not hold the whole graph.
     """
     directory.save(deployment)
     graph = directory.graph()

@@ -1,4 +1,4 @@
-"""A session that this process executes: its parts, its states, and what users see of it."""
+"""A session that this process executes: its parts, its states, and its reports for users."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -70,7 +70,7 @@ class _JobRanks:
         self.directory = directory
         self._hosted = hosted
         self._known: tuple[int, dict[tuple[str, int], tuple[str, ...]]] = (-1, {})
-        """A view, and the nodes of jobs in it. Threads that ask at the same time may each look them up."""
+        """A view, and the nodes of jobs in it. Threads that call at the same time may each compute them."""
         join_nodes(self.directory, self)
 
     def leave(self) -> None:
@@ -118,9 +118,9 @@ _end_decoder = msgspec.msgpack.Decoder(PartEnd)
 class HostedSession:
     """A session that was built here.
 
-    `start`, `cancel` and `lose` are for one thread, the owner of the node's sessions; the rest is for any thread. What
-    is at work in the session ends it: its thread if it was cancelled or lost a node, else a job, which the owner starts
-    when no thread is at work.
+    `start`, `cancel` and `lose` are for one thread, the owner of the node's sessions; all other methods are for any
+    thread. If the session was cancelled or lost a node, its own thread ends it. Otherwise a job ends it, which the
+    owner starts when no thread is at work.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class HostedSession:
     resources : SessionResources
         Makes the parts of the session, and executes it.
     beginning : Beginning, optional
-        With what the session continues, if it was over.
+        The state with which the session continues, if it was over; None for a new session.
     clock : Clock
         Tells the time.
     report : callable
@@ -151,7 +151,7 @@ class HostedSession:
 
     finding = ""
     is_certain = True
-    """Whether this process knows how the session ended."""
+    """Whether this process has executed the session to its end."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class HostedSession:
             self._advance()
 
     def cancel(self, request: CancelRequest, *, is_advancing: bool = True) -> None:
-        """Cancel the session; one that was not started ends in its thread as all others do."""
+        """Cancel the session; if it was not started, it is started and ends in its thread."""
         if not self.state.is_terminal:
             self._cancelled = self._cancelled or request.text
             self._stop(lambda: self.session.cancel(request.reason, request.grace), is_advancing=is_advancing)
@@ -298,12 +298,12 @@ class HostedSession:
             self._stop(lambda: self.session.lose(node, failure), is_advancing=is_advancing)
 
     def freeze(self, shared: Mapping[int, SharedFile], *, is_advancing: bool) -> None:
-        """Stop the session for a change of its view, and report `Frozen`. What runs goes on running.
+        """Stop the session for a change of its view, and report `Frozen`. Attempts that run go on.
 
         Parameters
         ----------
         shared : mapping of int to SharedFile
-            Files of other members, by row; the report has those that are still there.
+            Files of other members, by row; the report has the files that still exist.
         """
         self._shared = shared
         self.session.freeze()
@@ -312,12 +312,12 @@ class HostedSession:
             self._advance()  # which returns at once
 
     def show_waiting(self, text: str, seconds: float) -> None:
-        """Show users what the session waits for, while it is frozen; nothing if the text is empty.
+        """Show users why the session waits while it is frozen; nothing if the text is empty.
 
         Parameters
         ----------
         seconds : float
-            After which it fails; infinity if it does not.
+            Seconds after which it fails; infinity if it does not.
         """
         if text and seconds < inf:
             until = format_time(self._clock.now() + seconds)
@@ -327,7 +327,7 @@ class HostedSession:
         self._progress.touch()
 
     def show_witness(self, *, is_lacking: bool) -> None:
-        """Have reports show whether the session lacks a witness: managers look for that."""
+        """Have reports show whether the session lacks a witness, so that a manager can become the witness."""
         self.lacks_witness = is_lacking
 
     def note(self, text: str) -> None:
@@ -335,14 +335,14 @@ class HostedSession:
         self.session.post(lambda live: live.notes.append(text))
 
     def silence(self) -> None:
-        """Do not tell the other nodes how the session ends here: they go on without this node."""
+        """Send the other nodes nothing about the end of the session here: they go on without this node."""
         self.events.silence()
 
     def _stop(self, stop: Callable[[], None], *, is_advancing: bool) -> None:
         self.start()
         stop()
         self.session.is_frozen = False
-        self.exchange.stop_waiting()  # the thread may wait for room to send to a node that takes nothing
+        self.exchange.stop_waiting()  # the thread may wait to send to a node that does not read
         if not is_advancing:
             self._advance()
 
@@ -355,14 +355,14 @@ class HostedSession:
     # In the thread of a job, while no thread is at work in the session.
 
     def continue_in(self, decision: ViewDecision, copies: Mapping[int, Handle], held: Collection[int] = ()) -> None:
-        """Continue in the next view: with the drops that this node has in it, and what is known of them.
+        """Continue in the next view, with the drops of this node in it and their known states.
 
         Parameters
         ----------
         copies : mapping of int to Handle
             Copies here, by row, of contents whose drops this node takes over.
         held : collection of int
-            Rows of the contents of others that stay copies here.
+            Rows of contents of other nodes that stay copies here.
         """
         reset = unpack_column(decision.reset, np.int32)
         frozen = self.session.hand_over()
@@ -386,7 +386,7 @@ class HostedSession:
         self._advance()
 
     def withdraw(self) -> None:
-        """Undo that the session, which was over, was to continue: nothing has begun, and it stays as it was."""
+        """Undo the continuation of a session that was over. It has not begun, and the files stay unchanged."""
         self.session.close()
         self._repository.close()
         self.directory.next.discard()
@@ -394,7 +394,7 @@ class HostedSession:
     def finish(self, error: Exception | None = None, *, is_advancing: bool = False) -> None:
         """End the session, since it is over on all its members, or because of `error`.
 
-        If a thread is at work in it, this is for the owner's thread, and only has that thread stop.
+        If a thread is at work in it, this must be called in the owner's thread, and only stops that thread.
         """
         if error is not None:
             self.end(error)
@@ -409,7 +409,7 @@ class HostedSession:
 
     def _on_stop(self, error: Exception | None) -> None:
         session = self.session
-        # A session on one node that is not to change is over with its part. A node that is to join is no member yet.
+        # A session on one fixed node is over when its part is over. A node that is to join is no member yet.
         is_first = self.view.number == self.deployment.view and not self.deployment.is_joining
         is_alone = len(self.view.members) == 1 and is_first and not session.is_frozen
         if error is not None:
@@ -418,12 +418,12 @@ class HostedSession:
             self._finish()
         elif session.is_over and not session.is_frozen:
             self._report_part(self.view.number)
-        else:  # it stopped because it was frozen, also if it was cancelled since
+        else:  # it stopped because it was frozen, even if it was cancelled since
             report = report_of(session, self.piece, workers=self._resources.workers, shared=self._shared)
             self._report(Frozen(self.name, self.epoch, report))
 
     def _report_part(self, view: int, *, is_idle: bool = False) -> None:
-        """Report that the part here is finished, and how. If it is idle, what is left will be cancelled."""
+        """Report that the part here is finished, and how. If it is idle, the remaining drops will be cancelled."""
         statistics = snapshot(self.session.core, 0.0)
         end = summaries.part_end(self.piece.node, statistics, is_cancelled=is_idle)
         self._report(PartFinished(self.name, self.epoch, view, is_idle, msgspec.msgpack.encode(end)))
@@ -437,7 +437,7 @@ class HostedSession:
         self.end(outcome)
 
     def end(self, outcome: SessionResult | Exception) -> None:
-        """End the session with its result, or with what its execution raised."""
+        """End the session with its result, or with the exception of its execution."""
         if isinstance(outcome, SessionResult):
             result, text = outcome, self._cancelled or _why(outcome)
         else:
@@ -458,8 +458,8 @@ class HostedSession:
             self._report(Ended(self.name, self.epoch))
 
     def _execution_failed(self, error: Exception) -> tuple[SessionResult, str]:
-        """Return what the session ends with when its execution raised `error`, after telling the other nodes."""
-        # For the other nodes this one is lost: its drops will never be settled.
+        """Return the result of the session if its execution raised `error`; inform the other nodes first."""
+        # For the other nodes, this node is lost: its drops will never be settled.
         text = f"the session failed on node {self.piece.node}: {text_of(error)}"
         failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
         self._own_failure = failure
@@ -499,7 +499,7 @@ class HostedSession:
         return SessionState.PAUSED if self.session.core.status is SessionState.PAUSED else progress.state
 
     def why_gone(self, drop: int) -> str:
-        """Return why the content of a completed drop is not left."""
+        """Return why the content of a completed drop does not exist any more."""
         if int(self.piece.drop[drop]) in ReleasedContents(self.directory.path, self.epoch).rows():
             return RELEASED
         is_replaced = self.session.call(lambda live: drop in live.handover.replaced())
@@ -525,7 +525,7 @@ class HostedSession:
     def detail(self) -> SessionDetail:
         """Return the session with its logical nodes and failures."""
         progress = self._progress.latest
-        # In one step of the session, so that causes and counts agree.
+        # Read in one step of the session, so that causes and counts agree.
         failures, notes, faults, statistics = self.session.call(
             lambda live: (
                 live.reports(0, _MOST_FAILURES),
@@ -544,7 +544,7 @@ class HostedSession:
         )
 
     def _known_ends(self, progress: Progress, statistics: Statistics) -> tuple[PartEnd, ...]:
-        """Return how the parts of nodes ended; of a session that was cancelled, this node knows its own."""
+        """Return how the parts of nodes ended; for a cancelled session, only the part of this node."""
         if not progress.is_over:
             return ()
         if not self.ends and self._survives_losses and progress.state is SessionState.CANCELLED:
@@ -596,7 +596,7 @@ class HostedSession:
 
 
 def receipts_of(hosted: HostedSession) -> NodeReceipts:
-    """Return what a session has received from other nodes so far."""
+    """Return the counts of contents that a session has received from other nodes so far."""
     return hosted.session.call(lambda _: hosted.exchange.contents.receipts.read(hosted.piece.node))
 
 
@@ -607,7 +607,7 @@ def _running(session: Session, progress: Progress, statistics: Statistics) -> li
 
 
 def _end_of(hosted: HostedSession) -> SessionEnd:
-    """Return what later processes of the node read about a session that is over."""
+    """Return the record from which later processes of the node read a session that is over."""
     piece, session = hosted.piece, hosted.session
     failures = tuple(summaries.failure_info(one, piece.node) for one in session.call(Session.reports))
     directory, kept = f"{hosted.directory.path}/", session.call(Session.contents)
@@ -616,7 +616,7 @@ def _end_of(hosted: HostedSession) -> SessionEnd:
 
 
 def _write(session: Session, write: Callable[[Any], None], content: object) -> None:
-    """Write to the directory. What fails becomes a note: the journal has the same."""
+    """Write a file of the directory. An error becomes a note, because the journal has the same data."""
     try:
         write(content)
     except StorageError as error:
@@ -624,7 +624,7 @@ def _write(session: Session, write: Callable[[Any], None], content: object) -> N
 
 
 def _stop_attempts(session: Session) -> None:
-    """Stop what runs for an execution that failed: it would go on without contents, which are removed."""
+    """Stop the attempts of an execution that failed: they would go on without their contents, which are removed."""
     try:
         session.close()
     except Exception as error:  # noqa: BLE001 - the session must end all the same
@@ -632,7 +632,7 @@ def _stop_attempts(session: Session) -> None:
 
 
 def _why(result: SessionResult) -> str:
-    """Return why a session failed; empty if it did not, or if the nodes where its drops failed have the reasons."""
+    """Return why a session failed; empty if it did not fail, or if nodes with failed drops have the reasons."""
     if result.status is not SessionState.FAILED or not result.failures:
         return ""
     first = next((one for one in result.failures if one.text), None)
@@ -645,7 +645,7 @@ def _why(result: SessionResult) -> str:
 
 
 def _unusable(piece: Slice) -> list[Problem]:
-    """Return what keeps the graph from running here. Drops of other nodes may need what only this host lacks."""
+    """Return the problems of the graph here. What only this host lacks does not count for drops of other nodes."""
     own = {piece.graph.templates[row].key for row in np.unique(piece.graph.template[piece.is_own]).tolist()}
     found = findings(piece.graph.templates, piece.graph.links, imports=True)
     return [finding(template, error) for template, error in found if not error.of_host or template.key in own]

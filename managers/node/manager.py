@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _DEPLOY_SECONDS = 60.0
 _KEPT = 20
-"""Sessions that are over and stay in memory."""
+"""Number of sessions that are over and stay in memory."""
 
 
 class NodeManager(Manager):
@@ -60,25 +60,26 @@ class NodeManager(Manager):
     Parameters
     ----------
     name : str
-        Of this node, one of its own in the cluster.
+        Name of this node, unique in the cluster.
     root : Path
-        Where sessions have their directories; used by no other process.
+        Parent of the session directories; no other process uses it.
     links_bind, links_advertise : str
-        Where links listen and where others reach them, ``tcp://HOST:PORT`` (see `managers.links.Links`).
+        Addresses ``tcp://HOST:PORT`` at which links listen, and at which others reach them (see
+        `managers.links.Links`).
     key : ClusterKey or None
-        Of the cluster; may be missing on loopback.
+        Key of the cluster; may be None on loopback.
     runner : str
-        Where applications run, see `dropflow.runners.runner_choice.parse_runner`. Of Dask, a cluster with an address,
-        whose capacity is that of the node.
+        Runner of applications, see `dropflow.runners.runner_choice.parse_runner`. Dask needs the address of a cluster,
+        whose capacity is the capacity of the node.
     workers : int or None
-        Worker processes, which sessions share, or threads of each session; one per core by default. Of Dask, the most
-        attempts of a session at a time; all that its workers take by default.
+        Number of worker processes, which sessions share, or of threads of each session; one per core by default. For
+        Dask, the most attempts of a session at a time; by default as many as its workers take.
     suspect_after, lost_after : float
         Seconds of silence after which another node is suspect, and lost.
     in_place : bool
-        Whether to read files of other nodes where they lie, if they are seen from here.
+        Whether to read files of other nodes in place, if they can be seen from here.
     on_drained : callable
-        Called in another thread when no session is left after `drain`, or its time is over: the process is to end.
+        Ends the process. Called in another thread when no session is left after `drain`, or its time is over.
     clock : Clock
         Tells the time.
 
@@ -157,7 +158,7 @@ class NodeManager(Manager):
             clock=self._clock,
             runner=choice,
             pool=WorkerPool(workers or usable_cores(), logs=self._root),
-            # What this host sees, the workers of an engine may not see.
+            # The workers of an engine may not see the files that this host sees.
             in_place=in_place and self._cluster is None,
             shared_memory=SHARED_MEMORY if self._cluster is None else None,
             most=workers,
@@ -171,7 +172,7 @@ class NodeManager(Manager):
         self._history.start()
 
     def _own_handlers(self) -> dict[str, Callable[..., Any]]:
-        """Return what answers operations about this node, and those that make a deployment."""
+        """Return the functions for operations about this node, and for operations that make a deployment."""
         return {
             "info": self._info,
             "status": self._status,
@@ -191,7 +192,7 @@ class NodeManager(Manager):
         return self._links.address
 
     def set_url(self, url: str) -> None:
-        """Set where the REST server of this manager is."""
+        """Set the URL of the REST server of this manager."""
         self._url = url
 
     def call(self, operation: Operation[_Answer], /, **arguments: Any) -> _Answer:
@@ -246,7 +247,7 @@ class NodeManager(Manager):
         )
 
     def _components(self, needs: Sequence[str]) -> tuple[NodeComponents, ...]:
-        """Return what this node can run, and which of the needs it lacks."""
+        """Return the components of this node, and which of the needs it lacks."""
         lacks = [Lack(need=need, text=why.text, hint=why.hint) for need in needs if (why := _refusal(need)) is not None]
         return (
             NodeComponents(
@@ -261,14 +262,14 @@ class NodeManager(Manager):
         )
 
     def _drain(self, node: str, request: DrainRequest) -> DrainReply:
-        """Give all sessions to their other nodes, and have the process end when none is left."""
+        """Give all sessions to their other nodes, and end the process when none is left."""
         draining = self._machine.draining
         reply = self._owner.call(draining.drain, node=node, request=request)
         self._owner.submit(draining.drained).add_done_callback(lambda _: self._on_drained())
         return reply
 
     def drain_before_end(self, seconds: float) -> None:
-        """Give all sessions to their other nodes before `close`, within so many seconds.
+        """Give all sessions to their other nodes before `close`, within these seconds.
 
         Sessions without other nodes are cancelled at once.
         """
@@ -304,7 +305,7 @@ class NodeManager(Manager):
         return self.session(session)
 
     def _retry(self, session: str, request: RetryRequest) -> SessionInfo:
-        """Run failed drops of a session again, while it runs or after it has ended; or other drops of one that has."""
+        """Run failed drops of a session again, while it runs or after its end; after its end, also other drops."""
         if not request.start and not self._operations.find(session).state.is_terminal:
             self._owner.call(self._machine.members.retry, session=session, request=request)
             return self._operations.find(session).info()
@@ -336,7 +337,7 @@ class NodeManager(Manager):
                 cores=capacity.slots,
                 workers=self._resources.workers,
                 busy=busy,
-                # Dask measures its own processes, and not those in which attempts run.
+                # Dask measures its own processes, and not the worker processes of attempts.
                 processor=100.0 * min(busy / max(capacity.slots, 1), 1.0),
                 memory=capacity.memory,
                 memory_free=capacity.memory,
@@ -361,7 +362,7 @@ class NodeManager(Manager):
 
 
 def _recovered(sessions: Path, node: str) -> dict[str, FinishedSession | DamagedSession]:
-    """Return the sessions in the directory `sessions`, which is made; end what an earlier process left running."""
+    """Make the directory `sessions`, and return its sessions; end sessions that an earlier process left running."""
     try:
         make_directories(sessions)
         found = recover_all(sessions, node)

@@ -1,4 +1,4 @@
-"""The nodes next to the drops of a slice, and what a session requires of the links to them."""
+"""The nodes with neighbours of the drops of a slice, and the links that a session needs to them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
@@ -10,12 +10,12 @@ from managers.messages import Message
 
 
 class NeighbourNodes:
-    """The nodes next to each drop of a slice.
+    """The nodes with neighbours of each drop of a slice.
 
     Parameters
     ----------
     piece : Slice
-        The drops of this node, and their neighbours on others.
+        The drops of this node, and their neighbours on other nodes.
     """
 
     def __init__(self, piece: Slice) -> None:
@@ -36,7 +36,7 @@ class NeighbourNodes:
             ]
         )
         key = np.unique(key)
-        # A node that is both up- and downstream of a drop has both keys; the second one, which needs contents, counts.
+        # A node that is both up- and downstream of a drop has both keys; the second key, which needs contents, counts.
         pair = key >> 1
         last = np.ones(len(key), dtype=np.bool_)
         last[:-1] = pair[1:] != pair[:-1]
@@ -79,11 +79,11 @@ class NodeLinks(Protocol):
     """The methods of links that a node and its sessions call: of `managers.links.Links`, and of simulated links."""
 
     def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
-        """Open the link to a peer, to that process of it or a later one."""
+        """Open the link to a peer, to its process with this incarnation or a later one."""
         ...
 
     def last_seen(self) -> dict[str, tuple[int, float]]:
-        """Return the incarnation of each peer, and when its last packet came."""
+        """Return the incarnation of each peer, and the time of its last packet."""
         ...
 
     def refused(self, addresses: Mapping[str, str]) -> dict[str, bool]:
@@ -103,13 +103,13 @@ class NodeLinks(Protocol):
         ...
 
     def wake_waiting(self) -> None:
-        """Make everything that waits evaluate `give_up` again."""
+        """Make all threads that wait evaluate `give_up` again."""
         ...
 
     def content_grew(self, session: str, drop: int) -> None:
-        """Answer the peers that wait for content that has grown, or ended."""
+        """Answer the peers that wait for a content which has grown or ended."""
         ...
 
     def close_content(self, session: str, drop: int | None = None) -> None:
-        """Close content that was released or replaced."""
+        """Close a content that was released or replaced; without `drop`, all contents of the session."""
         ...

@@ -1,4 +1,4 @@
-"""The operations of a node on its sessions: what it answers from a session, and what its state machine decides."""
+"""The operations of a node on its sessions: answers from a session, and calls of its state machine."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -89,7 +89,7 @@ class NodeOperations(SessionTimes):
         self._previews.close()
 
     def decided(self, operation: str, value: Any, **arguments: Any) -> Any:
-        """Return the answer of an operation that the state machine has carried out, from what it returned."""
+        """Return the answer of an operation that the state machine has carried out, from its return value."""
         match operation:
             case "watch":
                 return self.session(arguments["session"])
@@ -98,7 +98,7 @@ class NodeOperations(SessionTimes):
             case "cancel":
                 if value is not None:
                     return value.info()
-                # It was being prepared, and nothing of it is left.
+                # It was being prepared, and was removed.
                 text = CancelRequest(reason=arguments["reason"]).text
                 state = SessionState.CANCELLED.name
                 return SessionInfo(session=arguments["session"], graph="", status=state, text=text)
@@ -110,7 +110,7 @@ class NodeOperations(SessionTimes):
         Raises
         ------
         NotFoundError
-            It is not here.
+            The session does not exist here.
         """
         found = self._all().get(session)
         if found is None:
@@ -143,11 +143,11 @@ class NodeOperations(SessionTimes):
         return self.find(session).detail()
 
     def deployment(self, session: str) -> Download:
-        """Return what another node needs to join a session."""
+        """Return the deployment with which another node joins a session."""
         return deployment_download(joining_deployment(self.find(session)))
 
     def release(self, session: str, rows: Sequence[int]) -> None:
-        """Remove results of a session that is FINISHED, and copies of those of other nodes."""
+        """Remove results of a session that is FINISHED, and copies of results of other nodes."""
         release_contents(self.find(session), rows)
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
@@ -166,16 +166,16 @@ class NodeOperations(SessionTimes):
         return msgspec.structs.replace(detail, attempts=_attempts(found, row))
 
     def cancel_drop(self, session: str, drop: str, reason: str, grace: float) -> DropDetail:
-        """Cancel one drop, and return it as it is then."""
+        """Cancel one drop, and return its state afterwards."""
         found, row = self.find(session), self._row(session, drop)
         if found.state.is_terminal or not isinstance(found.session, Session):
             raise ConflictError(f"session {session!r} is over", hint="its drops do not change any more")
         found.session.cancel_drop(row, reason, grace)
-        found.session.call(lambda _: None)  # after this call, the session has read the request; after the next, done it
+        found.session.call(lambda _: None)  # after this, the session has read the request; after the next, it is done
         return self.drop(session, drop, FIRST_PAGE)
 
     def pause(self, session: str) -> SessionInfo:
-        """Start nothing more of a session."""
+        """Start no more attempts of a session."""
         return _pause(self.find(session), is_paused=True)
 
     def unpause(self, session: str) -> SessionInfo:
@@ -183,7 +183,7 @@ class NodeOperations(SessionTimes):
         return _pause(self.find(session), is_paused=False)
 
     def states(self, session: str, *, since: str = "") -> DropStates:
-        """Return the states of the drops, or what has changed since an answer."""
+        """Return the states of the drops, or their changes since an answer."""
         found = self.find(session)
         return self._state_logs.read(found.session, found.piece, since, _running(found))
 
@@ -203,7 +203,7 @@ class NodeOperations(SessionTimes):
         return self._logs.page(str(found.directory.logs), self.name, query, partial(name_in, found.piece.graph))
 
     def data(self, session: str, drop: str, query: DataQuery) -> Download:
-        """Return the content of a data drop or a part of it, or of the copy that this node has of one elsewhere."""
+        """Return the content of a data drop or a part of it; of a drop on another node, the copy here."""
         try:
             row = self._row(session, drop)
         except NotFoundError:
@@ -255,20 +255,20 @@ class NodeOperations(SessionTimes):
         return drop_file_name(oid(found.piece.graph, row)), _content_of(found, row, handle)
 
     def results(self, session: str, query: ResultsQuery) -> ResultList:
-        """Return the results, and copies of those of other nodes."""
+        """Return the results, and copies of results of other nodes."""
         found = self.find(session)
         contents = found.session.call(lambda live: live.contents())
         directory, copies = found.directory, served_copies(found)
         if not copies:
             first = query.limit if query.is_in_order else 0
             return session_records.results(found.piece, contents, directory.path, limit=first).chosen(query)
-        # Managers above have to know all copies, to leave out those of results that have their node: they choose.
+        # Managers above get all copies, and leave out copies of results whose own nodes answer.
         own = session_records.results(found.piece, contents, directory.path)
         copied = copied_results(directory.graph_in_view(), copies, directory.path, self.name)
         return msgspec.structs.replace(own, results=own.results + copied)
 
     def _copy(self, session: str, drop: str) -> Handle | None:
-        """Return the copy that this node has of the content of a drop on another node, by its whole id."""
+        """Return the copy here of the content of a drop on another node, by its whole id; None if there is none."""
         found = self.find(session)
         copies = served_copies(found)
         row = row_of(found.graph(), drop) if copies else None
@@ -286,7 +286,7 @@ class NodeOperations(SessionTimes):
         path = found.directory.path / TIMES_FILE
         known = query.known.get(self.name, 0)
         records = read_times(path)
-        first = known if known <= len(records) else 0  # it was deleted, and is another one of that name
+        first = known if known <= len(records) else 0  # the session was deleted, and this is another one of that name
         section = TimesSection(
             node=self.name,
             first=first,
@@ -305,16 +305,16 @@ class NodeOperations(SessionTimes):
         return self.find(session).graph()
 
     def remains(self, session: str, *, ignore_damage: bool) -> tuple[bytes, ...]:
-        """Return what this node has of a session."""
+        """Return the part of a session on this node, encoded."""
         return (msgspec.msgpack.encode(self.part_of(session, ignore_damage=ignore_damage)),)
 
     def part_of(self, session: str, *, ignore_damage: bool) -> StoppedPart:
-        """Return what this node has of a session, for its continuation."""
+        """Return the part of a session on this node, for its continuation."""
         found = self.find(session)
         return stopped_part(found, self.name, ignore_damage=ignore_damage)
 
     def _row(self, session: str, drop: str) -> int:
-        """Return the row in the slice of the drop that `drop` names."""
+        """Return the row in the slice of the drop with the name or id `drop`."""
         piece = self.find(session).piece
         row = row_of(piece.graph, drop)
         if row is None:
@@ -325,9 +325,9 @@ class NodeOperations(SessionTimes):
 
 
 def release_contents(found: NodeSession, rows: Sequence[int]) -> None:
-    """Remove results of a session, and copies of those of other nodes, by the rows of their drops in the whole graph.
+    """Remove results of a session, and copies of results of other nodes, by rows of drops in the whole graph.
 
-    Rows that have neither here are left out, and so are contents outside of the directory of the session.
+    Rows without a result or copy here are left out, and so are contents outside of the directory of the session.
 
     Raises
     ------
@@ -347,7 +347,8 @@ def release_contents(found: NodeSession, rows: Sequence[int]) -> None:
     )
     own = {row: content for row, content in contents.items() if content is not None and _is_inside(content, directory)}
     if own:
-        # Recorded first: if this process ends in between, the files go with the session, and are not results.
+        # Recorded first: if this process ends in between, the files do not count as results, and are removed with the
+        # session.
         ReleasedContents(directory, found.epoch).add(own)
         forgotten = {local[row] for row in own}
         if isinstance(found, FinishedSession):
@@ -368,10 +369,10 @@ def _is_inside(content: Handle, directory: Path) -> bool:
 
 
 def _pause(found: NodeSession, *, is_paused: bool) -> SessionInfo:
-    """Pause or continue a session that is not over, and return it as it is then."""
+    """Pause or continue a session that is not over, and return its state afterwards."""
     if isinstance(found.session, Session) and not found.state.is_terminal:
         found.session.pause(is_paused=is_paused)
-        for _ in range(2):  # after the first call, the session has read the request; after the second, done it
+        for _ in range(2):  # after the first call, the session has read the request; after the second, it is done
             found.session.call(lambda _: None)
     return found.info()
 
@@ -395,7 +396,7 @@ def _running(found: NodeSession) -> frozenset[int] | None:
 
 
 def _attempts(found: NodeSession, row: int) -> tuple[AttemptProfile, ...]:
-    """Return the attempts of the drop in this row of the slice: those that have ended, and the one that runs."""
+    """Return the attempts of the drop in this row of the slice: ended attempts, and the running one."""
     now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
     records, graph = read_times(found.directory.path / TIMES_FILE), found.piece.graph
     own = records[records["drop"] == found.piece.drop[row]]
@@ -422,7 +423,7 @@ def _others_at_work(found: NodeSession, sessions: Mapping[str, NodeSession]) -> 
 
 
 def busy_with(session: Session, others: Mapping[str, Session]) -> tuple[str, ...]:
-    """Return the sessions among `others` that worker processes run, if attempts of `session` wait and none runs."""
+    """Return the sessions among `others` whose attempts run, if attempts of `session` wait and none of them runs."""
     attempts = session.attempts()
     if attempts.running or not attempts.queued + attempts.ready:
         return ()
@@ -430,7 +431,7 @@ def busy_with(session: Session, others: Mapping[str, Session]) -> tuple[str, ...
 
 
 def _write_times(live: Session) -> tuple[float, list[tuple[int, int, float]]]:
-    """Write the records so far; return the time, and what runs: row in the slice, worker process, and since when."""
+    """Write the records so far; return the time, and the row, worker process and start time of each running attempt."""
     times = live.times
     if times is None:
         return 0.0, []
@@ -447,7 +448,7 @@ def _running_records(running: Sequence[tuple[int, int, float]], piece: Slice) ->
 
 
 def joining_deployment(found: HostedSession | FinishedSession | DamagedSession) -> Deployment:
-    """Return the session with its graph as it is placed now, and its members.
+    """Return the deployment of the session with the present placement of its graph, and its present members.
 
     Raises
     ------

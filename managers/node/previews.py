@@ -1,8 +1,8 @@
-"""Previews and pictures of contents, made by processes of their own.
+"""Previews and pictures of contents, made by separate processes.
 
-Decoders of what users have written can crash, hang, take all memory, and read beyond the end of a buffer. So they run
-in a fresh process (`dropflow.preview.worker`) with limits, which inherits neither the memory of the manager nor its
-environment, and gets one open file at a time. If it dies, one preview fails.
+Decoders of files of users can crash, hang, take all memory, and read beyond the end of a buffer. So they run in a fresh
+process (`dropflow.preview.worker`) with limits, which inherits neither the memory of the manager nor its environment,
+and gets one open file at a time. If it dies, one preview fails.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ _log = logging.getLogger(__name__)
 _HEAD = 4
 """Bytes of the length before each message."""
 _LONGEST = 16 << 20
-"""Bytes of an answer: a picture file has 8 MB at most."""
+"""Most bytes of an answer: a picture file has 8 MB at most."""
 _PROCESSES = 2
 _REQUESTS = 500
-"""After as many requests, a process is replaced."""
+"""Number of requests after which a process is replaced."""
 _WAITING, _WAITING_IN_SESSION = 12, 8
-"""Requests that may wait: each holds a thread of the server."""
+"""Most requests that wait, in all and in one session: each holds a thread of the server."""
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE")
 _SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 _HINT = "download it"
@@ -50,7 +50,7 @@ class PreviewLimits(msgspec.Struct, frozen=True, kw_only=True):
     processor : int
         Seconds of processor time.
     seconds, patience : float
-        Time for one request, and how long one may wait for a process before.
+        Seconds for one request, and seconds that a request may wait for a process before.
     memory : int
         Bytes of address space.
     """
@@ -64,16 +64,16 @@ class PreviewLimits(msgspec.Struct, frozen=True, kw_only=True):
 class ContentPreviews:
     """Reads contents in at most two processes, which are started when they are needed, and stay.
 
-    A session has one process at a time, and sessions that wait take turns, so that contents of one session that take
-    all the time they may do not hold up those of others.
+    A session has one process at a time, and sessions that wait take turns. So slow contents of one session do not delay
+    contents of other sessions.
     """
 
     def __init__(self, limits: PreviewLimits | None = None) -> None:
         self._limits = limits or PreviewLimits()
-        # Guards the four below. The threads of the server wait for their turns, as they would for a queue.
+        # Guards the four attributes below. The threads of the server wait for their turns here.
         self._change = threading.Condition()
         self._waiting: dict[str, int] = {}
-        """Number of requests that wait, by session; the session whose turn it is first."""
+        """Number of requests that wait, by session, in the order of their turns."""
         self._busy: dict[str, _Process | None] = {}
         self._idle: list[_Process] = []
         self._is_closed = False
@@ -84,7 +84,7 @@ class ContentPreviews:
         Raises
         ------
         GoneError
-            The content is elsewhere, is missing, or has another size than it was committed with.
+            The content is elsewhere, is missing, or its size has changed since its commit.
         StorageError
             It cannot be read.
         PreviewError
@@ -102,7 +102,7 @@ class ContentPreviews:
         Raises
         ------
         BadFileError
-            It has none, or is damaged.
+            The content has no picture, or is damaged.
         GoneError, StorageError, PreviewError, WorldError
             See `preview`.
         """
@@ -172,7 +172,7 @@ class ContentPreviews:
                 process.close()
 
     def _wait(self, session: str) -> None:
-        """Wait until there may be one process more, the session has none, and no other one has waited longer."""
+        """Wait until one process more is allowed, the session has none, and no other session has waited longer."""
 
         def is_next() -> bool:
             turn = next((one for one in self._waiting if one not in self._busy), "")
@@ -186,7 +186,7 @@ class ContentPreviews:
                 is_full = not self._change.wait_for(is_next, self._limits.patience)
                 left = self._waiting.pop(session) - 1
                 if left:
-                    self._waiting[session] = left  # behind the others
+                    self._waiting[session] = left  # behind the other sessions
                 self._change.notify_all()
             if is_full:
                 raise WorldError("too many previews are made on this node already", hint="try again in a moment")
@@ -198,7 +198,7 @@ class ContentPreviews:
         """Return a process that runs, for the turn of a session."""
         with self._change:
             process = self._idle.pop() if self._idle else None
-        if process is not None and not process.is_usable:  # it ended while it was idle
+        if process is not None and not process.is_usable:  # the process ended while it was idle
             process.close()
             process = None
         if process is None:
@@ -223,7 +223,7 @@ class _Process:
                 self._popen = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                     [*command, str(theirs.fileno()), str(limits.memory), str(limits.processor)],
                     pass_fds=[theirs.fileno()],
-                    stdin=subprocess.PIPE,  # closes when this process ends, and ends that one
+                    stdin=subprocess.PIPE,  # it closes when this process ends, which ends the child
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
                     env={name: os.environ[name] for name in _KEPT if name in os.environ} | _SETTINGS,
@@ -240,14 +240,14 @@ class _Process:
         return self._is_in_step and self._requests < _REQUESTS and self._popen.poll() is None
 
     def ask(self, request: PreviewRequest, descriptors: list[int]) -> PreviewAnswer:
-        """Return the answer to a request, which has what was asked for, or an error.
+        """Return the answer to a request, which contains a preview or an error.
 
         Raises
         ------
         PreviewError
-            The process ended, took too long, or answered something else. It is not usable any more.
+            The process ended, took too long, or gave a wrong answer. It is not usable any more.
         """
-        self._requests, self._is_in_step = self._requests + 1, False  # until its answer is here
+        self._requests, self._is_in_step = self._requests + 1, False  # True again when its answer is here
         deadline = self._clock.monotonic() + self._limits.seconds
         body = msgspec.msgpack.encode(request)
         try:
@@ -278,7 +278,7 @@ class _Process:
         """End the process, if it has not ended, and close the pipes."""
         self.kill()
         self._link.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the process hangs in the kernel
             self._popen.wait(1.0)
         for pipe in (self._popen.stdin, self._popen.stderr):
             if pipe is not None:
@@ -295,7 +295,7 @@ class _Process:
         return bytes(pieces)
 
     def _end(self) -> str:
-        """Return how the process ended, whose socket is closed."""
+        """Return how the process ended. Its socket is closed."""
         try:
             status = self._popen.wait(1.0)
         except subprocess.TimeoutExpired:

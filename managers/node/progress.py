@@ -1,4 +1,4 @@
-"""How far a hosted session has come: its state, times and statistics, and how fast its drops settle."""
+"""The progress of a hosted session: its state, times and statistics, and how fast its drops settle."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from dropflow.execution.statistics import Statistics
 from dropflow.states import SessionState
 
 _RECENT_SECONDS = 5.0
-"""Time over which the recent rate is taken."""
+"""Seconds over which the recent rate is taken."""
 _WINDOW_SECONDS = 180.0
 _SPANS = 12
 _SHORTEST_QUIET = 10.0
@@ -28,7 +28,7 @@ class SettlingRate:
         self._samples: deque[tuple[float, int]] = deque()
         self._settled = 0
         self.changed = 0.0
-        """When drops settled last, or the session began, in monotonic seconds."""
+        """Monotonic time at which drops settled last, or the session began."""
 
     def begin(self, now: float) -> None:
         """Note when the session began, in monotonic seconds."""
@@ -41,7 +41,7 @@ class SettlingRate:
         self._recent.append((now, settled))
         while len(self._recent) > 2 and now - self._recent[0][0] > _RECENT_SECONDS:  # noqa: PLR2004 - a span
             self._recent.popleft()
-        # One sample a second is enough for minutes.
+        # One sample a second is enough for rates over minutes.
         if len(self._samples) > 1 and now - self._samples[-2][0] < 1:
             self._samples.pop()
         self._samples.append((now, settled))
@@ -57,7 +57,7 @@ class SettlingRate:
     def typical(self) -> float:
         """Median of the drops per second in twelve equal spans of the last three minutes, or of the time so far.
 
-        One burst or one pause does not change it. If nothing settled in most spans, it is the mean of all.
+        One burst or one pause does not change it. If no drop settled in most spans, it is the mean of all spans.
         """
         if not self._samples:
             return 0.0
@@ -70,9 +70,9 @@ class SettlingRate:
 
     @property
     def usual_quiet(self) -> float:
-        """Return for how many seconds no drop may settle before the rates say nothing about what is left.
+        """Return for how many seconds no drop may settle before the rates cannot predict the remaining time.
 
-        Three times the longest pause between settled drops during the last minutes, because several attempts that began
+        This is three times the longest pause between settled drops during the last minutes, because attempts that began
         together also end together.
         """
         moments = [self._samples[0][0]] if self._samples else []
@@ -81,7 +81,7 @@ class SettlingRate:
         return max(_SHORTEST_QUIET, _FACTOR * longest)
 
     def _settled_at(self, moment: float) -> float:
-        """Return how many drops were settled at a moment, evenly between two samples."""
+        """Return how many drops were settled at a moment, interpolated between two samples."""
         before = self._samples[0]
         for sample in self._samples:
             if sample[0] >= moment:
@@ -107,23 +107,23 @@ class Progress(msgspec.Struct, frozen=True):
     state : SessionState
         DEPLOYING until it is started.
     started, finished : float
-        Seconds since the epoch; 0 while it is not.
+        Seconds since the epoch; 0 if it has not started, or not finished.
     began : float
-        When it was started, in monotonic seconds: the time of day may be set while it runs.
+        Monotonic time at which it was started: the time of day may be set while it runs.
     took : float
-        How many seconds it ran; 0 before its end.
+        Seconds that it ran; 0 before its end.
     statistics : Statistics or None
-        The latest; None before the first.
+        The latest statistics; None before the first ones.
     rate : float
-        Drops settled per second: recently; of a session that is over, on average.
+        Drops settled per second recently; for a session that is over, on average.
     typical : float
-        The same, typically during the last minutes.
+        Drops settled per second, as the median during the last minutes.
     changed : float
-        When a drop settled last, or the session was started, in monotonic seconds; 0 before.
+        Monotonic time at which a drop settled last, or the session was started; 0 before.
     usual_quiet : float
-        For how many seconds no drop may settle before the rates say nothing about what is left.
+        For how many seconds no drop may settle before the rates cannot predict the remaining time.
     text : str
-        Why it ended so, once it has ended.
+        Why it ended in this state; empty before its end.
     """
 
     version: int = 1
@@ -156,7 +156,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def remaining(self) -> float | None:
-        """Seconds that the rest takes at the typical rate, as far as that is known."""
+        """Seconds until the end at the typical rate; None if they cannot be predicted."""
         if self.statistics is None or self.typical <= 0 or self.is_over:
             return None
         return (self.statistics.drops - self.statistics.settled) / self.typical
@@ -165,8 +165,8 @@ class Progress(msgspec.Struct, frozen=True):
 class ProgressLog:
     """Keeps the latest progress of one session.
 
-    One thread writes: first the one that starts the session, from then on the session's. Any thread may read `latest`,
-    which is replaced as a whole.
+    One thread writes: first the thread that starts the session, from then on the session's thread. Any thread may read
+    `latest`, which is replaced as a whole.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class ProgressLog:
         self._change(state=state, finished=self._clock.now(), took=seconds, text=text, rate=rate)
 
     def touch(self) -> None:
-        """Note that something else has changed that users see. While no thread is at work in the session."""
+        """Note another change that users see. Called while no thread is at work in the session."""
         self._change()
 
     def _change(self, **changes: object) -> None:

@@ -38,7 +38,7 @@ from managers.node.neighbours import NodeLinks
 from managers.node.stream_copies import DescriptorWatcher, FileWatcher
 
 OnStop = Callable[[Exception | None], None]
-"""Takes what the execution of a session raised, or None, when the session is over or frozen, in its thread."""
+"""Called in the session's thread when it is over or frozen, with the exception of its execution or None."""
 
 
 class SessionResources(Protocol):
@@ -46,12 +46,12 @@ class SessionResources(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many attempts of a session run at a time."""
+        """Number of attempts of a session that run at a time."""
         ...
 
     @property
     def shared_memory(self) -> Path | None:
-        """Where sessions get their directories in shared memory; None if attempts run on other hosts."""
+        """Parent of the sessions' directories in shared memory; None if attempts run on other hosts."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class SessionResources(Protocol):
 
     @property
     def stream_pool(self) -> JobPool:
-        """Fetches streams while they grow, all of them at the same time."""
+        """Fetches streams while they grow, all at the same time."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class SessionResources(Protocol):
 
     @property
     def in_place(self) -> bool:
-        """Whether to read files of other nodes where they lie, if they are seen from here."""
+        """Whether to read files of other nodes in place, if they can be seen from here."""
         ...
 
     def make_session(
@@ -95,7 +95,7 @@ class SessionResources(Protocol):
         Parameters
         ----------
         before : Session or None
-            The session in the view before, which is frozen: its runner and inbox are used further.
+            The session in the view before, which is frozen: its runner and inbox are used again.
         """
         ...
 
@@ -125,17 +125,17 @@ class ProcessResources:
     clock : Clock
         Tells the time.
     runner : RunnerChoice
-        Where applications run.
+        Kind of runner.
     pool : WorkerPool
-        Worker processes, shared by the sessions of this node; with threads, their number for each session.
+        Worker processes, shared by the sessions of this node. With the runner ``threads``, only their number is used.
     in_place : bool
-        Whether to read files of other nodes where they lie, if they are seen from here.
+        Whether to read files of other nodes in place, if they can be seen from here.
     shared_memory : Path or None
-        Where sessions get their directories in shared memory; None if attempts run on other hosts.
+        Parent of the sessions' directories in shared memory; None if attempts run on other hosts.
     most : int or None
-        The most attempts of a session that an engine gets at a time; None for no limit.
+        Most attempts of a session that an engine gets at a time; None for no limit.
     capacity : callable or None
-        Returns what an engine offers now; None if attempts run here.
+        Returns the present capacity of an engine; None if attempts run here.
     """
 
     links: Links
@@ -215,7 +215,7 @@ class ProcessResources:
         return session
 
     def execute(self, session: Session, name: str, on_stop: OnStop) -> None:
-        """Execute a session in a thread of its own, until it is over or frozen."""
+        """Execute a session in its own thread, until it is over or frozen."""
 
         def run() -> None:
             try:
@@ -237,18 +237,18 @@ _KEPT = 720
 
 
 class LoadHistory:
-    """Samples the load of a node in a thread of its own. It may be asked from any thread.
+    """Samples the load of a node in a separate thread. May be read from any thread.
 
     Parameters
     ----------
     node : str
         Name of the node.
     sample : callable
-        Returns the load now.
+        Returns the present load.
     every : float
         Seconds between two samples.
     kept : int
-        How many samples are kept.
+        Number of samples that are kept.
     """
 
     def __init__(self, node: str, sample: Callable[[], LoadSample], *, every: float = EVERY, kept: int = _KEPT) -> None:
@@ -268,7 +268,7 @@ class LoadHistory:
         return NodeHistory(node=self._node, every=self._every, samples=tuple(self._samples))
 
     def close(self) -> None:
-        """Take no more samples. Idempotent."""
+        """Stop taking samples. Idempotent."""
         self._is_closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -282,7 +282,7 @@ class LoadHistory:
 
 
 def sample_of(node: NodeInfo, now: float) -> LoadSample:
-    """Return the load of this host, whose other figures `node` has."""
+    """Return a sample of the load: of this host, and the figures in `node`."""
     counters = psutil.net_io_counters(pernic=True)
     network = [counter for name, counter in counters.items() if not name.startswith("lo")]
     return LoadSample(
@@ -300,12 +300,12 @@ def sample_of(node: NodeInfo, now: float) -> LoadSample:
 # The use of the processors of this host, near real time.
 
 _SHORTEST, _LONGEST = 0.5, 10.0
-"""Seconds that a figure is the average of: clocks of processors are too coarse for less, and more is no longer now."""
+"""Shortest and longest seconds of an average: clocks of processors are too coarse for less, and more is outdated."""
 _SAMPLE = 0.1
 
 
 class ProcessorUse:
-    """Measures how busy the processors are. It may be asked from any thread.
+    """Measures how busy the processors are. May be called from any thread.
 
     `psutil.cpu_percent` counts from the last call in the same thread, and so returns 0 to most threads of a server.
     """
@@ -337,7 +337,7 @@ class ProcessorUse:
 
 
 def _seconds() -> tuple[float, float]:
-    """Return the seconds that all processors were busy, and those that have passed for them."""
+    """Return the seconds that all processors were busy, and the seconds that have passed for all of them."""
     times = psutil.cpu_times()
     total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # counted in user and nice
     return total - times.idle - getattr(times, "iowait", 0.0), total
@@ -387,7 +387,8 @@ def next_incarnation(root: Path, clock: Clock) -> int:
             if content and min(slots) == _NONE:
                 _log.warning("%s is damaged and is written again", path)
             counter = int(clock.now()) if counted == _NONE else counted + 1
-            # The slot that is damaged or behind goes first: the other one stays whole until the new number is stored.
+            # The slot that is damaged or behind is written first: the other one stays whole until the new number is
+            # stored.
             for index in sorted(range(2), key=slots.__getitem__):
                 _write(stream, index, counter)
         force_to_disk(str(root))

@@ -1,6 +1,6 @@
 """The log of a session on one node: pages of the lines of all drops, found by the index of the logs.
 
-And the failures of its drops in the log of the node.
+The module also writes failures of drops to the log of the node.
 """
 
 import logging
@@ -27,9 +27,9 @@ from managers.node.downloads import file_download
 _log = logging.getLogger(__name__)
 
 _LINES = 20
-"""Bits of a position that are the number of a line in its part."""
+"""Number of bits of a position for the number of a line in its part."""
 _SETTLED = 0.3
-"""Seconds after which nothing is added to a part: more than those of `dropflow.execution.drop_log`."""
+"""Seconds after which no text is added to a part: more than the limits of `dropflow.execution.drop_log`."""
 _MOST_PARTS = 30_000
 _MOST_BYTES = 32 << 20
 _MOST_SENT = 4 << 20
@@ -45,7 +45,7 @@ def log_download(folder: Path, drop: str, *, where: str) -> Download:
     Raises
     ------
     NotFoundError
-        It has written none.
+        The drop has written no log.
     StorageError
         The file cannot be read.
     """
@@ -57,12 +57,12 @@ def log_download(folder: Path, drop: str, *, where: str) -> Download:
 
 
 class SessionLogs:
-    """Indexes of sessions that were asked for lately. A request takes an index, and puts it back: it has no other user.
+    """Indexes of the logs of sessions that were read lately. A request takes an index out while it uses it.
 
     Parameters
     ----------
     clock : Clock, optional
-        That of the logs; the system's unless given.
+        Clock of the logs; by default that of the system.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -77,13 +77,13 @@ class SessionLogs:
         Parameters
         ----------
         folder : str
-            Where the logs are.
+            Directory of the logs.
         node : str
             Name of this node.
         name_of : callable
             Returns the name of the logical node of a drop, such as `name_in` of its graph.
         is_over : bool
-            Whether nothing is written any more, so that the last lines need not settle.
+            Whether no text is written any more, so that the last lines are complete.
         """
         index = self._kept.pop(folder, None) or LogIndex(folder)
         index.update()
@@ -113,7 +113,7 @@ class LogReader:
     Parameters
     ----------
     index : LogIndex
-        Of the logs in `folder`; up to date.
+        Index of the logs in `folder`; up to date.
     """
 
     def __init__(self, index: LogIndex, folder: str, node: str, query: LogQuery, name_of: Callable[[str], str]) -> None:
@@ -140,7 +140,7 @@ class LogReader:
         return self._newer(settled) if self._query.is_forward else self._older(settled)
 
     def _settled(self, now: float) -> int:
-        """Return the first part to which more may be added; that and later ones are not shown yet."""
+        """Return the first part to which text may still be added; this part and later ones are not shown yet."""
         index, settled = self._index, len(self._index)
         for part in range(len(index) - 1, -1, -1):
             if now - index.times[part] >= _SETTLED:
@@ -198,7 +198,7 @@ class LogReader:
         )
 
     def _search(self, part: int, lines: Sequence[_Line], numbers: Iterable[int]) -> int | None:
-        """Add the lines of a part that match to the page; return the position of the one that fills it, if one does."""
+        """Add the matching lines of a part to the page; return the position of the line that fills it, or None."""
         for number in numbers:
             line = lines[number]
             if self._matches(line.level, line.text):
@@ -235,7 +235,7 @@ class LogReader:
         data = self._data(part)
         self._read += len(data)
         rows = data.decode(errors="replace").split("\n")
-        # What follows the last end of line is a line only if nothing can be added to it.
+        # Text after the last end of line is a line only if no text can be added to it.
         if not rows[-1] or self._index.ends[part] < 0:
             rows.pop()
         return list(_dated(rows[: 1 << _LINES], self._index.times[part]))
@@ -279,7 +279,7 @@ class LogReader:
 
 
 def _dated(rows: list[str], time: float) -> Iterator[_Line]:
-    """Yield the lines of a part. Lines after one with a level are of that level."""
+    """Yield the lines of a part. Lines without a level have the level of the line before."""
     level = OUTPUT
     for row in rows:
         match = _DATED.match(row) if row[:1] == "2" else None

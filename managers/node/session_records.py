@@ -40,11 +40,11 @@ Running = Collection[int] | None
 
 
 class FailureReports(Protocol):
-    """Root causes of a session; `dropflow.execution.failure_table.FailureTable` has those of one that runs."""
+    """Root causes of a session, as `dropflow.execution.failure_table.FailureTable` has them for a running one."""
 
     @property
     def lost_count(self) -> int:
-        """The number of lost nodes, which are the first reports."""
+        """The number of lost nodes. Their reports come first."""
         ...
 
     def causes(self) -> RankedCauses:
@@ -70,7 +70,7 @@ class LiveSession(Protocol):
 
     @property
     def known(self) -> KnownStates | None:
-        """With which states it continued, if it did."""
+        """The states with which it continued; None if it did not."""
         ...
 
     def content(self, drop: int) -> Handle | None:
@@ -79,7 +79,7 @@ class LiveSession(Protocol):
 
     @property
     def missing(self) -> Mapping[int, float]:
-        """Shares that were missing when contents were made, other than 0."""
+        """By drop: share of the data that was missing when its content was made, if not 0."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class SessionCaller(Protocol):
     """A session that runs here, or ran before."""
 
     def call(self, function: Callable[[Any], T]) -> T:
-        """Return what `function` returns for its `LiveSession`, in the session's thread."""
+        """Call `function` with its `LiveSession`, in the session's thread, and return the result."""
         ...
 
 
@@ -122,7 +122,7 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int, 
 def _values(
     session: SessionCaller, found: IntColumn, states: npt.NDArray[np.uint8], sort: str
 ) -> npt.NDArray[np.int64] | None:
-    """Return what drops are sorted by, if it is not in the graph. They are all on one node."""
+    """Return the values by which drops are sorted, if they are not in the graph. All drops are on one node."""
     rows = found.tolist()
     match sort.removeprefix("-"):
         case "state":
@@ -177,7 +177,7 @@ _CODE = 64 * 1024
 
 
 def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> FailureList:
-    """Return root causes as this node has them: those of a page, those of some drops, or all of them as columns."""
+    """Return root causes on this node: those of a page, those of some drops, or all as columns."""
 
     def look(live: LiveSession) -> tuple[Sequence[FailureReport], RankedCauses, int]:
         table = live.failure_table
@@ -202,7 +202,7 @@ def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> Fail
 def detail_of(
     session: SessionCaller, piece: Slice, row: int, logs: Path, query: PageQuery, *, running: Running = None
 ) -> DropDetail:
-    """Return all but the attempts of one drop, with the page `query` of its neighbours; `running` as in `page`."""
+    """Return the details of one drop without its attempts, with a page of its neighbours; `running` as in `page`."""
     graph = piece.graph
     template = graph.templates[graph.template[row]]
     before, after = graph.predecessors, graph.successors
@@ -267,7 +267,7 @@ def detail_of(
 
 
 def _window(edges: Adjacency, row: int, query: PageQuery) -> slice:
-    """Return where a page of the neighbours of a drop is among all of them."""
+    """Return the range of a page among all neighbours of a drop."""
     first, end = int(edges.ptr[row]), int(edges.ptr[row + 1])
     start = min(first + query.offset, end)
     return slice(start, min(start + query.limit, end))
@@ -286,11 +286,11 @@ def _text(value: object) -> str:
 def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, limit: int = 0) -> ResultList:
     """Return the results, or the first `limit` of them: the contents of leaves, and all files that stay.
 
-    A content in memory that is empty is not among them, as it makes no file in the directory of a session either.
+    An empty content in memory is not among them, because it makes no file in the session directory.
     """
     graph = piece.graph
     is_persistent = np.array([template.persist for template in graph.templates], dtype=np.bool_)
-    # Memoryviews, and a path only where it is needed: sessions have a hundred thousand contents.
+    # Fast, with memoryviews and few paths: sessions have a hundred thousand contents.
     stays = ((np.diff(graph.successors.ptr) == 0) | is_persistent[graph.template]).data
     is_root = (np.diff(graph.predecessors.ptr) == 0).data
     is_own = piece.is_own.data
@@ -334,11 +334,10 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
     return ResultList(results=tuple(found), more=more, more_size=more_size, in_stores=tuple(in_stores))
 
 
-# The states of the drops of a session here, and their latest changes, for clients that ask again and
-# again.
+# The states of the drops of a session here, and their latest changes, for clients that poll.
 
 _KEPT = 4
-"""Changes that a log keeps, for each of its drops. A client that is further behind gets all states."""
+"""Number of changes that a log keeps for each of its drops. A client that is further behind gets all states."""
 
 
 class StateLog:
@@ -360,7 +359,7 @@ class StateLog:
         self._name = secrets.token_hex(4)
 
     def update(self, states: npt.NDArray[np.uint8]) -> None:
-        """Note the present states of the drops; what differs is one step."""
+        """Note the present states of the drops; all differences count as one step."""
         before = self._states
         self._states = states.copy()
         if before is None:
@@ -375,7 +374,7 @@ class StateLog:
             self._first += 1
 
     def since(self, cursor: str) -> DropStates:
-        """Return what has changed since the answer with this cursor; all states if that is not known any more."""
+        """Return the changes since the answer with this cursor; all states if the changes are not kept any more."""
         now = f"{self._name}.{self._first + len(self._steps)}"
         name, _, number = cursor.partition(".")
         if name != self._name or not number.isdecimal() or int(number) < self._first:
@@ -397,7 +396,7 @@ class StateLogs:
 
     def __init__(self) -> None:
         self._logs: dict[int, tuple[ref[PhysicalGraph], StateLog]] = {}
-        """By the identity of the graph of the slice: in another view of a session, it is another graph."""
+        """By the identity of the graph of the slice, which is a new object in each view of a session."""
 
     def read(self, session: SessionCaller, piece: Slice, since: str, running: Running = None) -> DropStates:
         """Return the states of the drops of this node, or their changes since the answer with the cursor `since`.

@@ -1,10 +1,10 @@
-"""Streams on their way between nodes: data that are fetched while they are written.
+"""Transfer of streams between nodes: data that are fetched while they are written.
 
-A node that offers a stream reads it as far as other nodes request it, like any consumer: so the writer waits for the
-first of the nodes as it waits for consumers, and the others read from the disk what it has written. A node that follows
-a stream writes what arrives into a separate growing file, from which its consumers and further nodes read, and
-requests no more than they keep up with. A transfer has its own thread while the data grow: if streams took turns
-with whole contents, these could wait without end.
+A node that offers a stream reads it as far as other nodes request it, like any consumer. So the writer waits for the
+first of these nodes, and the other nodes read the written data from the disk. A node that follows a stream writes the
+arriving data into a separate growing file. Its consumers and further nodes read from this file, and it requests only as
+much as they read. A transfer has its own thread while the data grow: if streams and whole contents took turns, the
+contents could wait without end.
 """
 
 import contextlib
@@ -37,11 +37,11 @@ from managers.node.neighbours import NodeLinks
 _log = logging.getLogger(__name__)
 
 _NAME = 64
-"""Characters at the end of a file's name that its copy has too."""
+"""Number of characters at the end of a file's name that are also the end of its copy's name."""
 
 
 class StreamCopy:
-    """A transfer that writes what arrives into a growing file.
+    """A transfer that writes the arriving data into a growing file.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class StreamCopy:
     stream : StreamUpdate
         The stream that is copied.
     handle : Handle
-        The content that it will be, with its path here.
+        The content that the copy will be, with its path here.
     on_open : callable
         Takes the stream of the copy, as soon as it has data. Called in the copy's thread.
     on_failure : callable
@@ -84,11 +84,11 @@ class StreamCopy:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is written."""
+        """Whether no more data are written."""
         return self._done.done()
 
     def start(self, pool: JobPool, peer: str, session: str, receipts: Receipts) -> None:
-        """Begin to copy, and count what comes.
+        """Begin to copy, and count the bytes.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class StreamCopy:
         pool.submit(peer, receipts.receiving(peer, None, self._run(peer, session)))
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Call `then` when nothing more is written: in the copy's thread, or now.
+        """Call `then` when no more data are written: in the copy's thread, or now.
 
         The original is complete by then, so the copy does not wait for its readers any more.
         """
@@ -118,14 +118,14 @@ class StreamCopy:
         return msgspec.structs.replace(content, location=copy.location)
 
     def give_up(self) -> None:
-        """Stop, and remove what was written; from any thread. The links are to be nudged."""
+        """Stop, and remove the written data; from any thread. Wake the links afterwards, so that they notice."""
         self._given_up = True
         self._part.wake()
         if self.is_done:
             self._remove()
 
     def join(self, seconds: float) -> bool:
-        """Wait until nothing more is written; return whether that is so."""
+        """Wait until no more data are written; return False after `seconds`."""
         return bool(wait([self._done], seconds).done)
 
     def _run(self, peer: str, session: str) -> FetchJob:
@@ -134,7 +134,7 @@ class StreamCopy:
         except BaseException as error:  # noqa: BLE001 - of any kind: its readers must not wait; a cancel is one too
             self._part.abandon()
             if not self._given_up:
-                # A stream that is gone is no problem: its producer starts over.
+                # A stream that is gone needs no warning: its producer starts over.
                 level = logging.INFO if isinstance(error, GoneError) else logging.WARNING
                 _log.log(level, "drop %s is not copied while node %s writes it: %s", self._stream.drop, peer, error)
                 self._on_failure()
@@ -173,8 +173,8 @@ GONE = "what was written was discarded, or has no consumers left"
 class StreamOffer:
     """`managers.links.ContentSource` over a stream; it stays offered when the data plane closes it.
 
-    A complete stream stays offered while other nodes work with their copies, and there may be many: so it has an open
-    file only while the data plane reads it.
+    A complete stream stays offered while other nodes use their copies. There may be many such streams, so each has an
+    open file only while the data plane reads it.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class StreamOffer:
             return self.reader.wait_for_end().size if self.reader.is_ended else None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return what is written of a range.
+        """Return the written bytes of a range.
 
         Raises
         ------
@@ -232,13 +232,13 @@ class StreamOffer:
             self._close_file()
 
     def complete(self, content: Handle) -> None:
-        """Note that the stream is complete, and where its content is from now on."""
+        """Note that the stream is complete, and the place of its content from now on."""
         with self._lock:
             if self._ended or self._content is not None:
                 return
             self._content = content
-            if self._is_wanted:  # a transfer that is running reads the same file, even if its name goes to another one
-                with contextlib.suppress(OSError):  # no descriptors left: it opens the file by its name
+            if self._is_wanted:  # a running transfer reads the same file, even if another file gets its name
+                with contextlib.suppress(OSError):  # no descriptors left: the transfer opens the file by its name
                     self._file = os.dup(self.reader.descriptor)
             self.reader.close()
 
@@ -262,7 +262,7 @@ class DescriptorWatcher(Protocol):
     """Watches file descriptors, as `FileWatcher` does."""
 
     def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable`, which reads what is there and does not raise, whenever `descriptor` is readable."""
+        """Call `on_readable`, which reads the available data and does not raise, whenever `descriptor` is readable."""
         ...
 
     def unwatch(self, descriptor: int) -> None:
@@ -275,7 +275,7 @@ class FileWatcher:
 
     def __init__(self) -> None:
         # Guards the selector and the table of functions. `unwatch` must have taken effect when it returns, because its
-        # caller closes the descriptor, whose number may be that of another file soon: a queue would do it too late.
+        # caller closes the descriptor, and another file may get the number soon: a queue would act too late.
         self._lock = threading.Lock()
         self._functions: dict[int, Callable[[], None]] = {}
         self._selector = selectors.DefaultSelector()
@@ -335,7 +335,7 @@ _JOIN_SECONDS = 5.0
 
 
 class NodeStreams:
-    """The streams that one session offers and follows. All but `source` is for the session's thread.
+    """The streams that one session offers and follows. All methods but `source` are for the session's thread.
 
     Parameters
     ----------
@@ -346,11 +346,11 @@ class NodeStreams:
     links : NodeLinks
         Links of this process.
     pool : JobPool or None
-        Fetches streams, all of them at the same time; without it, none are followed.
+        Fetches streams, all at the same time; if it is None, no streams are followed.
     file_watcher : DescriptorWatcher or None
-        Watches streams that are offered; without it, none are.
+        Watches streams that are offered; if it is None, no streams are offered.
     receipts : Receipts
-        Counts what is fetched.
+        Counts the fetched bytes.
     clock : Clock
         Tells the time.
     """
@@ -374,7 +374,7 @@ class NodeStreams:
         self._receipts = receipts
         self._clock = clock
         self._offered: dict[int, dict[tuple[int, int], StreamOffer]] = {}
-        """By drop, then by attempt and producer."""
+        """Offers by drop, then by attempt and producer."""
         self._copies: dict[int, StreamCopy] = {}
         self._running: list[StreamCopy] = []
         self._kept: dict[int, str] = {}
@@ -382,7 +382,7 @@ class NodeStreams:
     # To others.
 
     def offer(self, drop: int, attempt: int, producer: int, handle: Handle) -> StreamUpdate:
-        """Return what to send about a stream; from now on it can be fetched.
+        """Return the record to send about a stream; from now on it can be fetched.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ class NodeStreams:
             self._links.content_grew(self._session, drop)
 
     def withdraw(self, drop: int, attempt: int | None = None) -> None:
-        """Stop offering what this attempt writes, or any attempt; transfers of it fail."""
+        """Stop offering the stream of this attempt, or of all attempts; its transfers fail."""
         offered = self._offered.get(drop)
         if offered is None:
             return
@@ -452,7 +452,7 @@ class NodeStreams:
     def follow(
         self, peer: str, stream: StreamUpdate, on_open: Callable[[Handle], None], on_failure: Callable[[], None]
     ) -> None:
-        """Copy a stream of `peer` while it grows, unless it is older than what is copied already.
+        """Copy a stream of `peer` while it grows, unless it is older than a stream that is copied already.
 
         Parameters
         ----------
@@ -488,7 +488,7 @@ class NodeStreams:
             self._running.append(copy)
 
     def unfollow(self, drop: int, attempt: int | None = None) -> None:
-        """Stop copying what this attempt writes, or any attempt, and remove the copy."""
+        """Stop copying the stream of this attempt, or of all attempts, and remove the copy."""
         copy = self._copies.get(drop)
         if copy is None or attempt not in (None, copy.attempt):
             return
@@ -537,7 +537,7 @@ class NodeStreams:
             self.withdraw(drop)
             self.unfollow(drop)
         end = self._clock.monotonic() + _JOIN_SECONDS
-        # The session's directory may be removed next: a late copy must not create it again.
+        # The session directory may be removed next: a late copy must not create it again.
         late = [copy for copy in self._running if not copy.join(max(0.0, end - self._clock.monotonic()))]
         if late:
             _log.warning("session %s does not wait for %s copies that do not end", self._session, len(late))

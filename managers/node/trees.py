@@ -1,4 +1,4 @@
-"""Directories as tar files that exist only on their way: read and written while they are sent."""
+"""Directories as tar files that exist only during a transfer: read and written while they are sent."""
 
 import io
 import os
@@ -14,17 +14,17 @@ from managers.archives import ArchiveMember, TarWriter
 
 _BLOCK = tarfile.BLOCKSIZE
 _KIND = 156
-"""Place of a member's kind in its header."""
+"""Offset of a member's kind in its header."""
 _EXTENSIONS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _MODES = 0o755
 """Bits of the mode that a file keeps."""
 
 
 class TreeSource:
-    """The tar file of a directory. Any range of it can be read; the files are opened when their bytes are.
+    """The tar file of a directory. Any range can be read; a file is opened when its bytes are read.
 
-    Has everything below the directory, in the order of the names. Links are stored as links; sockets, pipes and devices
-    are left out.
+    It contains all entries below the directory, in the order of the names. Links are stored as links; sockets, pipes
+    and devices are left out.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class TreeSource:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the tar file in bytes."""
         return self._size
 
     def read(self, offset: int, length: int) -> bytes:
@@ -123,7 +123,7 @@ class TreeWriter:
     Parameters
     ----------
     root : str
-        Where nothing is yet.
+        Path that does not exist yet.
     """
 
     def __init__(self, root: str) -> None:
@@ -143,14 +143,14 @@ class TreeWriter:
         Raises
         ------
         StorageError
-            They are not those of a directory, or cannot be written.
+            They are not the tar file of a directory, or cannot be written.
         """
         with storage_errors("write what was fetched to", self._root):
             while data and not self._ended:
                 data = data[self._take(data) :]
 
     def finish(self) -> tuple[int, int]:
-        """Return the bytes of the files and the checksum of the tree, as `tree_of` the directory does.
+        """Return the bytes of the files and the checksum of the tree, equal to `tree_of` the directory.
 
         Raises
         ------
@@ -167,13 +167,13 @@ class TreeWriter:
         return self._size, tree_checksum((name, *entry) for name, entry in entries)
 
     def close(self) -> None:
-        """Close what is open; idempotent."""
+        """Close the open file; idempotent."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def _take(self, data: memoryview) -> int:
-        """Take some of the bytes; return how many."""
+        """Process some of the bytes; return how many."""
         if self._left:
             part = data[: self._left]
             self._checksum = zlib.crc32(part, self._checksum)
@@ -194,7 +194,7 @@ class TreeWriter:
         return len(part)
 
     def _read_headers(self) -> None:
-        """Begin the member whose headers are here; if they have an extension, wait for that and the next header."""
+        """Begin the next member once its headers are here; wait for an extension and the header after it."""
         last = self._headers[-_BLOCK:]
         if not any(last):
             self._ended = True

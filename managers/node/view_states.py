@@ -33,9 +33,9 @@ BooleanColumn = npt.NDArray[np.bool_]
 
 
 def report_of(session: Session, piece: Slice, *, workers: float, shared: Mapping[int, SharedFile]) -> MemberReport:
-    """Return the report of a session that is frozen. Of copies, it has only shared files that are there.
+    """Return the report of a session that is frozen. It has no copies yet, except shared files that exist.
 
-    Attempts that its runner has not begun are taken back before: their drops may move.
+    Attempts that the runner has not begun are taken back before, because their drops may move.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def member_report(
     drops : DropTable
         The drops.
     parts : iterable of (int, int)
-        Producers and drops, by rows of the slice, whose part is there.
+        Producers and drops, by rows of the slice, whose part exists here.
     replaced : sequence of int
         Drops whose content another drop has replaced.
     """
@@ -98,24 +98,24 @@ def member_report(
 
 
 def _row(rows: npt.NDArray[np.int32], cause: int) -> int:
-    """Return the row in the whole graph of a cause, which may be one of another slice."""
+    """Return the row in the whole graph of a cause, which may be a drop of another slice."""
     return int(rows[cause]) if cause >= 0 else -cause - 2
 
 
-# What is left of a session on this node once it is over, for its continuation.
+# The state of a session on this node after its end, for its continuation.
 
 
 def held_copies(stopped: StoppedSession) -> dict[int, Handle]:
-    """Return the copies of contents of other nodes that are as they were made, by row of the whole graph.
+    """Return the unchanged copies of contents of other nodes, by row of the whole graph.
 
-    Those of contents in memory are in their record; of directories, the size is compared.
+    Copies of contents in memory are in their records. For directories, only the size is compared.
     """
     copies = CopyRecords(stopped.directory).read(stopped.version)
     return {row: copy.handle for row, copy in copies.items() if is_intact(copy.handle)}
 
 
 def nothing_before(graph: PhysicalGraph, node: str) -> tuple[Slice, FrozenSession]:
-    """Return the slice, and what is left, of a session that this node had no part of."""
+    """Return an empty slice and state, for a session that this node had no part in."""
     piece = empty_slice(graph, node)
     return piece, FrozenSession(drops=DropTable(piece.graph, ()), states=b"")
 
@@ -136,7 +136,7 @@ class SessionInstance(Protocol):
 
 
 def stopped_part(session: SessionInstance, node: str, *, ignore_damage: bool) -> StoppedPart:
-    """Return what this node reports about a session: that it is not over, what it has, or why that cannot be read."""
+    """Return the report about a session here: that it is not over, its state, or why the state cannot be read."""
     status = session.state.name
     if not session.state.is_terminal:
         return StoppedPart(node=node, status=status)
@@ -179,13 +179,13 @@ def _part_of(stopped: StoppedSession, directory: SessionDirectory, status: str) 
     )
 
 
-# With what a session continues in the next view.
+# The states and contents with which a session continues in the next view.
 
 
 def adopt_copies(
     repository: LocalRepository, piece: Slice, copies: Mapping[int, Handle]
 ) -> tuple[dict[int, Handle], list[str]]:
-    """Return the contents that copies of drops become that are now here, by row of the slice, and what went wrong."""
+    """Return the copies that become contents of drops now here, by row of the slice, and notes about errors."""
     adopted: dict[int, Handle] = {}
     problems: list[str] = []
     graph, kept = piece.graph, kept_drops(piece.graph)
@@ -202,7 +202,7 @@ def adopt_copies(
 
 
 def restart_in(decision: ViewDecision) -> Restart:
-    """Return what a view decides about the drops of its session, by row of the whole graph."""
+    """Return the decisions of a view about the drops of its session, by row of the whole graph."""
     drops = len(unpack_column(decision.placement, np.uint16))
 
     def marked(rows: bytes) -> BooleanColumn:
@@ -222,21 +222,21 @@ def restart_in(decision: ViewDecision) -> Restart:
     )
 
 
-# How a session begins that was over, and how the files of a view take their places.
+# The continuation of a session that was over, and the move of the files of a view to their places.
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """With what a session continues that was over.
+    """The state with which a session that was over continues.
 
     Attributes
     ----------
     decision : ViewDecision
         Its next view.
     frozen : FrozenSession
-        What this node has of it.
+        The state of the session on this node.
     copies : mapping of int to Handle
-        The copies that it has of contents of other nodes, by row of the whole graph.
+        The copies here of contents of other nodes, by row of the whole graph.
     """
 
     decision: ViewDecision
@@ -244,7 +244,7 @@ class Beginning:
     copies: Mapping[int, Handle] = field(default_factory=dict)
 
     def _adoptable(self) -> dict[int, Handle]:
-        """Return the copies that may become contents: those of drops that moved, and are kept."""
+        """Return the copies that may become contents: copies of drops that moved and do not run again."""
         states = unpack_column(self.decision.taken_over, np.uint8)
         reset = {*unpack_column(self.decision.reset, np.int32).tolist()}
         if not len(states):
@@ -256,9 +256,9 @@ class Beginning:
     def continuation(
         self, piece: Slice, repository: LocalRepository, directory: SessionDirectory
     ) -> tuple[Continuation, list[str]]:
-        """Return the states and contents with which the session continues, and what went wrong with copies.
+        """Return the states and contents with which the session continues, and notes about errors of copies.
 
-        No process of the session is left. Copies become the contents of drops that are now here; if the session does
+        No process of the session may run. Copies become the contents of drops that are now here. If the session does
         not begin, they are copies again.
         """
         adopted, problems = adopt_copies(repository, piece, self._adoptable())
@@ -269,14 +269,14 @@ class Beginning:
 
 
 class NextViewBegins(Instrument):
-    """Puts the files of a view in their place as soon as its journal has begun."""
+    """Moves the files of a view to their places as soon as its journal has begun."""
 
     def __init__(self, directory: SessionDirectory) -> None:
         self._directory = directory
         self._is_done = False
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Do it with the first events, which are in the journal now."""
+        """Move the files at the first events, which are in the journal now."""
         del events
         if not self._is_done:
             self._is_done = True

@@ -1,7 +1,7 @@
-"""Plans: which part each drop is in, and which node runs each part.
+"""Plans: the part of each drop, and the node that runs each part.
 
-A judge simulates an assignment on virtual time, or measures what it moves; algorithms make assignments, and the best
-that keeps the limits is taken.
+A judge simulates an assignment on virtual time, or measures the bytes that it moves. Algorithms make assignments, and
+the best one within the limits is taken.
 
 =================  ====================================================================================================
 `registry`         The algorithms by name, and the stage of a translation that runs one
@@ -9,11 +9,11 @@ that keeps the limits is taken.
                    gives a reason
 `metis`            Partition with METIS (Karypis and Kumar 1998), through pymetis
 `kahypar`          Partition of the hypergraph of data with Mt-KaHyPar (Gottesbueren et al. 2021)
-`heft`             The planners that schedule lists: `heft` and `lookahead`, and `min_parts` for few nodes under a
+`heft`             The planners by list scheduling: `heft` and `lookahead`, and `min_parts` for few nodes under a
                    deadline
 `refine`           Improves a plan: moves tasks and groups of tasks, and joins the best of two plans
 `quality`          The quality of a partition: cut edges, moved volume and balance, for all partitioners
-`judge`            Runs an assignment on virtual time: when each application starts and ends, and when data have moved
+`judge`            Runs an assignment on virtual time: the start and end of each application, and of moves of data
 `task_graph`       The graph of applications that planners work on: data drops become edges and nets, and follow their
                    applications
 `machines`         The machines that a plan is made for: nodes of different capacity, and the links between them; from
@@ -23,8 +23,7 @@ that keeps the limits is taken.
 `timeline`         Simulated runs as pictures, and as traces for Perfetto (https://ui.perfetto.dev)
 `kahypar_process`  The process in which Mt-KaHyPar runs: it reads a hypergraph from standard input and writes
                    partitions, as JSON
-`move_bound`       A lower bound of the completion time that counts what has to move, and when the work can begin and
-                   must be done
+`move_bound`       A lower bound of the completion time that counts moves, and when work can begin and must be done
 `planner`          What all planners share: their signature, what they decide, weights of drops and edges, islands and
                    nodes of parts
 =================  ====================================================================================================

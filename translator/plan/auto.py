@@ -1,6 +1,7 @@
 """The planner `auto`: tries the algorithms that suit the size of a graph, improves the best plan, and gives a reason.
 
-What it tries depends on the size of the graph and not on the speed of this machine, so the result is repeatable.
+The choice of algorithms depends on the size of the graph and not on the speed of this machine, so the result is
+repeatable.
 """
 
 import math
@@ -30,19 +31,18 @@ from translator.problem_codes import problem
 
 # Improves a plan by moves and swaps of the tasks that its completion time waits for.
 #
-# The price of a step is the completion time of the simulated run. A step changes a task that ran just
-# before the end, or one that it waited for: to another node, or before others on its node, or in
-# exchange with a task of another node. Worse plans are accepted as long as they are not worse than
-# the one of some steps ago (late acceptance: E. K. Burke and Y. Bykov, European J. Operational
-# Research 258, 2017). A plan is only kept as the best if it is also better where data that no
-# application makes are on all nodes when the run begins: otherwise the search finds orders that fit
-# these moves exactly, and take far longer when a file comes a moment earlier. The number of steps is
-# given, so a seed decides the result.
+# The price of a step is the completion time of the simulated run. A step changes a task that ran just before the end,
+# or one that it waited for: to another node, or before others on its node, or in exchange with a task of another node.
+# Worse plans are accepted as long as they are not worse than the plan of some steps ago (late acceptance: E. K. Burke
+# and Y. Bykov, European J. Operational Research 258, 2017). A plan is only kept as the best if it is also better where
+# data that no application makes are on all nodes when the run begins: otherwise the search finds orders that fit these
+# moves exactly, and take far longer when a file comes a moment earlier. The number of steps is given, so a seed decides
+# the result.
 
 _HISTORY = 20
 _LOCAL_SEARCH_ALMOST = 1e-9
 _AT_THE_BOUND = 1e-6
-"""A plan that exceeds the lower bound by a smaller share is not improved: a few bytes that move take as long."""
+"""Share: a plan that exceeds the lower bound by less is not improved, since a few bytes that move take as long."""
 _MOVE, _EXCHANGE = 0.5, 0.75
 """Below the first, a random number means a move to another node; below the second, an exchange."""
 _NEAR_DATA = 0.4
@@ -184,20 +184,20 @@ class _Search:
 
 
 _SMALL, _MIDDLE, _SCHEDULED, _LARGE = 5_000, 60_000, 150_000, 300_000
-"""Most drops of graphs that all algorithms get, slow ones, those that schedule tasks, and several tries."""
+"""Most drops of a graph for all algorithms, for slow ones, for those that schedule tasks, and for several tries."""
 _SEARCHED = 20_000
 """Most drops of graphs that the local search improves."""
 _SEARCH_BUDGET = 400_000
 """Drops that the local search simulates altogether: about two seconds."""
 _LONG_RUN = 40.0
-"""These two seconds are 5 % of a run of so many seconds. The budget of longer runs is larger in proportion..."""
+"""Seconds of a run: these two seconds are 5 % of them. The budget of longer runs is larger in proportion..."""
 _MOST_TIMES = 4
-"""...but at most so many times as large."""
+"""...but at most this many times as large."""
 _MOVE_COST = 10
-"""Drops whose simulation takes as long as that of a move that shares its links."""
+"""Number of drops whose simulation takes as long as that of one move that shares its links."""
 _MOST_STEPS = 1_500
 _MOST_ASSIGNMENTS = 300
-"""Of a graph with no more assignments of its tasks to nodes, all are tried."""
+"""If a graph has at most this many assignments of its tasks to nodes, all are tried."""
 _SINGLE, _AUTO_ALMOST = 1e-9, 1e-6
 
 
@@ -256,7 +256,7 @@ def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) 
         found["min_parts"] = _fewest
     if options.objective == "balanced" and has_kahypar() and drops <= _MIDDLE:
         found["kahypar"] = kahypar
-        del found["metis"]  # which `kahypar` includes
+        del found["metis"]  # `kahypar` includes it
     if drops > _LARGE:
         found = {"blocks": blocks, "metis": metis}
     return MappingProxyType(found)
@@ -271,7 +271,7 @@ def _best_of_all(graph: PhysicalGraph, work: GraphWork, machines: Machines, boun
     """Return the quickest of all assignments of the tasks, if there are few."""
     nodes = len(machines.nodes)
     most = int(math.log(_MOST_ASSIGNMENTS, nodes)) if nodes > 1 else 0
-    # Applications are counted first, since to find the tasks of a large graph takes long.
+    # Applications are counted first, since finding the tasks of a large graph takes long.
     if work.is_app.sum() > most or (tasks := task_graph(work)).tasks > most:
         return []
     best = None
@@ -308,7 +308,7 @@ def _judged(
     machines: Machines,
     bound: float,
 ) -> _Candidate:
-    # Only `min_parts` plans for a deadline; that of the best plan is checked at the end.
+    # Only `min_parts` plans for a deadline. Whether the best plan keeps it is checked at the end.
     wanted = options if planner is _fewest else msgspec.structs.replace(options, deadline=None)
     made = fitting(work, machines, planner(graph, wanted, machines))
     if made.priority is None:
@@ -361,13 +361,13 @@ _Key = Callable[[_Candidate], tuple[float, ...]]
 
 
 def _by_time(_found: list[_Candidate], options: PartitionOptions) -> _Key:
-    """The least time, within the imbalance if one is asked for."""
+    """Return the key for the least time, within the imbalance if the options have one."""
     most = math.inf if options.imbalance is None else options.imbalance + _AUTO_ALMOST
     return lambda one: (max(one.verdict.imbalance - most, 0.0), one.worst, one.verdict.bytes_moved)
 
 
 def _by_movement(found: list[_Candidate], options: PartitionOptions) -> _Key:
-    """Within the imbalance; if no plan keeps it, within that of the evenest plan."""
+    """Return the key for the least movement within the imbalance; if none keeps it, that of the evenest plan."""
     most = max(options.allowed_imbalance, min(one.verdict.imbalance for one in found)) + _AUTO_ALMOST
     return lambda one: (
         max(one.verdict.imbalance - most, 0.0),
@@ -389,7 +389,7 @@ def _by_nodes(found: list[_Candidate], options: PartitionOptions) -> _Key:
 
 
 def _by_both(found: list[_Candidate], _options: PartitionOptions) -> _Key:
-    """The product of time and movement, each as a ratio; what moves counts against all that is written."""
+    """Return the key for time times movement, each as a ratio: moved bytes are compared with all written bytes."""
     quickest = max(min(one.verdict.makespan_s for one in found), 1e-300)
     most = max(*(one.verdict.bytes_moved for one in found), 1e-300)
     return lambda one: (

@@ -1,4 +1,4 @@
-"""The planners that schedule lists: `heft` and `lookahead`, and `min_parts` for few nodes under a deadline."""
+"""The planners by list scheduling: `heft` and `lookahead`, and `min_parts` for few nodes under a deadline."""
 
 import heapq
 import math
@@ -18,15 +18,15 @@ from translator.plan.planner import PlannedParts
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
-# The timetable of nodes while tasks are assigned one by one: when processors, memory and GPUs are free.
+# The timetable of nodes while tasks are assigned one by one: the times at which processors, memory and GPUs are free.
 
 StartSlot = tuple[float, int]
-"""When a task starts, and the number of the gap that it goes into; -1 behind all other tasks."""
+"""Start time of a task, and the number of its gap; -1 behind all other tasks."""
 
 _MOST_GAPS = 64
-"""Only the latest gaps of a node are kept: tasks come in the order of their ranks, so early gaps stay empty."""
+"""Number of latest gaps of a node that are kept: tasks come in the order of their ranks, so early gaps stay empty."""
 _MOST_RESERVED = 64
-"""Tasks with declared memory or GPUs that are looked at for each node, the latest ones."""
+"""Number of latest tasks with declared memory or GPUs that are compared for each node."""
 
 
 class Timetable:
@@ -59,7 +59,7 @@ class Timetable:
         return has_limit or (needs.gpus > 0 and not math.isinf(self._gpus[node]))
 
     def _with_room(self, node: int, begin: float, seconds: float, needs: ResourceNeeds) -> float:
-        """Return when a node has so much memory and so many GPUs for so many seconds, not before `begin`."""
+        """Return the first time from `begin` on at which a node has the memory and the GPUs for `seconds`."""
         memory, gpus = self._memory[node] * (1 + 1e-12) - needs.memory, self._gpus[node] - needs.gpus
         while True:
             near = [one for one in self._reserved[node] if one[0] < begin + seconds and one[1] > begin]
@@ -112,9 +112,9 @@ class Schedule:
     Parameters
     ----------
     tasks : TaskGraph
-        What is scheduled.
+        The tasks that are scheduled.
     machines : Machines
-        Moves have their links to themselves here.
+        The nodes and links. Moves do not share links here.
     """
 
     def __init__(self, tasks: TaskGraph, machines: Machines) -> None:
@@ -125,7 +125,7 @@ class Schedule:
         fits = tasks.fits(machines).T
         columns = (np.maximum(tasks.cpus, 1), tasks.memory, tasks.gpus)
         own = list(map(ResourceNeeds, *(column.tolist() for column in columns)))
-        # What asks for more than a node has takes all of its processors, and so runs alone.
+        # A task that needs more than a node has takes all of its processors, so it runs alone.
         self._needs: list[list[ResourceNeeds]] = [
             own
             if fitting.all()
@@ -264,7 +264,7 @@ def ranked_order(tasks: TaskGraph, rank: Floats) -> list[int]:
 
 
 def schedule_heft(tasks: TaskGraph, machines: Machines, order: list[int]) -> Schedule:
-    """Put each task where it ends first."""
+    """Put each task on the node where it ends first."""
     made = Schedule(tasks, machines)
     for task in order:
         slots = made.slots(task)
@@ -274,7 +274,7 @@ def schedule_heft(tasks: TaskGraph, machines: Machines, order: list[int]) -> Sch
 
 
 def schedule_lookahead(tasks: TaskGraph, machines: Machines, order: list[int]) -> Schedule:
-    """Put each task where the last of its successors ends first."""
+    """Put each task on the node with which the last of its successors ends first."""
     made = Schedule(tasks, machines)
     ptr, after = tasks.after_ptr.tolist(), tasks.after.tolist()
     for task in order:
@@ -307,7 +307,7 @@ def schedule_lookahead(tasks: TaskGraph, machines: Machines, order: list[int]) -
 def upward_ranks(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: IntColumn) -> Floats:
     """Return the seconds from the start of each drop to the end of the graph on its longest path, shape (drops,).
 
-    Nodes are those of the assignment, and moves have their links to themselves.
+    Nodes are those of the assignment, and moves do not share links.
 
     Raises
     ------
@@ -342,7 +342,7 @@ def _pass_back(rank: Floats, own: Floats, source: IntColumn, target: IntColumn, 
 
 
 def priorities(rank: Floats, work: GraphWork) -> IntColumn:
-    """Return a priority for each application, 1 and up: the higher its rank, the higher; 0 for data."""
+    """Return a priority for each application, from 1, in the order of the ranks; 0 for data."""
     apps = work.apps
     order = np.lexsort((-apps, rank[apps]))
     column = np.zeros(work.drops, dtype=np.int32)
@@ -355,7 +355,7 @@ MOST_LOOKAHEAD = 20_000_000
 """Largest product of edges and the square of nodes for lookahead; larger graphs get plain HEFT."""
 
 _MOST_COMPARED = 60_000
-"""Graphs with more drops keep the order of the schedule, without comparing it with that of the ranks."""
+"""Most drops of graphs whose order in the schedule is compared with the order of the ranks."""
 
 
 def heft(graph: PhysicalGraph, _options: PartitionOptions, machines: Machines) -> PlannedParts:
@@ -404,8 +404,8 @@ def with_best_order(
 def min_parts(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
     """Return a plan on as few nodes as keep the deadline, the fastest nodes first.
 
-    Without a deadline, the plan may take longer than the fastest one known: by 100 % at a greediness of 0, and not at
-    all at 100.
+    Without a deadline, the plan may take longer than the fastest known plan: by 100 % at a greediness of 0, and by 0 %
+    at 100.
 
     Raises
     ------

@@ -1,11 +1,13 @@
-"""Runs an assignment on virtual time: when each application starts and ends, and when data have moved.
+"""Runs an assignment on virtual time: the start and end of each application, and of moves of data.
 
-The rules are those of a session on several nodes (`dropflow.execution.core`), with which tests compare them: an
-application is ready when all its inputs are on its node; of the ready ones of a node, those with the highest priority
-start first, as soon as the processors and the memory that they need are free; none overtakes another one that waits for
-these. What waits for GPUs is overtaken by what needs none. Without priorities, the first that is ready comes first.
-What needs more than its node has gets all of it. Data move to each node with consumers once, from the moment when they
-are complete.
+The rules are those of a session on several nodes (`dropflow.execution.core`), with which tests compare them:
+
+* An application is ready when all its inputs are on its node.
+* The ready application with the highest priority starts first; without priorities, the one that was ready first.
+* It starts when the processors and the memory that it needs are free. No other application overtakes it meanwhile.
+* Applications without GPUs overtake an application that waits for GPUs.
+* If an application needs more than its node has, it gets all of it.
+* Data move once to each node with consumers, as soon as they are complete.
 """
 
 import heapq
@@ -39,7 +41,7 @@ class _MoveGroup:
     def __init__(self, links: tuple[int, ...]) -> None:
         self.links = links
         self.waiting: list[tuple[float, int, float]] = []
-        """Bytes received when each ends, its number, and its volume; a heap."""
+        """A heap of moves: bytes received by each move of the group when it ends, its number, and its volume."""
         self.received = 0.0
         self.rate = 0.0
         self.since = 0.0
@@ -68,7 +70,7 @@ class SharedLinks:
         self._active: dict[int, _MoveGroup] = {}
         self._has_changed = False
         self.next_end = math.inf
-        """When the next move ends."""
+        """Time at which the next move ends."""
 
     def start(self, now: float, source: int, target: int, volume: float, move: int) -> None:
         """Add a move. `settle` must be called before time goes on."""
@@ -173,7 +175,7 @@ class Timeline:
     start, end : float arrays, shape (drops + moves,)
         When each application and move starts and ends. A data drop ends when it is complete.
     events : EventGraph
-        What the moves are.
+        The applications and moves as vertices.
     """
 
     completion: float
@@ -194,7 +196,7 @@ def simulate(work: GraphWork, machines: Machines, part: IntColumn, priority: Int
     part : int32 array, shape (drops,)
         Part of each drop.
     priority : int32 array, shape (drops,), optional
-        Higher ones start first in each node. Of equal ones, the first row.
+        Priorities. Higher ones start first on each node; among equal ones, the first row.
     """
     events = event_graph(work, part)
     state = _Simulation(work, machines, part, priority, events)
@@ -218,7 +220,7 @@ class _Simulation:
         speed = np.array([node.speed for node in nodes], dtype=np.float64)
         self._part = part.tolist()
         self._seconds: list[float] = (work.seconds / speed[part]).tolist()
-        # What asks for more than there is takes all processors, as in the runners, so that it runs alone.
+        # An application that needs more than exists takes all processors, as in the runners, so it runs alone.
         need = np.where(work.exceeds(machines, part), cores[part], work.cpus)
         self._need: list[int] = need.tolist()
         bytes_needed = np.minimum(work.memory, memory[part])
@@ -317,7 +319,7 @@ class _Simulation:
     def _admit(self, now: float, node: int) -> None:
         """Start applications in the order of their priorities, until one does not fit: none overtakes it.
 
-        If it is only GPUs that one waits for, those that need none go on.
+        If an application waits only for GPUs, applications without GPUs overtake it.
         """
         others, of_gpus = self._ready[node], self._ready_for_gpus[node]
         while True:
@@ -362,16 +364,16 @@ class _Simulation:
         return True
 
 
-# The schedule that a graph is submitted with, which its timeline compares with what is executed.
+# The schedule with which a graph is submitted. Its timeline compares it with the execution.
 
 MOST_SCHEDULED = 200_000
-"""Larger graphs are submitted without a schedule, which would take seconds of processor time."""
+"""Most drops of graphs with a schedule: for larger ones it would take seconds of processor time."""
 
 
 def with_schedule(graph: PhysicalGraph, machines: Machines) -> PhysicalGraph:
-    """Return the graph with the simulated run of its parts on machines, part k on the k-th.
+    """Return the graph with the simulated run of its parts on machines, part k on the k-th machine.
 
-    Without one, if the graph has too many drops, or if the time of no application was declared or measured.
+    The run is left out if the graph has too many drops, or if the time of no application was declared or measured.
     """
     work = work_of(graph)
     is_timed = graph.weight is not None or any(

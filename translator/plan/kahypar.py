@@ -1,7 +1,7 @@
 """Partition of the hypergraph of data with Mt-KaHyPar (L. Gottesbueren et al., ACM J. Exp. Algorithmics 2021).
 
-A data drop that is read in ten parts moves nine or ten times, not as often as it has readers there. METIS counts edges;
-here each data drop is a net, and the price, connectivity minus one, is what really moves. The partitions of METIS are
+A data drop that is read in ten parts moves nine or ten times, for any number of readers. METIS counts edges. Here each
+data drop is a net, and its cost, connectivity minus one, is the number of its moves. The partitions of METIS are
 refined along with those of Mt-KaHyPar, so that the result moves no more than either.
 """
 
@@ -26,9 +26,9 @@ from translator.plan.refine import PartLimits
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
 _MOST_SUM = 1_000_000_000
-"""Mt-KaHyPar has 32 bits for the sum of all loads, and for that of all volumes."""
+"""Largest sum of all loads, and of all volumes: Mt-KaHyPar has 32 bits for each."""
 _SMALL = 5_000
-"""Graphs with at most so many tasks get several seeds, and each partition is improved in several cycles."""
+"""Most tasks of graphs that get several seeds, and whose partitions are improved in several cycles."""
 _SEEDS, _CYCLES = 3, 3
 
 
@@ -64,7 +64,7 @@ def kahypar(graph: PhysicalGraph, options: PartitionOptions, machines: Machines)
 
 
 def kahypar_cuts(tasks: TaskGraph, limits: PartLimits, *, seed: int) -> list[npt.NDArray[np.int64]]:
-    """Return what Mt-KaHyPar finds; for small graphs with several seeds.
+    """Return the partitions of Mt-KaHyPar; for small graphs from several seeds.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """The process in which Mt-KaHyPar runs: it reads a hypergraph from standard input and writes partitions, as JSON.
 
-Mt-KaHyPar carries random state from one call to the next, so that only in a fresh process a seed decides its results.
-It also prints to standard output, where answers go, and ends the whole process if an assertion of it fails. The process
+Mt-KaHyPar keeps random state between calls, so its results are determined by a seed only in a fresh process. It also
+prints to standard output, where answers go, and ends the whole process if one of its assertions fails. The process
 imports nothing else, because starting it costs as much as partitioning a few hundred tasks.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def _main() -> None:
-    # What the library prints goes to standard error.
+    # The output of the library goes to standard error.
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(2, 1)
         json.dump(_partitions(json.load(sys.stdin)), answer)

@@ -1,6 +1,6 @@
 """The machines that a plan is made for: nodes of different capacity, and the links between them.
 
-They are equal, or as the managers report them, or from a TOML file, and all that is wrong with it is reported at once.
+They are equal, or from reports of managers, or from a TOML file. All errors in the file are reported at once.
 
 ::
 
@@ -55,11 +55,11 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
     speed : float
         Execution times are divided by it.
     memory : float
-        Bytes for applications that declare what they need; infinite if it is not limited.
+        Bytes for applications that declare memory; infinite if it is not limited.
     gpus : float
         GPUs, each for one application at a time; a whole number, or infinite if they are not limited.
     island : str
-        Name of its data island. Nodes without one are in an island together.
+        Name of its data island. All nodes without a name are in one island.
     """
 
     name: str
@@ -83,13 +83,13 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     nodes : tuple of NodeCapacity
-        At least one; part k of a plan is on the k-th.
+        At least one; part k of a plan is on the k-th node.
     links : LinkSpeed
         Speed of the link of each node, in each direction.
     between_islands : LinkSpeed or None
         Speed of the link of each island to the others, in each direction; None if only the links of nodes count.
     contention : bool
-        Whether moves share links. Otherwise each has the bandwidth of its links to itself, as in most papers.
+        Whether moves share links. Otherwise each move has the whole bandwidth of its links, as in most papers.
     """
 
     nodes: tuple[NodeCapacity, ...]
@@ -122,9 +122,9 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         Parameters
         ----------
         dop : int
-            Cores that the nodes of an island use together; 0 for all they have.
+            Cores that the nodes of an island use together; 0 for all.
         memory : float
-            Bytes that each may use; 0 for all it has.
+            Bytes that each node may use; 0 for all.
         least : int
             Cores that the largest application needs. If `dop` is too small for all nodes of an island to get as many,
             those with the most cores are used.
@@ -134,7 +134,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
             inside = [number for number, node in enumerate(self.nodes) if node.island == island]
             used = sorted(inside, key=lambda number: -cores[number])[: max(dop // least, 1)]
             shares, left = dict.fromkeys(inside, 0), dop
-            for after, number in enumerate(reversed(used)):  # what a small node cannot use goes to larger ones
+            for after, number in enumerate(reversed(used)):  # larger nodes get the cores that a small node lacks
                 shares[number] = min(cores[number], left // (len(used) - after))
                 left -= shares[number]
             for number, share in shares.items():
@@ -147,7 +147,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, nodes=nodes)
 
     def bandwidth(self, source: int, target: int) -> float:
-        """Return the bytes per second of a move that has its links to itself."""
+        """Return the bytes per second of a move that does not share its links."""
         between = self.between_islands
         if between is None or self.nodes[source].island == self.nodes[target].island:
             return self.links.bandwidth
@@ -220,7 +220,7 @@ class _MachinesText:
         self.problems: list[Problem] = []
 
     def read(self, content: bytes) -> Machines:
-        """Return the machines; those with problems have defaults for what is wrong."""
+        """Return the machines, with defaults in place of wrong values."""
         import tomllib  # noqa: PLC0415 - most plans are for equal machines
 
         try:
@@ -343,7 +343,7 @@ class _MachinesText:
         self.problems.append(problem("PT010", text, where=where, hint=hint))
 
 
-# Machines as the managers report them now: their capacities, and what is left of them beside other load.
+# Machines from the present reports of managers: their capacities without the part that other load takes.
 
 
 _USE_STEP = 0.1
@@ -351,14 +351,14 @@ _USE_STEP = 0.1
 
 
 class LiveMachines(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a cluster that can be planned for.
+    """The nodes of a cluster on which a plan can place drops.
 
     Attributes
     ----------
     nodes : tuple of NodeCapacity
-        Those that are alive, sorted by name; none if no node is.
+        Nodes that are alive, sorted by name.
     left_out : tuple of str
-        Why the others are left out, a text for each.
+        Why other nodes are left out, a text for each.
     """
 
     nodes: tuple[NodeCapacity, ...]
@@ -383,10 +383,10 @@ class LiveMachines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_machines(nodes: Sequence["NodeInfo"]) -> LiveMachines:
-    """Return what the nodes of a cluster can do now.
+    """Return the present capacities of the nodes of a cluster.
 
-    A node has as many cores as workers. Its speed is 1 if its host is idle. Busy processors are shared with what runs
-    on them: if all are busy the speed is 1/2. Node managers on one host share its processors and its free memory.
+    A node has as many cores as workers. Its speed is 1 if its host is idle. Busy processors are shared with other
+    programs: if all are busy, the speed is 1/2. Node managers on one host share its processors and its free memory.
     GPUs count also while other sessions use them: applications wait for them.
     """
     alive = sorted((node for node in nodes if node.state == "alive"), key=lambda node: node.name)
@@ -404,7 +404,7 @@ def live_machines(nodes: Sequence["NodeInfo"]) -> LiveMachines:
 
 
 def _capacity(node: "NodeInfo", neighbours: Sequence["NodeInfo"]) -> NodeCapacity:
-    """Return the capacity of a node; `neighbours` are all on its host, with itself."""
+    """Return the capacity of a node; `neighbours` are all nodes on its host, itself included."""
     used = sum(one.load.processor for one in neighbours) / len(neighbours) / 100.0
     used = min(max(round(used / _USE_STEP) * _USE_STEP, 0.0), 1.0)
     wanted = sum(_cores(one) for one in neighbours)

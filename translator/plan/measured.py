@@ -30,13 +30,13 @@ class MeasuredNode:
     kind : Kind
         Application or data.
     shape : tuple of int
-        That of its index space, in the runs that were measured.
+        Shape of its index space, in the runs that were measured.
     instance : int64 array, shape (measured,)
         The instances that were measured, ascending.
     mean : float array, shape (measured,)
         Seconds of an application, bytes of data; the mean of all measurements of an instance.
     count : float array, shape (measured,)
-        How many measurements that were.
+        Number of these measurements.
     processor : float array, shape (measured,)
         Mean seconds of processor time of an application; NaN for data, and where it was not measured.
     memory : float array, shape (measured,)
@@ -58,7 +58,7 @@ class MeasuredNode:
 
 
 def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
-    """Return what a run has measured, by logical node. What an application has written is divided among its outputs."""
+    """Return the measurements of a run, by logical node. Written bytes are divided among the outputs."""
     weight = _weights(run)
     processor, memory = _usage(run)
     graph, found = run.graph, []
@@ -131,16 +131,16 @@ def _largest(values: Floats, place: _Wide, size: int) -> Floats:
 def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> PhysicalGraph:
     """Return the graph with the seconds and the bytes that were measured.
 
-    A drop gets the mean of its measurements, which are found by the id of its logical node and its instance. If a run
-    had another number of instances, or did not come to this one, the drop gets the mean of its node. A node that no run
+    A drop gets the mean of its measurements, which are found by the id of its logical node and its instance. If the
+    number of instances differs, or no run has measured this one, the drop gets the mean of its node. A node that no run
     has measured keeps its estimate.
 
     Parameters
     ----------
     graph : PhysicalGraph
-        What is to be planned.
+        The graph that is to be planned.
     nodes : iterable of MeasuredNode
-        Of runs of this graph, or of others with the same logical nodes.
+        Measurements of runs of this graph, or of other graphs with the same logical nodes.
     """
     sums, counts = np.zeros(graph.drops), np.zeros(graph.drops)
     node_sums, node_counts = np.zeros(len(graph.templates)), np.zeros(len(graph.templates))
@@ -166,10 +166,10 @@ def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> 
 
 
 def measured_seconds(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> MeasuredSeconds:
-    """Return what the applications of a graph took, and how far that differed.
+    """Return the measured seconds of the applications of a graph, and their range.
 
-    An instance that was measured at least twice has its own smallest and largest time, any other one those of all
-    instances of its logical node: one measurement does not tell how far the next one differs.
+    An instance that was measured at least twice has its own smallest and largest time. Any other has those of all
+    instances of its logical node, because one measurement gives no range.
     """
     weight = with_measured_nodes(graph, merged := merged_nodes(nodes)).drop_weights
     mean, least, most = (np.full(graph.drops, np.nan) for _ in range(3))
@@ -195,12 +195,12 @@ def measured_seconds(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> Mea
 
 
 def _usage(run: MeasuredRun) -> tuple[Floats, Floats]:
-    """Return the processor time and the memory of each drop, NaN for data and for what was not measured."""
+    """Return the processor time and the memory of each drop, NaN for data and for missing measurements."""
     graph, done = run.graph, run.records[run.records["attempt"] > 0]
     done = done[graph.kinds[graph.template[done["drop"]]] == Kind.APP]
     processor, memory = np.full(graph.drops, np.nan), np.full(graph.drops, np.nan)
     processor[done["drop"]] = done["processor"]
-    own = done[done["memory"] > 0]  # 0 if the process was not that of the attempt alone
+    own = done[done["memory"] > 0]  # 0 if other attempts used the process, too
     np.fmax.at(memory, own["drop"], own["memory"].astype(np.float64))
     return processor, memory
 
@@ -216,7 +216,7 @@ def _weights(run: MeasuredRun) -> Floats:
     written = np.full(graph.drops, np.nan)
     written[done["drop"]] = done["written"]
     is_data = graph.kinds[graph.template] == Kind.DATA
-    weight[is_data] = written[is_data]  # of data without producers
+    weight[is_data] = written[is_data]  # only for data without producers
     producers = np.bincount(out.neighbour[is_data[out.neighbour]], minlength=graph.drops)
     share = written[source] / np.maximum(outputs[source], 1)
     content = np.zeros(graph.drops)
@@ -224,7 +224,7 @@ def _weights(run: MeasuredRun) -> Floats:
     return np.where(is_data & (producers > 0), content, weight)
 
 
-# Profiles on disk: what runs have measured, as arrays (a ``.npz`` file of NumPy).
+# Profiles on disk: measurements of runs, as arrays (a ``.npz`` file of NumPy).
 
 _VERSION = 1
 _MAGIC = b"PK"
@@ -282,7 +282,7 @@ def read_profile(path: Path) -> tuple[MeasuredNode, ...]:
                 profile = msgspec.json.decode(found["header"].tobytes(), type=_Profile)
                 instance = found["instance"].astype(np.int64)
                 columns = {name: found[name].astype(np.float64) for name in ("mean", "count")}
-                for name in _USAGE:  # which the first profiles did not have
+                for name in _USAGE:  # the first profiles did not have these
                     columns[name] = found[name].astype(np.float64) if name in found else np.full(len(instance), np.nan)
                 for name in _RANGE:  # as above
                     columns[name] = found[name].astype(np.float64) if name in found else columns["mean"]

@@ -1,8 +1,8 @@
 """Partition with METIS (G. Karypis and V. Kumar, SIAM J. Sci. Comput. 20, 1998), through pymetis.
 
-METIS gets the graph of tasks (`translator.plan.task_graph`). Both of its methods run, recursive bisection and
-direct k-way, with several seeds. It counts cut edges and may exceed the imbalance that it is given, so the best results
-are refined by the bytes that really move, within the limits. If none keeps them, an even partition is refined.
+METIS gets the graph of tasks (`translator.plan.task_graph`). Both of its methods run, recursive bisection and direct
+k-way, with several seeds. It counts cut edges and may exceed the given imbalance, so the best results are refined by
+the bytes that really move, within the limits. If no result keeps the limits, an even partition is refined.
 """
 
 import heapq
@@ -100,7 +100,7 @@ _LOAD_UNIT = 100
 _SEEDS, _MOST_SEEDS = 3, 4
 _REFINED = 4
 _SMALL = 5_000
-"""Graphs with at most so many tasks get most seeds."""
+"""Most tasks of graphs that get the largest number of seeds."""
 _LARGE = 30_000
 """Graphs with more tasks get one seed, and their partitions are refined only if they exceed a limit."""
 
@@ -124,7 +124,7 @@ def metis(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -
 
 
 def feasible_limits(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> PartLimits:
-    """Return the limits for the imbalance of the options; as tight as is possible, if no partition keeps them."""
+    """Return the limits for the imbalance of the options; if no partition keeps them, the tightest possible limits."""
     limits = limits_for(tasks, machines, options.allowed_imbalance)
     return limits.looser(1 + _overfull(limits, evenest(limits)))
 
@@ -139,7 +139,7 @@ def least_movement(
 ) -> npt.NDArray[np.int64]:
     """Return the best of several partitions of the tasks after refinement: the limits count first, then bytes moved.
 
-    The `tries` best are refined, and the one that moves the least whatever its balance.
+    The `tries` best partitions are refined, and also the one that moves the least, for any balance.
     """
     if not tasks.tasks:
         return np.zeros(0, dtype=np.int64)
@@ -165,7 +165,7 @@ def _cut_bytes(tasks: TaskGraph, part: _Wide) -> float:
 
 
 def metis_cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> list[_Wide]:
-    """Return what METIS finds with each method and seed."""
+    """Return the partitions of METIS from each method and seed."""
     import pymetis  # noqa: PLC0415 - takes 50 ms to load
 
     if options.parts == 1 or tasks.tasks <= options.parts:
@@ -267,15 +267,15 @@ def numbered(part: IntColumn, order: IntColumn, machines: Machines) -> IntColumn
     return number[part]
 
 
-# The initial assignment of Mars: initial applications in breadth-first order, the others where most
-# inputs are.
+# The initial assignment of Mars: initial applications in breadth-first order, all others on the node with most of their
+# inputs.
 #
-# It is the one that distributes the drops of lost nodes, `dropflow.graph.reassign`, applied to a
-# whole graph.
+# It is the same algorithm that distributes the drops of lost nodes (`dropflow.graph.reassign`), applied to a whole
+# graph.
 
 
 def breadth_first(graph: PhysicalGraph, _options: PartitionOptions, machines: Machines) -> PlannedParts:
-    """Return blocks of initial applications near each other, and what follows from them near its data."""
+    """Return blocks of initial applications near each other, with later applications near their data."""
     nodes = len(machines.nodes)
     part = reassign(
         graph,
@@ -289,8 +289,7 @@ def breadth_first(graph: PhysicalGraph, _options: PartitionOptions, machines: Ma
     return PlannedParts(part)
 
 
-# Partition of graphs whose drops have constraints: exclusive groups get parts of their own before
-# anything else.
+# Partition of graphs whose drops have constraints: exclusive groups get their own parts first.
 #
 # The other drops are partitioned into the remaining parts, so that they are balanced among
 # themselves.
@@ -320,7 +319,7 @@ def partition_groups(
     options : PartitionOptions
         At most as many parts as there are drops.
     chosen : callable
-        The partitioner, which knows no constraints.
+        The partitioner, which does not handle constraints.
     """
     groups = placement_groups(graph)
     if groups is None:

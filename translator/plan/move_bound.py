@@ -1,11 +1,11 @@
-"""A lower bound of the completion time that counts what has to move, and when the work can begin and must be done.
+"""A lower bound of the completion time that counts moves, and when work can begin and must be done.
 
-Each task gets a head, before which it cannot start, and a tail, seconds that follow its end in any case. What is on the
-same node as a task shares its processors with the other tasks there; what is elsewhere arrives later by its move. So of
-the predecessors those that would arrive last are on its node, as many as are done there before the next one could
-arrive, whatever the plan (M. A. Al-Mouhamed, IEEE Trans. Software Eng. 16, 1990). Tails are the heads of the graph in
-reverse. All work of the tasks whose heads and tails are at least so and so long is done in between, by all processors
-(E. B. Fernandez and B. Bussell, IEEE Trans. Computers 22, 1973).
+Each task gets a head, the time before which it cannot start, and a tail, the seconds that follow its end in any plan. A
+predecessor on the same node shares the processors there with other tasks; the data of any other predecessor arrive
+later by their move. The best case is that the predecessors whose data would arrive last are on the node of the task: as
+many as can be done there before the data of the next one could arrive (M. A. Al-Mouhamed, IEEE Trans. Software Eng. 16,
+1990). Tails are the heads of the reversed graph. All processors have to do the work of the tasks with at least a given
+head and tail in the time between the two (E. B. Fernandez and B. Bussell, IEEE Trans. Computers 22, 1973).
 """
 
 import msgspec
@@ -21,21 +21,21 @@ from translator.plan.machines import Machines
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
 
 MOST_BOUNDED = 200_000
-"""Graphs with more drops have no such bound: it takes several microseconds for each edge."""
+"""Most drops of graphs that get this bound: it takes several microseconds for each edge."""
 _MOST_TAILS = 256
 _TAIL_BUDGET = 4_000_000
-"""Tasks that are looked at for all tails together; of large graphs, fewer tails are tried."""
+"""Most tasks that are visited for all tails together; for large graphs, fewer tails are tried."""
 
 _Wide = npt.NDArray[np.int64]
 
 
 def bound_with_moves(tasks: TaskGraph, machines: Machines) -> float:
-    """Return seconds that no assignment can beat; moves have their links to themselves.
+    """Return seconds that no assignment can beat; moves do not share links.
 
     Parameters
     ----------
     tasks : TaskGraph
-        Without cycles.
+        Tasks without cycles.
     machines : Machines
         Times are those of the fastest node, and moves those of the fastest link.
     """
@@ -55,7 +55,7 @@ def bound_with_moves(tasks: TaskGraph, machines: Machines) -> float:
 
 
 def _moves(tasks: TaskGraph, data: _Wide, machines: Machines) -> Floats:
-    """Return the seconds that each edge takes at least if its ends are on different nodes."""
+    """Return the least seconds of the move for each edge if its ends are on different nodes."""
     links = [machines.links]
     if machines.between_islands is not None and len(machines.islands) > 1:
         links.append(machines.between_islands)
@@ -91,7 +91,7 @@ def _heads(order: tuple[int, ...], edges: tuple[_Wide, _Wide, Floats], seconds: 
             slowest[one] = max(slowest.get(one, 0.0), move[edge])
         if is_alone:
             slowest = dict.fromkeys(slowest, float("inf"))
-        # Arrival from elsewhere, start and end of each, the last to arrive first.
+        # Arrival from another node, start and end of each predecessor; the last to arrive is first.
         inputs = sorted(((head[one] + run[one] + slowest[one], head[one], run[one]) for one in slowest), reverse=True)
         here, begin, work, end = 0.0, float("inf"), 0.0, 0.0
         best = inputs[0][0]
@@ -131,7 +131,7 @@ _SAMPLES = 200
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """How good an assignment is.
+    """Measures of the quality of an assignment.
 
     Attributes
     ----------
@@ -142,12 +142,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     bytes_moved : float
         Bytes that nodes receive: each data drop once for each other node.
     bytes_given : float
-        Those of them that no application makes. They may be anywhere when the graph begins, so that plans for little
-        movement look at the others.
+        Bytes among `bytes_moved` that no application makes. They may be on any node when the graph begins, so plans for
+        little movement count the other bytes.
     bytes_between_islands : float
-        Those of them that go from one island to another.
+        Bytes among `bytes_moved` that go from one island to another.
     loads : tuple of float
-        Core seconds on each node, as its cores and speed do them.
+        Core seconds of the work on each node, divided by its cores and speed.
     memory : tuple of float
         Largest sum of memory that the applications of each node declare at a time.
     imbalance : float
@@ -167,11 +167,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     lower_bound_s : float
         No assignment is faster; see `lower_bound`.
     bound_with_moves_s : float
-        The same, at least as large: counts what any assignment moves. It is only
-        computed by `judge`, and for graphs that are not too large for it; otherwise `lower_bound_s`.
+        A bound that is at least as large, because it counts moves of any assignment. Only `judge` computes it, and not
+        for large graphs; otherwise it is `lower_bound_s`.
     violations : tuple of str
-        Constraints that the assignment does not keep: drops that must share a node or have it alone, and do not;
-        applications on nodes without the processors, the memory or the GPUs for them; a balance that was asked for.
+        Constraints that the assignment does not keep: drops that must share a node, or must have one alone;
+        applications on nodes without the processors, the memory or the GPUs for them; and a requested balance.
     """
 
     parts: int
@@ -202,12 +202,12 @@ def judge(
     priority: IntColumn | None = None,
     imbalance: float | None = None,
 ) -> Verdict:
-    """Return how good an assignment is; by default that of the graph.
+    """Return the measures of an assignment; by default that of the graph.
 
     Parameters
     ----------
     imbalance : float, optional
-        What the assignment has to keep, in percent.
+        Largest imbalance of the assignment, in percent; by default there is no limit.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def judge(
 
 
 def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: IntColumn) -> list[str]:
-    """Return in words which applications ask for more than their node has, a text for each template and node."""
+    """Return texts about applications that need more than their node has, one for each template and node."""
     wrong = np.flatnonzero(work.exceeds(machines, part))
     if not len(wrong):
         return []
@@ -255,7 +255,7 @@ def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: 
 def _unbalanced(
     graph: PhysicalGraph, work: GraphWork, machines: Machines, verdict: Verdict, allowed: float
 ) -> list[str]:
-    """Return in words what exceeds an imbalance in percent, and why, if a single application does."""
+    """Return texts about loads that exceed an imbalance in percent, and whether a single application is the reason."""
     found, almost = [], 1e-6 * (100 + allowed)
     if verdict.imbalance > allowed + almost:
         text = f"the imbalance is {_above(verdict.imbalance, allowed)} %, more than {allowed:g} %"
@@ -314,7 +314,8 @@ def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeli
 def lower_bound(graph: PhysicalGraph, work: GraphWork, machines: Machines) -> float:
     """Return seconds that no assignment can beat.
 
-    It is the larger of the critical path on the fastest node, where nothing moves, and of all work over all cores.
+    It is the larger of two times: the critical path on the fastest node, without moves; and all work divided by all
+    cores.
 
     Raises
     ------
@@ -332,7 +333,7 @@ def lower_bound(graph: PhysicalGraph, work: GraphWork, machines: Machines) -> fl
 def imbalance_of(work: GraphWork, machines: Machines, part: IntColumn) -> float:
     """Return the excess of the heaviest node over its share of the work by cores and speed, in percent.
 
-    If no application takes time, every drop counts as much as the others.
+    If no application takes time, all drops count equally.
     """
     load = work.work if work.work.any() else np.ones(work.drops)
     capacity = np.array([node.cores * node.speed for node in machines.nodes], dtype=np.float64)
@@ -398,7 +399,7 @@ def _peaks(work: GraphWork, part: IntColumn, run: Timeline, nodes: int) -> tuple
         here = apps[part[apps] == node]
         times = np.concatenate([run.start[here], run.end[here]])
         change = np.concatenate([work.memory[here], -work.memory[here]])
-        # At one time, what ends frees its memory first.
+        # If one ends when another begins, its memory is freed first.
         order = np.lexsort((change, times))
         found.append(max(float(np.cumsum(change[order]).max(initial=0.0)), 0.0))
     return tuple(found)

@@ -26,9 +26,9 @@ class PlannedParts:
     part : int32 array, shape (drops,)
         Part of each drop; part k is on the k-th machine.
     priority : int32 array, shape (drops,), or None
-        Of the ready applications of a node, those with the highest number start first. None: `partition` sets them.
+        Among the ready applications of a node, the highest number starts first. If it is None, `plan` sets priorities.
     note : str
-        Why this one, in one line; empty if there is nothing to tell.
+        Why this plan was chosen, in one line; empty without a reason.
     """
 
     part: IntColumn
@@ -69,8 +69,8 @@ def check_weights(graph: PhysicalGraph) -> list[Problem]:
 def loads(graph: PhysicalGraph) -> Floats:
     """Return the work of every drop in core seconds, shape (drops,).
 
-    That of an application is its seconds times its cores, that of a data drop is 0. If no application has a weight,
-    that of every drop is 1.
+    The work of an application is its seconds times its cores, and the work of a data drop is 0. If no application has a
+    weight, the work of every drop is 1.
     """
     cores = [max(one.cpus, 1) if one.kind is Kind.APP else 0 for one in graph.templates]
     load: Floats = graph.drop_weights * np.array(cores, dtype=np.float64)[graph.template]
@@ -101,7 +101,7 @@ def scaled(values: Floats, *, least: int, most: int) -> npt.NDArray[np.int64]:
     return np.maximum(integers.astype(np.int64), least)
 
 
-# Numbers the parts so that those that exchange much are in one island.
+# Numbers the parts so that parts which exchange much data are in one island.
 
 
 def island_of(part: int, parts: int, islands: int) -> int:
@@ -112,8 +112,8 @@ def island_of(part: int, parts: int, islands: int) -> int:
 def grouped_in_islands(graph: PhysicalGraph, part: IntColumn, parts: int, islands: int) -> IntColumn:
     """Return the same partition with other numbers of the parts.
 
-    An island begins with the part that exchanges most with those that are left, and grows by the one that exchanges
-    most with it. Only for equal machines, where the numbers of parts mean nothing.
+    An island begins with the part that exchanges most with all remaining parts. It grows by the part that exchanges
+    most with the island. Only for equal machines, on which parts can be renumbered freely.
     """
     if islands <= 1 or parts <= 2 or not graph.edges:  # noqa: PLR2004 - of two parts, each is an island
         return part

@@ -31,9 +31,9 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     acyclic : bool
         Whether the graph of parts has no cycle, so that parts could run one after the other.
     fused : int
-        Applications that run as one unit with the one before them (`dropflow.graph.physical`).
+        Applications that run as one unit with the application before them (`dropflow.graph.physical`).
     divided : int
-        Those that would, if they were in the same part as the one before them.
+        Applications that would run so if they were in the same part as the application before them.
     """
 
     parts: int

@@ -1,9 +1,10 @@
 """Improves a plan: moves tasks and groups of tasks, and joins the best of two plans.
 
 The moves are those of C. M. Fiduccia and R. M. Mattheyses ("A linear-time heuristic for improving network partitions",
-DAC 1982), for any number of parts: a pass takes the best allowed move again and again, also one that makes it worse,
-never moves a task twice, and in the end keeps the best partition that it saw. The price is what really moves: a net
-whose tasks are in n parts moves n - 1 times. No part becomes empty, and empty parts get the tasks that cost least.
+DAC 1982), for any number of parts: a pass makes the best allowed move again and again, even if the partition becomes
+worse. It never moves a task twice, and keeps the best partition that it has found. The cost is the bytes that really
+move: a net whose tasks are in n parts moves n - 1 times. No part becomes empty, and empty parts get the tasks that cost
+least.
 """
 
 import heapq
@@ -22,24 +23,24 @@ from translator.plan.task_graph import Bits, Floats, GraphWork, Nets, TaskGraph,
 _Parts = npt.NDArray[np.int64]
 _PASSES = 6
 _PATIENCE = 80
-"""Moves of a pass without a better partition before it ends."""
+"""Number of moves without a better partition after which a pass ends."""
 _ANY = 1e9
 """An imbalance, in percent, that every partition keeps."""
 _WIDE = 32
-"""After a move, the tasks of nets that are larger, and tasks of more nets, are not looked at again in the same pass."""
+"""After a move, tasks of larger nets, and tasks of more nets, are not evaluated again in the same pass."""
 _EXACT = 1e-9
 _SLACKS = (1.1, 1.3, 1.05)
 """Factors of the looser limits that `polished` passes through, one after the other."""
 _DEEPEST = 200
-"""Tasks with load up to which the evenest partition is searched for by branch and bound..."""
+"""Most tasks with load for which the evenest partition is searched by branch and bound..."""
 _MOST_BRANCHES = 20_000
-"""...with so many branches at most."""
+"""...with at most this many branches."""
 _MOST_SWAPS = 200
 
 
 @dataclass(frozen=True)
 class PartLimits:
-    """How much each part may have.
+    """The limits of each part.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class PartLimits:
     most : float array, shape (parts,)
         Largest sum of each part.
     fits : bool array, shape (tasks, parts), or None
-        Where a task has the processors, the memory and the GPUs that it asks for; None if it has them everywhere.
+        Whether a part has the processors, the memory and the GPUs for a task; None if all parts have them for all.
     island : int64 array, shape (parts,)
         The island of each part.
     least_island, most_island : float arrays, shape (islands,)
@@ -69,7 +70,7 @@ class PartLimits:
     def excess(self, part: _Parts) -> float:
         """Return by how much the limits are exceeded, as a share of them; 0 if they are kept.
 
-        A task where it does not fit counts 1.
+        A task in a part where it does not fit counts 1.
         """
         sums = self.sums(part)
         found = _largest(sums / np.maximum(self.most, 1e-300) - 1)
@@ -96,7 +97,8 @@ def _largest(excess: Floats) -> float:
 def limits_for(graph: TaskGraph, machines: Machines, imbalance: float) -> PartLimits:
     """Return the limits for an imbalance in percent.
 
-    A part may exceed its share of the work, by cores and speed, by that; the loads of any two islands may differ by it.
+    A part may exceed its share of the work, by cores and speed, by this imbalance. The loads of any two islands may
+    differ by it.
     """
     load = graph.load if graph.load.any() else np.ones(graph.tasks)
     power = np.array([node.cores * node.speed for node in machines.nodes], dtype=np.float64)
@@ -235,7 +237,7 @@ def refined(nets: Nets, part: _Parts, limits: PartLimits, *, passes: int = _PASS
 
 
 def fitting(work: GraphWork, machines: Machines, made: PlannedParts) -> PlannedParts:
-    """Return a plan with each application on a node that has what it asks for, if there is one."""
+    """Return a plan with each application on a node that has the resources for it, if there is such a node."""
     if not work.exceeds(machines, made.part).any():
         return made
     tasks = task_graph(work)
@@ -264,7 +266,7 @@ def _rows(ptr: _Parts, items: _Parts) -> list[list[int]]:
 
 
 class _Refinement:
-    """A partition that is being changed. Lists: single items are read and written."""
+    """A partition that is being changed. It uses lists, because single items are read and written."""
 
     def __init__(self, nets: Nets, part: _Parts, limits: PartLimits) -> None:
         self._parts = len(limits.most)
@@ -293,7 +295,7 @@ class _Refinement:
         return sum(volume * (len(count) - 1) for volume, count in zip(self._volume, self._count, strict=True))
 
     def fill(self) -> None:
-        """Move a task into each empty part, one that costs least, as long as a part has several."""
+        """Move the task that costs least into each empty part, as long as a part has several tasks."""
         empty = [part for part, size in enumerate(self._size) if not size]
         if not empty:
             return
@@ -313,7 +315,7 @@ class _Refinement:
                 self._move(task, target)
 
     def balance(self) -> None:
-        """Move tasks to where they fit, then out of parts and islands with too much: those that cost least first."""
+        """Move tasks to parts where they fit, then out of parts and islands above their limits; cheap moves first."""
         everywhere = range(self._parts)
         for task, where in enumerate(self.part if self._fits is not None else ()):
             if not self._is_allowed(task, where) and (target := self._cheapest(task, everywhere)[1]) >= 0:
@@ -336,7 +338,7 @@ class _Refinement:
         return self._of_islands[island] >= self._least_island[island]
 
     def _relieve(self, sources: Sequence[int], targets: Sequence[int], is_done: Callable[[], bool]) -> None:
-        """Move tasks from some parts to others until it is enough, or none can be moved."""
+        """Move tasks from some parts to others until `is_done`, or no task can be moved."""
         if is_done():
             return
         here = [task for task, where in enumerate(self.part) if where in sources and self._load[task] > 0]
@@ -423,13 +425,13 @@ class _Refinement:
         return None if chosen < 0 else (best, chosen)
 
     def _leaving(self, task: int) -> float:
-        """Return the bytes that move more if a task goes where none of its nets is."""
+        """Return the additional bytes that move if a task goes to a part without any of its nets."""
         return self._prices(task)[0]
 
     def _prices(self, task: int) -> tuple[float, dict[int, float]]:
-        """Return the bytes that move more if a task goes where none of its nets is, and what other parts save of them.
+        """Return the additional bytes that move if a task goes to a part without any of its nets, and savings by part.
 
-        A net that the task leaves alone, or enters where it is already, moves once less.
+        If the task leaves a part that the net then leaves too, or enters a part of the net, the net moves once less.
         """
         source, volumes, counts = self.part[task], self._volume, self._count
         more = 0.0

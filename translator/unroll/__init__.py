@@ -1,8 +1,8 @@
 """Unrolling by index arithmetic: a logical graph becomes an outline, and the outline becomes columns.
 
 Each logical node has an index space, the levels of the constructs around it. Each link is a map between two such
-spaces, described by a few counters with strides. `outline` has them and all sizes; only `unroll` allocates
-memory for drops. Does no I/O.
+spaces, described by a few counters with strides. The `outline` contains these maps and all sizes; only `unroll`
+allocates memory for drops. Does no I/O.
 
 ===============  =======================================================================================================
 `levels`         Levels: the axes of index spaces, and the comparison of two index spaces

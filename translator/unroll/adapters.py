@@ -16,7 +16,7 @@ from translator.unroll.wires import Unit, Wire
 
 
 class Adapted(msgspec.Struct, frozen=True):
-    """An adapter, and the two maps that replace the one of its link."""
+    """An adapter, and the two maps that replace the map of its link."""
 
     template: Template
     before: IndexMap

@@ -1,8 +1,8 @@
 """Levels: the axes of index spaces, and the comparison of two index spaces.
 
-Every construct adds one level for its content (a group-by one for each of its keys), and an MPI application one for
-itself. Two group-bys that repeat the same scatter make two different levels. An instance of a node is a tuple of
-indices over its levels, outermost first. Its number is that tuple in mixed radix, with the last level fastest
+Every construct adds one level for its content, but a group-by adds one for each of its keys. An MPI application adds a
+level for its ranks. Two group-bys that repeat the same scatter make two different levels. An instance of a node is a
+tuple of indices over its levels, outermost first. Its number is that tuple in mixed radix, with the last level fastest
 (row-major).
 """
 
@@ -49,9 +49,9 @@ class Level(msgspec.Struct, frozen=True):
     group_keys : tuple of str
         Keys of group-bys for this level: name and id of its construct, then those of the level it repeats.
     zip_with : tuple of str
-        Names or ids of scatters whose copies are linked to those of this one, number by number.
+        Names or ids of scatters whose copies are linked to the copies of this one, number by number.
     is_list : bool
-        Whether what follows a gather gets a list of its copies also if there is one (field `always_list`).
+        Whether consumers after a gather get a list even if it has only one copy (field `always_list`).
     """
 
     construct: str
@@ -93,7 +93,7 @@ Levels = tuple[Level, ...]
 
 
 class Parting(NamedTuple):
-    """Comparison of two index spaces: the number of shared levels, and the positions of the others on each side."""
+    """Comparison of two index spaces: the number of shared levels, and the positions of other levels on each side."""
 
     shared: int
     left: list[int]
@@ -284,7 +284,7 @@ class Mkn:
     copies: dict[str, Levels] = field(default_factory=dict)
 
     def owners(self, node: str) -> Iterator[str]:
-        """Yield the construct whose levels those of a node depend on."""
+        """Yield the construct on whose levels the levels of a node depend."""
         for table in (self.apps, self.outputs):
             if node in table:
                 yield table[node]

@@ -33,7 +33,7 @@ from translator.unroll.levels import (
     strides,
 )
 
-# Index maps: which instances a link joins, as nested counters with strides.
+# Index maps: the instances that a link joins, as nested counters with strides.
 #
 # All edges of a link are enumerated by a few nested counters (`IndexCounter`). Each adds its stride
 # to the number of the source, to that of the target, or to both; a gather in addition divides a
@@ -79,7 +79,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     chunk_stride : int
         Stride of the number of the target (or source) from one chunk to the next.
     chunk_of_source : bool
-        Whether the chunk is at the source: the link feeds back from the gather to what it gathers.
+        Whether the chunk is at the source: the link feeds back from the gather to the nodes that it gathers.
     """
 
     counters: tuple[IndexCounter, ...] = ()
@@ -99,8 +99,8 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     def collects(self) -> bool:
         """Whether a target may have several edges. This depends on the kinds of levels, and not on their sizes.
 
-        So a scatter of one copy is collected, too, and whatever enters a gather. But a gather of all its inputs has one
-        instance, and gives a value: so does any with one copy, as in DALiuGE, unless it is always a list.
+        So a scatter of one copy is collected, too, and all inputs of a gather. But a gather of all its inputs has one
+        instance, and gives a value. So does any gather with one copy, as in DALiuGE, unless it always gives a list.
         """
         is_gathered = self.chunk is not None and not self.chunk_of_source
         return is_gathered or any(
@@ -240,9 +240,9 @@ def link_map(
     aware : bool
         Whether the link is loop-aware: it leaves loops from the last iteration, and enters loops at the first.
     options : UnrollOptions
-        Which levels may be paired, and the meaning of loop-aware.
+        Options that decide which levels may be paired, and the meaning of loop-aware.
     carry : int, optional
-        Position of the shared loop, if the link leads from one iteration to the next.
+        Position of the shared loop, if the link leads from one iteration to the next; None for an ordinary link.
     once : collection of str
         Ids of loops that the link enters at the first iteration even if it is not loop-aware.
 
@@ -328,7 +328,7 @@ def _may_pair(first: Level, second: Level, options: UnrollOptions) -> bool:
 
 
 def restricted(levels: Levels, rest: Sequence[int], *, aware: bool, options: UnrollOptions) -> set[int]:
-    """Return the positions of the loops in `rest` that a loop-aware link uses one iteration of."""
+    """Return the positions of the loops in `rest` from which a loop-aware link uses one iteration."""
     if not aware:
         return set()
     if options.loop_aware == "innermost":
@@ -464,7 +464,7 @@ def chunks(
     context : tuple of Level
         Levels of its context.
     sources : sequence of tuples of Level
-        Index spaces of the sources of links into it. The one with most inputs decides.
+        Index spaces of the sources of links into it. The source with most inputs decides.
     options : UnrollOptions
         Which levels may be paired.
     findings : list of Problem
@@ -472,7 +472,7 @@ def chunks(
     """
     taken = width(node, findings)
     if not sources:
-        if node.category != "MKN":  # the input application of an MKN may be where the data come from
+        if node.category != "MKN":  # the input application of an MKN may be the source of the data itself
             findings.append(problem("LG072", f"gather {node.name!r} has no input", where=node.pointer))
         return 1
     inputs = [_inputs(levels, context, options) for levels in sources]

@@ -1,10 +1,10 @@
 """Loops: the wires that carry data from one iteration to the next, and feedback to a scatter.
 
 A closes-loop edge is a carry. So is an unmarked edge from the end to the start of a loop that would close a cycle
-within an iteration. A loop with neither is closed from its end components to its start components, as in DALiuGE;
-several of them are paired by the names or types of their ports, if these are unique.
+within an iteration. A loop without such edges is closed from its end components to its start components, as in DALiuGE.
+Several of these components are paired by the names or types of their ports, if these are unique.
 
-A port with a carry gets data from outside the loop in the first iteration, and from the carry in the others.
+A port with a carry gets data from outside the loop in the first iteration, and from the carry in later ones.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -74,8 +74,8 @@ def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
 def never_waits(links: Sequence[Link], maps: Sequence[IndexMap]) -> bool:
     """Whether it is certain, without the drops, that none of them waits for itself through carries and feedback.
 
-    A cycle of links is harmless in a loop that all of them stay in: each of its links leads to the same iteration or
-    to the next one, and without the latter there is no cycle, or again a harmless one.
+    A cycle of links is harmless in a loop in which all of them stay: each of its links leads to the same iteration or
+    to the next one. Without the links to the next one there is no cycle, or again a harmless one.
     """
     return _in_order([(link.source, link.target, edges) for link, edges in zip(links, maps, strict=True)])
 
@@ -158,7 +158,7 @@ def _entered_once(
 def _repeated(
     options: UnrollOptions, units: dict[str, Unit], wire: Wire, loops: AbstractSet[str | None]
 ) -> list[Level]:
-    """Return those of some loops that an ordinary wire enters in every iteration."""
+    """Return the loops, among these, that an ordinary wire enters in every iteration."""
     target = units[wire.target].levels
     joint = join(units[wire.source].levels, target, aware=wire.aware, options=options)
     if wire.entry or (joint.left and joint.right):
@@ -304,7 +304,7 @@ def _leaving(source: Levels, target: Levels) -> Level | None:
 
 
 def _taken(layout: Layout, gather: str) -> Levels:
-    """Return the levels of its input that a gather counts through; those of the first link that has any."""
+    """Return the levels of its input that a gather counts through: of the first link that has any."""
     context = layout.context(gather)
     found = [
         gathered_levels(layout.levels_of(link.source), context, layout.options)

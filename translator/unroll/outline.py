@@ -54,7 +54,7 @@ class GraphOutline:
     maps : tuple of IndexMap
         The edges of each link.
     problems : tuple of Problem
-        All findings. With an error among them it cannot be unrolled.
+        All findings. If one is an error, the outline cannot be unrolled.
     meta : dict
         Notes that are kept with the graph.
     """

@@ -4,7 +4,7 @@ The application of a Service starts before the applications that use it, and sto
 two applications: one starts the program and completes when the program is ready, the other stops it. They are joined to
 the users of the service by drops without content, at a port that applications do not see (`ORDER_PORT`).
 
-Users are the applications inside the construct, and those outside that read what the service writes.
+Users are the applications inside the construct, and applications outside that read outputs of the service.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _COMMANDS = frozenset({"", "BashShellApp"})
 
 
 def add_services(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], findings: Findings) -> list[Wire]:
-    """Return the wires with those of services; their units are added.
+    """Return the wires, with the wires of services added; add the units of services.
 
     Adds LG088 for a service whose application is not a command, and LG032 for one without an application.
     """

@@ -193,7 +193,7 @@ def _named(units: dict[str, Unit], wire: Wire) -> str:
 def _wires_of(
     layout: Layout, units: dict[str, Unit], link: LogicalLink, bare: dict[str, int], findings: Findings
 ) -> Iterator[Wire]:
-    """Yield the wires of one link: one, or for a gather without application one to each of its first nodes.
+    """Yield the wires of one link: one wire, or for a gather without application one to each of its first nodes.
 
     Ends on other constructs without application are counted in `bare`.
     """
@@ -214,7 +214,7 @@ def _wires_of(
 
 
 def _handing_on(layout: Layout, units: dict[str, Unit], source: str, target: str) -> str:
-    """Return the unit at the source of a link: of a group-by its data if the target is an application, else itself."""
+    """Return the unit at the source of a link: for a group-by, its data if the target is an application."""
     owner = layout.owner(source)
     if owner is None or group_data(owner) not in units:
         return source
