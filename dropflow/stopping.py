@@ -15,11 +15,11 @@ import signal
 import sys
 
 GRACE_SECONDS = 5.0
-"""How long an attempt may take to clean up, unless the request has another period."""
+"""Seconds that an attempt may take to clean up, unless the request has another period."""
 MARGIN_SECONDS = 0.5
-"""How much later than its programs a worker process is killed, so that it can report their end."""
+"""Seconds after its programs at which a worker process is killed, so that it can report their ends."""
 KILL_SECONDS = 2.0
-"""How long the system may take to end processes that were killed."""
+"""Seconds that the system may take to end processes that were killed."""
 
 
 def kill_after(grace: float) -> float:

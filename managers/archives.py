@@ -81,7 +81,7 @@ class ArchiveMember:
     time : float
         Seconds since 1970.
     target : str
-        Of a link.
+        Target of a link.
     """
 
     path: str

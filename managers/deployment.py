@@ -28,7 +28,7 @@ VERSION = 3
 """Version of the format. Other versions are not read."""
 
 _PULL_SECONDS = 600.0
-"""How long nodes may take to prepare a session if they may have to pull images."""
+"""Seconds that nodes may take to prepare a session if they may have to pull images."""
 _MAGIC = b"\x89DFD\r\n\x1a\n"
 _PROLOGUE = struct.Struct("<8sII")
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]

@@ -137,7 +137,7 @@ def create_user(path: Path, cluster: ClusterKey, name: str, made: int) -> UserKe
     cluster : ClusterKey
         Of the cluster at which the key is valid.
     name : str
-        Of the user.
+        Name of the user.
     made : int
         Now, in seconds since 1970; later than the revocation of former keys of this user.
 
@@ -196,7 +196,7 @@ def revoke(path: Path, name: str, until: int) -> None:
     path : Path
         The file of revoked users (`UserFiles`).
     name : str
-        Of the user.
+        Name of the user.
     until : int
         Keys that were made until then are revoked, in seconds since 1970.
 

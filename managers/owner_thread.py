@@ -66,7 +66,7 @@ class Owner:
     Parameters
     ----------
     machine : Machine
-        What decides. Only this thread calls it.
+        The state machine that decides. Only this thread calls it.
     effects : mapping of type to callable
         Carries out the actions of each type, in the owner's thread. An effect must not block: what may block is given
         to `work`. `Return` needs no entry.

@@ -1,4 +1,4 @@
-"""Which nodes run the parts of a graph, under which name and epoch."""
+"""The nodes that run the parts of a graph, and the name and epoch of the session."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -251,7 +251,7 @@ def plan_deployment(
     witness : Place or None
         The process that may vote about views of the session. Left out if the nodes cannot reach it.
     components : sequence of NodeComponents
-        What the nodes have answered about the needs of the graph.
+        The answers of the nodes about the needs of the graph.
 
     Raises
     ------

@@ -54,7 +54,7 @@ class FilledGraph(msgspec.Struct, frozen=True, kw_only=True):
     parameters : tuple of TemplateParameter
         The parameters of the template.
     note : TemplateNote
-        What it was made from.
+        The template, configuration and values that it was made from.
     problems : tuple of Problem
         All findings of reading and filling.
     """

@@ -112,7 +112,7 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Without a deadline, how little longer than the fastest plan one on fewer nodes may take: 100 for not at all, 0
         for twice as long.
     method : str
-        Which methods of METIS are tried.
+        Methods of METIS that are tried.
     goal : str
         What METIS is chosen by: the bytes that move, or the bytes of cut edges.
     steps : int

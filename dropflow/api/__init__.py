@@ -6,7 +6,7 @@ and one form of errors, by waitress. May not import the execution, data or appli
 =================  =====================================================================================================
 `operations`       The operations of a manager's API: one table with verb, path, types and errors of each
 `session_records`  Records of sessions: what they are, why they failed, how they were at a moment, and what changed
-`drop_queries`     Which drops of a session match a query, in which order, and which one a text names
+`drop_queries`     Queries of the drops of a session: the drops that match, their order, and the drop that a text names
 `drop_records`     Records of drops and of results
 `node_records`     Records of nodes, other managers and hosts: what they are, can run and have in use
 `requests`         Queries, bodies and answers of single operations (`dropflow.api.operations`)

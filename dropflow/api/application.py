@@ -70,7 +70,7 @@ def error_response(
     Parameters
     ----------
     error : DropflowError
-        What is wrong.
+        The problem, as an error.
     headers : mapping
         ``Accept`` decides between JSON and a page.
     target : str
@@ -190,9 +190,9 @@ def make_app(routes: Sequence[Route], access: AccessRules, limits: Limits, *, cl
     routes : sequence of Route
         The table.
     access : AccessRules
-        Which requests may enter.
+        The rules for which requests may enter.
     limits : Limits
-        What a request may cost.
+        Limits of the cost of a request.
     clock : Clock, optional
         For the time of signatures; the system's unless given.
 

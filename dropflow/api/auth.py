@@ -86,7 +86,7 @@ def _is_own(origin: str, host: str) -> bool:
 
 
 COOKIE = "dropflow"
-"""How the names of cookies begin."""
+"""Beginning of the names of cookies."""
 
 _TOKEN_BYTES = 32
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/?#@,]+)(?P<port>:[0-9]{0,5})?")
@@ -242,7 +242,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         headers : mapping
             ``Host``, ``Origin``, ``Sec-Fetch-*``, ``Authorization`` and ``Cookie``, if the request has them.
         method : str
-            Of the request.
+            Method of the request.
         public : bool
             Whether the route needs no token (liveness, login, static files).
         cross_site : bool
@@ -339,7 +339,7 @@ class AccessControl:
     Parameters
     ----------
     rules : AccessRules
-        Which requests may enter.
+        The rules for which requests may enter.
     clock : Clock, optional
         For the time of signatures; the system's unless given.
     """

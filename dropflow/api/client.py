@@ -102,7 +102,7 @@ class Client(Manager):
         Parameters
         ----------
         operation : Operation
-            What to call.
+            The operation to call.
         **arguments
             See `Manager.call`; and ``content``, the bytes of a body that is not JSON.
 

@@ -219,7 +219,7 @@ _DIGITS = 18
 
 
 class DataQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which part of a content to download; the headers of the same names count more.
+    """The part of a content to download; the headers of the same names count more.
 
     Attributes
     ----------
@@ -320,7 +320,7 @@ class Download:
     etag : str
         Strong ETag, if parts of the content can be downloaded; else empty.
     part : PartOfContent or None
-        Which part of the content this is; None for all of it.
+        The range of the content in this answer; None for all of it.
     """
 
     name: str

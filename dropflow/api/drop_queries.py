@@ -1,4 +1,4 @@
-"""Which drops of a session match a query, in which order, and which one a text names: an id, the end of one, a name."""
+"""Queries of the drops of a session: the drops that match, their order, and the drop that a text names."""
 
 from collections.abc import Callable
 

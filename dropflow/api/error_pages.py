@@ -45,7 +45,7 @@ def card_page(title: str, card: str, *, target: str, script: str = "", **values:
     script : str
         File name of its script, if it has one.
     **values
-        What the template shows.
+        Values of the placeholders of the template.
     """
     shown = bottle.SimpleTemplate(card).render(**values)
     page: str = bottle.SimpleTemplate(_PAGE).render(title=title, card=shown, script=script)

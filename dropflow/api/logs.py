@@ -39,7 +39,7 @@ _SEVERITY = {name: 10 * (place + 1) for place, name in enumerate(LEVELS)} | {OUT
 
 
 class LogTextQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which lines are wanted: those that match all fields that are not empty.
+    """The lines that are requested: those that match all fields that are not empty.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class LogTextQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class LogQuery(LogTextQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which lines are wanted, and which page of them.
+    """The lines that are requested, and the page of them.
 
     Attributes
     ----------

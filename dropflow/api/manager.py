@@ -77,7 +77,7 @@ class Manager(ABC):
         Parameters
         ----------
         operation : Operation
-            What to do.
+            The operation to carry out.
         **arguments
             The variables of its path, and its query or body (the fields of it, for an operation that is called
             `by_field`), under the names that the method of the operation has.

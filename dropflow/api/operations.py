@@ -105,7 +105,7 @@ class Operation(msgspec.Struct, Generic[Answer_co], frozen=True, kw_only=True):
     takes, gives : str
         Media types of a body and of an answer that are not JSON.
     status : int
-        Of a success.
+        HTTP status of a success.
     public : bool
         Whether it needs no credential.
     users : str
@@ -122,7 +122,7 @@ class Operation(msgspec.Struct, Generic[Answer_co], frozen=True, kw_only=True):
     repeatable : bool
         Whether a client may send it again if a kept connection turns out to be closed.
     errors : tuple of types
-        What it may raise besides refusals of the request itself.
+        Errors that it may raise besides refusals of the request itself.
     """
 
     name: str

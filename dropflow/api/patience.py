@@ -1,4 +1,4 @@
-"""How long a manager that does not answer is asked again."""
+"""Seconds during which a manager that does not answer is asked again."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ PATIENCE = 60.0
 PAUSE = 0.2
 """Seconds between two requests."""
 _WATCH_SECONDS = 20.0
-"""How long one request waits at the manager for a change."""
+"""Seconds that one request waits at the manager for a change."""
 _Answer = TypeVar("_Answer")
 
 

@@ -73,7 +73,7 @@ class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class DeploymentQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long the preparation of a deployment may take."""
+    """Seconds that the preparation of a deployment may take."""
 
     seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
 
@@ -107,7 +107,7 @@ WALLTIME_REQUEST = CancelRequest(reason=f"{STOPPED_AT_WALLTIME}; 'dropflow resum
 
 
 class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which results of a session are needed no more: the rows of their drops in the whole graph."""
+    """The results of a session that are not needed any more: the rows of their drops in the whole graph."""
 
     rows: Annotated[tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...], Meta(min_length=1, max_length=MAX_CONTENTS)]
 
@@ -135,7 +135,7 @@ RESUME_ALL = ResumeRequest()
 
 
 class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"start": "from"}):
-    """Which failed drops of a session are tried again, or which drops are run again, whatever their outcome was.
+    """The failed drops of a session that are tried again, or the drops that run again from any state.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ DEFAULT_STATISTICS = StatisticsQuery()
 
 
 class ArchiveQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which results an archive has, and its format.
+    """The results in an archive, and its format.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ class MemberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     links : str
         Address of its links.
     incarnation : int
-        Of its process.
+        Incarnation of its process.
     workers : float
         Attempts that it can run at a time.
     invitation : str
@@ -307,7 +307,7 @@ class MemberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many seconds a node has to give its sessions away."""
+    """Seconds that a node has to give its sessions away."""
 
     grace: Annotated[float, Meta(ge=0, le=86400)] = 600.0
 
@@ -369,7 +369,7 @@ class SessionList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which root causes are returned: a page of all, or those of some drops.
+    """The root causes that are returned: a page of all, or those of some drops.
 
     Attributes
     ----------
@@ -431,7 +431,7 @@ class FailureList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which results are listed, in which order, and how many of them.
+    """The results that are listed, their order and their number.
 
     Attributes
     ----------

@@ -116,7 +116,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     takes, gives : str
         Media types of a body and of an answer that are not JSON, for the OpenAPI document.
     errors : tuple of types
-        What the handler raises besides refusals of the request itself, for the OpenAPI document.
+        Errors that the handler raises besides refusals of the request itself, for the OpenAPI document.
     """
 
     method: str

@@ -36,7 +36,7 @@ class RestServer:
     Parameters
     ----------
     app : RestApp
-        What `dropflow.api.application.make_app` makes.
+        An application from `dropflow.api.application.make_app`.
     host : str
         Address to bind; loopback unless given.
     port : int

@@ -75,7 +75,7 @@ class UserKey(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     name : str
-        Of the user.
+        Name of the user.
     made : int
         When it was made, in seconds since 1970: a name has another key each time.
     secret : bytes
@@ -113,7 +113,7 @@ def derive_user_key(secret: bytes, name: str, made: int) -> UserKey:
     secret : bytes
         Secret half of the cluster key, which cannot be computed from the result.
     name : str
-        Of the user.
+        Name of the user.
     made : int
         Seconds since 1970.
 

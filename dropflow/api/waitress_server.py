@@ -67,7 +67,7 @@ class ConnectionState(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     address : str
-        Of the other end.
+        Address of the other end.
     is_known : bool
         Whether a request of it had a credential.
     is_running : bool
@@ -277,7 +277,7 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
 
     @property
     def last_activity(self) -> float:
-        """When bytes were last received or sent, by a monotonic clock."""
+        """Monotonic time at which bytes were last received or sent."""
         return self._moved
 
     @last_activity.setter

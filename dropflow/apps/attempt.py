@@ -481,7 +481,7 @@ class AttemptContext:
 
     @property
     def missing(self) -> Mapping[str, float]:
-        """Which share of the data at each port is missing, from 0 to 1; see `dropflow.graph.completeness`."""
+        """Share of the data at each port that is missing, from 0 to 1; see `dropflow.graph.completeness`."""
         ports = ((self.plans.links[edge.link].target_port, edge) for edge in self.task.inputs)
         return missing_by_port(
             (port, edge.state, edge.handle.missing if edge.handle else 0.0)

@@ -34,7 +34,7 @@ class DraftNode:
     owner : DraftNode or None
         The construct that has it as its application; it then has no place of its own.
     role : Role
-        Of an application of a construct.
+        Role of an application of a construct.
     encoding : str
         How the value of data is written.
     fields : dict
@@ -236,7 +236,7 @@ _GAP = 90.0
 
 
 class WantedPlace(msgspec.Struct, frozen=True):
-    """Where a node is wanted: columns and rows of any unit, and the construct that it is in, if any."""
+    """The place for a node: columns and rows of any unit, and the construct that contains it, if any."""
 
     column: float
     row: float
@@ -244,7 +244,7 @@ class WantedPlace(msgspec.Struct, frozen=True):
 
 
 class Circle(msgspec.Struct, frozen=True):
-    """Where a node is drawn: the centre and the radius of its circle."""
+    """The place of a node in a drawing: the centre and the radius of its circle."""
 
     x: float
     y: float

@@ -608,7 +608,7 @@ class Graph:
         Yields
         ------
         Data or None
-            What the service has written to `output`.
+            The content that the service has written to `output`.
         """
         with self.drawing.undone_on_error():
             node = self._construct(name, "Service")
@@ -636,7 +636,7 @@ class Graph:
         function : callable
             Returns true or false for `data`, its first argument.
         data : Data
-            What is tested and passed on.
+            The data that are tested and passed on.
         *args, **kwargs
             Further arguments of the function.
 

@@ -29,7 +29,7 @@ package may import all others, and no other one imports it.
 `origin`           What runs and sessions have computed, and from what, for ``explain --origin``
 `compare`          The differences of two runs or sessions, and where their contents begin to differ, for ``diff``
 `times`            ``dropflow times``: how long attempts waited and ran, and when
-`measured_runs`    What runs, sessions of managers and files of measurements have recorded of their attempts
+`measured_runs`    The records of attempts in runs, sessions of managers and files of measurements
 `written_files`    Files that commands write in one of several forms: traces, pictures, reports, measurements and
                    answers
 `servers`          ``dropflow node``, ``island``, ``master``, ``daemon``, ``translator``, ``up``, ``down`` and

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MANAGER_SECONDS = 1.5
 FILE_SECONDS = 5.0
-"""How long a completion may take, so that a shell never seems to hang."""
+"""Seconds that a completion may take, so that a shell never seems to hang."""
 
 _GRAPHS = (".graph", ".dfg", ".json", ".pg", ".pgt", ".lg")
 _MOST = 200

@@ -73,7 +73,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     means : str
         ``links`` between nodes, ``rest`` for requests.
     result : ProbeResult
-        What the near manager reported.
+        The report of the near manager.
     """
 
     near: str

@@ -82,9 +82,9 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     fetched, were_there, missed : int
         How many results were fetched, were here already, and could not be fetched.
     bytes : int
-        Of the results that were fetched.
+        Bytes of the results that were fetched.
     missing : tuple of MissedFile
-        What could not be fetched.
+        Results that could not be fetched.
     silent : tuple of str
         Nodes that did not answer the request for their results.
     interrupted : bool

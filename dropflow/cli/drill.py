@@ -39,7 +39,7 @@ _ALL_CONTENTS = 1e-6
 
 
 class Quantiles(msgspec.Struct, frozen=True):
-    """How values of all trials are distributed."""
+    """The distribution of the values of all trials."""
 
     least: float
     median: float
@@ -107,7 +107,7 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
     single_copies : tuple of SingleCopy or None
         The contents whose loss costs most. None if they are not worked out: of very many drops, and with --protect.
     changes : tuple of DrillChange
-        What one more copy of each content, and one more node, would do.
+        The effects of one more copy of each content, and of one more node.
     ends : tuple of float
         Seconds of each trial that finished, ascending.
     """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FIRST, _LAST = 6, 3
 """Drops of a long chain that are shown."""
 _DEPTHS = (JOURNAL, f"*/{JOURNAL}", f"*/*/{JOURNAL}")
-"""Where runs are looked for, below a directory."""
+"""Patterns of journals below a directory, by which runs are found."""
 _MOST_PARENTS = 4
 
 

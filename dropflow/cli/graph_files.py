@@ -117,7 +117,7 @@ def as_problems(error: DropflowError) -> tuple[Problem, ...]:
 
 
 class GraphTarget(msgspec.Struct, frozen=True):
-    """Where a physical graph is written: a file or ``-``, and its format."""
+    """The place where a physical graph is written: a file or ``-``, and its format."""
 
     path: str
     form: GraphFormat

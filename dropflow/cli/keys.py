@@ -75,7 +75,7 @@ class CrateCheckReply(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """When it was signed, and what differs."""
+        """Yield when the crate was signed, and what differs."""
         yield f"{self.crate}: signed {self.signed} with cluster key {self.key}, {plural(self.files, 'file')}"
         yield from (f"  {one}" for one in self.differences)
         if not self.differences:

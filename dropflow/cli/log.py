@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PAGE = 2000
 _WAIT = 5.0
 _ASKED_AGAIN = 3
-"""How often nodes that do not answer are asked again at the end of a session."""
+"""Number of times that nodes which do not answer are asked again at the end of a session."""
 _START = "-:-1"
 """A cursor before all lines of any node: no node is called so."""
 

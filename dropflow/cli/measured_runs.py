@@ -1,4 +1,4 @@
-"""What runs, sessions of managers and files of measurements have recorded of their attempts."""
+"""The records of attempts in runs, sessions of managers and files of measurements."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -338,9 +338,9 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     bound_with_moves_s : float
         Seconds that no plan can beat, counting what any plan moves.
     bytes_given : float
-        Those of the bytes moved that no application makes.
+        Bytes among the moved ones that no application makes.
     bytes_between_islands : float
-        Those of the bytes moved that go from one island to another.
+        Bytes among the moved ones that go from one island to another.
     island_imbalance : float
         Excess of the heaviest island over the lightest one, in percent.
     loads, memory : tuple of float

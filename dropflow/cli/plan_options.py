@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """How a graph is to be planned, as the options of a command say.
+    """The plan that is requested for a graph, from the options of a command.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dropflow.api.session_records import SessionDetail, SessionInfo
 
 _WATCH_SECONDS = 2.0
-"""How long one request waits at the manager for a change."""
+"""Seconds that one request waits at the manager for a change."""
 _LATE_SECONDS = 5.0
 """Time without an answer after which that is reported."""
 _TIMEOUT = 20.0

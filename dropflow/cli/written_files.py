@@ -15,7 +15,7 @@ from dropflow.formatting import format_size
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """A form of files: what `--help` tells about it, and which suffixes choose it."""
+    """A form of files: its text for `--help`, and the suffixes that choose it."""
 
     help: str
     suffixes: tuple[str, ...] = ()

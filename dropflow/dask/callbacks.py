@@ -35,7 +35,7 @@ class CallbackInstrument(Instrument):
     nodes : mapping
         The dask graph, which is passed to them.
     tasks : TranslatedGraph
-        What is executed.
+        The tasks that are executed.
     """
 
     def __init__(self, callbacks: _Callbacks, nodes: Mapping[Hashable, Any], tasks: TranslatedGraph) -> None:

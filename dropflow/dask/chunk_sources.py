@@ -39,7 +39,7 @@ class ManagerChunks:
     Parameters
     ----------
     address : str
-        Of the manager.
+        Address of the manager.
     token, key :
         As in `dropflow.dask.Scheduler`. Chunks that were pickled have none: credentials do not travel.
     patience : float

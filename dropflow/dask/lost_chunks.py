@@ -24,7 +24,7 @@ from dropflow.formatting import plural
 _Answer = TypeVar("_Answer")
 
 MOST_EARLIER_TASKS = 250_000
-"""How many tasks of earlier collections a recipe refers to. Beyond that, it keeps the chunks that it begins with."""
+"""Most tasks of earlier collections that a recipe refers to. Beyond that, it keeps the chunks that it begins with."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class LostChunksError(GoneError):
     text, hint : str
         As in `dropflow.errors.DropflowError`.
     chunks : iterable of PersistedChunk
-        Those that are lost.
+        The chunks that are lost.
     """
 
     code = "DF124"
@@ -185,7 +185,7 @@ def compute_again(error: LostChunksError) -> None:
     LostChunksError
         There are no tasks for one; or this is called for the inputs of such a session, whose caller computes them, too.
     BaseException
-        What a task has raised, or why they cannot be executed.
+        The exception of a task, or why the tasks cannot be executed.
     """
     with _LOCK:
         if _ACTIVE:

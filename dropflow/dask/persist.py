@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # a request into a queue.
 
 _SECONDS = 10.0
-"""How long the end of a scheduler, or of this process, waits until contents are removed."""
+"""Seconds that the end of a scheduler, or of this process, waits until contents are removed."""
 
 
 class Remover(Protocol):
@@ -140,7 +140,7 @@ class LostContentsError(GoneError):
 
 
 class ChunkPlace(NamedTuple):
-    """Where the content of a drop is.
+    """The place of the content of a drop.
 
     Attributes
     ----------
@@ -374,7 +374,7 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
 
     @property
     def place(self) -> ChunkPlace:
-        """Where the content is, as far as it is known."""
+        """The place of the content, if it is known."""
         session, row = self.hold.where
         return session.places[row]
 

@@ -126,7 +126,7 @@ class WorkerProcesses:
         GoneError
             A persisted chunk that a task reads was released.
         BaseException
-            What a task, or a callback, has raised.
+            The exception of a task, or of a callback.
         """
         directory = self._directory()
         try:

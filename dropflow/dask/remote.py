@@ -77,7 +77,7 @@ def _is_notebook() -> bool:
 _Result = TypeVar("_Result")
 _ENDED = "the scheduler that had it has ended"
 _TRIES = 2
-"""How often a session is submitted in which persisted chunks were not where they had been."""
+"""Most submissions of a session in which persisted chunks were not where they had been."""
 
 
 class RemoteSessions:
@@ -152,7 +152,7 @@ class RemoteSessions:
         LinkError
             The manager or a node has not answered for a while. The session is cancelled, if the manager takes that.
         BaseException
-            What a task has raised.
+            The exception of a task.
         """
         if not tasks.results:
             return {}

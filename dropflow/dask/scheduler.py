@@ -213,7 +213,7 @@ def _nothing(drop: int) -> None:
 
 
 RUNNERS = ("threads", "inline", "processes")
-"""Where tasks run: in threads of this process, one after another in the thread that calls, or in worker processes."""
+"""Runners of tasks: threads of this process, the thread that calls, or worker processes."""
 
 
 class Scheduler:
@@ -344,7 +344,7 @@ class Scheduler:
         dsk : mapping, or object with ``__dask_graph__``
             The graph.
         keys : key, or list of keys and lists
-            What is wanted.
+            Keys of the wanted values.
         num_workers : int, optional
             Number of threads of this computation. Worker processes keep their number: it is that of the first one.
         callbacks : sequence, optional
@@ -367,7 +367,7 @@ class Scheduler:
         BadParameterError
             Tasks are to run on certain workers, or to take resources that workers declare.
         BaseException
-            What a task has raised, with a note that names its drop.
+            The exception of a task, with a note that names its drop.
         """
         options = _Options(num_workers, callbacks, fuse_enabled, _wishes(dsk, kwargs))
         return _nested(keys, self._values(dsk, list(flatten([keys])), options, is_persisted=False))

@@ -35,7 +35,7 @@ class TaskEntry:
     Attributes
     ----------
     instance : int
-        Of the template.
+        Number of the instance in its template.
     node : object
         The task of dask, or a constant.
     keys : mapping of str to key

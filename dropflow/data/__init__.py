@@ -23,7 +23,7 @@ May import `dropflow.execution` and what is below it.
 `streams`         Contents that are read while they are written: the files of a stream, and its writing end
 `read`            Reading the contents of handles (`dropflow.execution.content_location.Handle`)
 `remote`          Access to contents at URLs, by fsspec
-`survival`        Which contents of an earlier process are still there
+`survival`        Finds the contents of an earlier process that still exist
 `storage_errors`  Errors of the operating system as `StorageError`, with the path and what to do
 ================  =====================================================================================================
 """

@@ -125,7 +125,7 @@ class RemoveOutdated(Instrument):
     Parameters
     ----------
     workspace : Workspace
-        Of the session.
+        Directories of the session.
     outdated : iterable of Handle
         The contents.
     kept : iterable of Handle

@@ -40,7 +40,7 @@ from dropflow.failure import summary_of
 from dropflow.ids import safe_name
 
 COMMIT_SECONDS = 100.0
-"""How long a store may take to rename or remove one content: the session waits meanwhile."""
+"""Seconds that a store may take to rename or remove one content: the session waits meanwhile."""
 
 _BLOCK = 1 << 20
 _COMPARED = 1 << 18
@@ -178,7 +178,7 @@ def reach(url: str, what: str, action: Callable[[], T], *, seconds: float = 0.0)
     url : str
         For the error.
     what : str
-        What cannot be done to it if the action fails, such as "read".
+        What could not be done if the action fails, such as "read".
     action : callable
         It may raise anything.
     seconds : float
@@ -220,7 +220,7 @@ def existing(location: str, node: str) -> Handle:
     Parameters
     ----------
     location : str
-        Of the content.
+        Path or URL of the content.
     node : str
         Name of the node in the graph.
 
@@ -251,7 +251,7 @@ def store_version(location: str, *, trust_times: bool = False) -> Sequence[str]:
     Parameters
     ----------
     location : str
-        Of the content.
+        Path or URL of the content.
     trust_times : bool
         Whether its size and the time of its last change do, where the store has nothing better.
 
@@ -469,7 +469,7 @@ class _Fsspec:
 
 
 _TIMES = ("mtime", "modified", "last_modified", "LastModified", "Last-Modified", "modify")
-"""How file systems of fsspec name the time of the last change."""
+"""Names of the time of the last change in file systems of fsspec."""
 _FSSPEC = _Fsspec()
 
 

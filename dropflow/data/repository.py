@@ -113,7 +113,7 @@ def join(parts: Sequence[Handle], slot: Slot) -> Handle:
     Parameters
     ----------
     parts : sequence of Handle
-        What the producers wrote, in their order. Parts of kind ``null`` are ignored.
+        The parts that the producers wrote, in their order. Parts of kind ``null`` are ignored.
     slot : Slot
         Where a joined content in memory is written.
 

@@ -1,4 +1,4 @@
-"""Which contents of an earlier process are still there."""
+"""Finds the contents of an earlier process that still exist."""
 
 import os
 from collections.abc import Mapping

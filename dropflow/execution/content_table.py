@@ -313,7 +313,7 @@ class OutgoingEvents:
     exchange : Exchange or None
         The other nodes of the session.
     core : Core
-        Of the session.
+        The core of the session.
     contents : ContentTable
         Contents of the session.
     streams : OpenStreams

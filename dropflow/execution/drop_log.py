@@ -302,7 +302,7 @@ class DropLog:
     def _make_room(self, file: io.FileIO, data: bytes, now: float) -> tuple[bytes, int]:
         """Truncate the file to its beginning; return what follows it, and where the beginning of `data` is then.
 
-        What follows is a line with the bytes left out, and the end.
+        The text after the beginning is a line with the bytes left out, and the end.
         """
         head, tail = self._limit // 2, self._limit // 4
         start, before = self._size, self._size + len(data)

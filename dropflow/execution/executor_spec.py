@@ -72,9 +72,9 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     folder : str
         Absolute path of the working directory of worker processes; ``files/`` if it is empty.
     templates, links : tuples
-        Of the physical graph.
+        Templates and links of the physical graph.
     prefix : str
-        Of the physical graph.
+        Prefix of the physical graph.
     log_limit : int
         Bytes kept of the output of one drop.
     durable : bool

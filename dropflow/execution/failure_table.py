@@ -73,7 +73,7 @@ class FailureTable:
     graph : PhysicalGraph
         The graph that is executed.
     core : Core
-        Of the session.
+        The core of the session.
     directory : str
         Of the session, where the logs of its drops are.
     exchange : Exchange or None

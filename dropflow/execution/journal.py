@@ -329,7 +329,7 @@ def replay(graph: PhysicalGraph, path: Path, *, remote: Iterable[int] = (), cut:
     Parameters
     ----------
     graph : PhysicalGraph
-        What was executed.
+        The graph that was executed.
     path : Path
         The journal.
     remote : collection of int

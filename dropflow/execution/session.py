@@ -227,11 +227,11 @@ class Session:
     Parameters
     ----------
     work : Execution
-        What it executes.
+        The graph that it executes, and settings.
     resources : Resources
         Where it executes: the runner, the directory, the journal.
     watch : Watch
-        What observes it.
+        Its observers and callbacks.
     continuation : Continuation or None
         The states and contents from which a session continues; None for one that begins.
 

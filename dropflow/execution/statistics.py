@@ -22,10 +22,10 @@ _NAMES = tuple(state.name for state in DropState)
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """The drops of one logical node: how many there are in each state (index: `DropState`).
+    """The drops of one logical node: their number in each state (index: `DropState`).
 
-    `failed` of those in ERROR are their own root cause, and `lost` of those in CANCELLED were given up because a node
-    was lost.
+    Of the drops in ERROR, `failed` are their own root cause. Of the drops in CANCELLED, `lost` were given up because a
+    node was lost.
     """
 
     key: str
@@ -48,7 +48,7 @@ class NodeStatistics(msgspec.Struct, frozen=True):
         return self.total - self.counts[DropState.INITIALIZED] - self.counts[DropState.WRITING]
 
     def drop_counts(self, *, running: int = 0, queued: int = 0) -> DropCounts:
-        """Return its drops by what has become of them; `running` and `queued` of those in WRITING are attempts."""
+        """Return the counts of its drops; of the drops in WRITING, `running` run and `queued` wait for a worker."""
         return count_drops(by_name(self.counts), failed=self.failed, lost=self.lost, running=running, queued=queued)
 
 
@@ -80,14 +80,14 @@ class Statistics(msgspec.Struct, frozen=True):
     ----------
     status : SessionState
     seconds : float
-        Since the session began.
+        Seconds since the session began.
     drops, settled : int
         All local drops, and those in a terminal state.
     attempts : Attempts
     nodes : tuple of NodeStatistics
         By logical node, in the order of the graph's templates.
     quiet : float
-        For how many seconds no drop has settled, if that is known and unusually long; otherwise 0.
+        Seconds in which no drop has settled, if they are known and unusually long; otherwise 0.
     """
 
     status: SessionState
@@ -100,7 +100,7 @@ class Statistics(msgspec.Struct, frozen=True):
 
     @property
     def drop_counts(self) -> DropCounts:
-        """Its drops by what has become of them, as if no attempt ran."""
+        """The counts of its drops, as if no attempt ran."""
         return self.count()
 
     @property
@@ -109,7 +109,7 @@ class Statistics(msgspec.Struct, frozen=True):
         return by_name([sum(column) for column in zip(*(node.counts for node in self.nodes), strict=True)])
 
     def count(self, *, running: int = 0, queued: int = 0) -> DropCounts:
-        """Return its drops by what has become of them; `running` and `queued` of those in WRITING are attempts."""
+        """Return the counts of its drops; of the drops in WRITING, `running` run and `queued` wait for a worker."""
         failed, lost = sum(node.failed for node in self.nodes), sum(node.lost for node in self.nodes)
         return count_drops(self.states, failed=failed, lost=lost, running=running, queued=queued)
 
@@ -170,9 +170,9 @@ class ErrorCauses(NamedTuple):
     Attributes
     ----------
     causes : array of int64
-        Rows of drops; of causes on other nodes as `dropflow.execution.events.foreign` has them.
+        Rows of drops; for causes on other nodes, the numbers from `dropflow.execution.events.foreign`.
     counts, took_along : array of int64
-        How many drops are in ERROR because of each, and how many of those are others.
+        Number of drops in ERROR because of each cause, and number of these drops without the cause itself.
     """
 
     causes: npt.NDArray[np.int64]
@@ -191,7 +191,7 @@ def errors_by_cause(core: Core) -> ErrorCauses:
     is a cause too; it is not in ERROR itself.
     """
     table = core.drops
-    if not table.causes and not table.cancelled:  # as in most sessions: nodes report this several times a second
+    if not table.causes and not table.cancelled:  # true for most sessions, and nodes report this several times a second
         return _NO_CAUSES
     drops = np.fromiter(table.causes, np.int64, len(table.causes))
     causes = np.fromiter(table.causes.values(), np.int64, len(table.causes))
@@ -228,9 +228,9 @@ def _lost_by_template(core: Core) -> list[int]:
 
 
 class FailureReport(RootCause, frozen=True, kw_only=True):
-    """A root cause as the session has it that it belongs to; `log` is the path of the log of its drop.
+    """A root cause in the report of its session; `log` is the path of the log of its drop.
 
-    For a cause on another node there are only the `row` and the `count` on this node; `text` is empty.
+    For a cause on another node, only the `row` and the `count` on this node are known; `text` is empty.
     """
 
     log: str = ""
@@ -260,17 +260,18 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     states : dict
         Number of drops by the name of their state.
     counts : DropCounts
-        How many failed, were taken along, lost, and so on.
+        Numbers of drops that failed, were taken along, were lost, and so on.
     failures : tuple of FailureReport
-        By root cause, those that put the most drops in ERROR first.
+        Root causes; the causes that put the most drops in ERROR come first.
     notes : tuple of str
         Problems that are no failures of drops: a journal that could not be written, an instrument that was removed.
     infrastructure_faults : int
-        How many attempts were ended by their processes, and repeated or given up.
+        Number of attempts that ended with their processes, and were repeated or given up.
     computed, reused : int
-        Applications that have run, and those whose results were taken from earlier runs, see `dropflow.reuse`.
+        Number of applications that have run, and of applications whose results were taken from earlier runs, see
+        `dropflow.reuse`.
     saved : float
-        How many seconds the latter took when they ran.
+        Seconds that the reused applications took when they ran.
     incomplete : tuple of IncompleteDrop
         Results that lack some of their data, because failures were tolerated; in a run on this machine.
     """
@@ -292,7 +293,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankedCauses(NamedTuple):
-    """Root causes as columns, those with the most drops in ERROR first.
+    """Root causes as columns; the causes with the most drops in ERROR come first.
 
     Attributes
     ----------
@@ -300,7 +301,7 @@ class RankedCauses(NamedTuple):
         Rows in the whole graph. Causes with equal numbers are sorted by them, so that nodes that list only the first of
         many causes list the same ones.
     counts, took_along : array of int64
-        As of `FailureReport`.
+        As in `FailureReport`.
     causes : array of int64
         Rows of the drops here; negative for drops of other nodes.
     """
@@ -324,7 +325,7 @@ def ranked_causes(core: Core, rows: Sequence[int] | None = None) -> RankedCauses
         whole = causes
     else:
         known = np.asarray(rows)
-        # Of a drop elsewhere, its number here is made from its row (`dropflow.execution.events.foreign`).
+        # For a drop on another node, its number here is made from its row (`dropflow.execution.events.foreign`).
         whole = np.where(causes < 0, -causes - 2, known[np.maximum(causes, 0)]) if len(known) else -causes - 2
     order = np.lexsort((whole, -counts))
     return RankedCauses(whole[order], counts[order], along[order], causes[order])
@@ -339,14 +340,14 @@ def cause_reports(
     rows: Sequence[int] | None = None,
     ranked: RankedCauses | None = None,
 ) -> list[FailureReport]:
-    """Return the reports of root causes of drops in ERROR, those with the most such drops first.
+    """Return the reports of root causes of drops in ERROR; the causes with the most such drops come first.
 
     Parameters
     ----------
     directory : str
-        Of the session.
+        Directory of the session.
     failures : mapping of int to Failure
-        The last failure of each drop, as far as it is known here.
+        The last failure of each drop, if it is known here.
     rows : sequence of int, optional
         Row in the whole graph of every drop, where `graph` is a slice of it.
     ranked : RankedCauses, optional
@@ -401,7 +402,7 @@ def _cause_report(
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 1.0
 _SECONDS_PER_NODE = 0.0006
-"""Managers and clients read each publication, which costs them about 60 us a logical node: a tenth of the time."""
+"""Seconds between two publications for each logical node: to read it takes managers and clients a tenth of that."""
 
 
 class StatisticsPublisher:
@@ -410,7 +411,7 @@ class StatisticsPublisher:
     Parameters
     ----------
     clock : Clock
-        For the interval.
+        Measures the interval.
     publish : callable
         Takes the statistics.
     nodes : int
@@ -426,7 +427,7 @@ class StatisticsPublisher:
 
     @property
     def deadline(self) -> float:
-        """Time of the next delayed call, in monotonic seconds; inf if no change waits to be published."""
+        """Monotonic time of the next delayed call; inf if no change waits to be published."""
         return self._published + self._interval if self._has_changed else math.inf
 
     def note_change(self) -> None:
@@ -434,16 +435,16 @@ class StatisticsPublisher:
         self._has_changed = True
 
     def update(self, core: Core, began: float, attempts: Callable[[], Attempts], *, is_last: bool = False) -> None:
-        """Publish, unless that was done less than an interval ago; the last ones in any case.
+        """Publish statistics, unless the last publication is less than an interval ago; always publish the last ones.
 
         Parameters
         ----------
         core : Core
-            Of the session.
+            The core of the session.
         began : float
-            When the session began, in monotonic seconds.
+            Monotonic time at which the session began.
         attempts : callable
-            Returns where attempts are.
+            Returns the attempts by where they are.
         is_last : bool
             Whether the session is over.
         """

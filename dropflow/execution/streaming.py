@@ -65,7 +65,7 @@ class Streaming:
     Parameters
     ----------
     graph : PhysicalGraph
-        What is executed.
+        The graph that is executed.
     drops : DropTable
         The state of its drops.
     links : collection of int

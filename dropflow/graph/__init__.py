@@ -13,8 +13,8 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
 `completeness`     How much of the data of contents is missing, after failures that were tolerated
 `text_ids`         Text ids of drops, computed on demand
 `slices`           The slices of a placed graph, and the drops that must stay together on one node
-`reassign`         Where drops go whose node is lost, or gives them away: balanced at the start of work, near their data
-                   afterwards
+`reassign`         New nodes for drops whose node is lost, or gives them away: balanced at the start of work, near
+                   their data later
 `notes`            Notes that graph files and sessions keep: how a graph was planned and submitted, what it is from
 `codec`            The `.dfg` container: a physical graph as one header and a few raw columns, the same on disk and on
                    the wire
@@ -30,7 +30,7 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
 `logical_drawing`  Draws the logical graph of a physical one: its logical nodes, in frames of the constructs around them
 `exports`          Physical graphs for other programs: Graphviz's DOT, GraphML, and tables of comma-separated values
 `notebook`         Graphs, sessions and failures as HTML, for notebooks, and logical graphs as SVG
-`nesting`          How deep JSON text is nested, without parsing it
+`nesting`          Finds how deep JSON text is nested, without parsing it
 `drop_counts`      How many drops of a session failed, were taken along, were lost, and so on
 =================  ====================================================================================================
 """

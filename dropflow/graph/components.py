@@ -38,7 +38,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     minimum, maximum : float or None
         Inclusive bounds for numbers.
     options : tuple of str
-        What a ``Select`` may be.
+        The values that a ``Select`` may have.
     aliases : tuple of str
         Other names that graphs use for it.
     """

@@ -55,7 +55,7 @@ class Construct(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Boxes:
-    """Which box each drop is in.
+    """The box of each drop.
 
     Attributes
     ----------
@@ -526,7 +526,7 @@ def positions(
     order : int array, shape (boxes,)
         All boxes by layer, and in a layer from top to bottom.
     is_single : bool array, shape (boxes,)
-        Which boxes have no label.
+        Whether a box has no label.
     aspect : float
         Width of the whole drawing, divided by its height, that is aimed at.
     """

@@ -1,4 +1,4 @@
-"""How deep JSON text is nested, without parsing it.
+"""Finds how deep JSON text is nested, without parsing it.
 
 Parsers recurse once a level, so a hostile or broken document can exhaust the stack. The depth is checked before, in one
 linear pass that copies one piece at a time and processes most bytes in C.

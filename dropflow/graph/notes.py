@@ -74,7 +74,7 @@ REPOSITORY = "repository"
 
 
 class RepositoryNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a graph was read from: an address with its branch, the commit, and the digest of the file (BLAKE2b)."""
+    """The source of a graph: an address with its branch, the commit, and the digest of the file (BLAKE2b)."""
 
     address: str
     commit: str

@@ -1,4 +1,4 @@
-"""Where drops go whose node is lost, or gives them away: balanced at the start of work, near their data afterwards."""
+"""New nodes for drops whose node is lost, or gives them away: balanced at the start of work, near their data later."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def reassign(
     members : sequence of int
         Numbers of the nodes that may get drops, at least one. Others may keep theirs.
     load : sequence of float
-        What each member has to do already, in the unit of `work`.
+        Work that each member has to do already, in the unit of `work`.
     capacities : sequence of float, optional
         Number of cores of each member; 1 each by default.
     work : float array, shape (drops,), optional
@@ -344,7 +344,7 @@ class _GroupPlaces:
     exclusive : set of int
         Members that have an exclusive group.
     load : list of float
-        What each member has to do.
+        Work that each member has to do already.
     """
 
     def __init__(
@@ -461,7 +461,7 @@ def excess_drops(
     movable : bool array, shape (drops,)
         Drops that may move.
     work : float array, shape (drops,)
-        What is to be done for each drop.
+        Work of each drop.
     members : sequence of int
         Numbers of the members.
     capacities : sequence of float

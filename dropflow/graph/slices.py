@@ -44,7 +44,7 @@ class Slice:
 
     @cached_property
     def is_own(self) -> npt.NDArray[np.bool_]:
-        """Which drops belong to this node, shape (drops here,)."""
+        """Whether a drop belongs to this node, shape (drops here,)."""
         return _is_on(self.node, self.graph)[self.graph.part]
 
     @cached_property
@@ -238,7 +238,7 @@ class PlacementGroups:
 
     @property
     def is_exclusive(self) -> npt.NDArray[np.bool_]:
-        """Which drops are in an exclusive group, shape (drops,)."""
+        """Whether a drop is in an exclusive group, shape (drops,)."""
         return np.append(self.exclusive, False)[self.group]
 
     @property

@@ -145,7 +145,7 @@ class RowBytes(msgspec.Struct, frozen=True):
     at : int
         Offset of the first value.
     dtype : numpy.dtype
-        Of the values as stored.
+        Type of the values as stored.
     shape : tuple of int
         See `Planes`.
     convert : callable
@@ -178,7 +178,7 @@ class Bands:
     rows : int
         How many are read at once: those of a chunk or a tile, which are decompressed together.
     name : str
-        What is read, for errors.
+        Name of the content, for errors.
     number : str
         What of complex values, as in `PreviewQuery`.
     """

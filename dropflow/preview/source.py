@@ -41,7 +41,7 @@ def picture_type(start: bytes) -> str:
 
 
 class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which part of a content is shown, and how.
+    """The part of a content that is shown, and the form.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     text : str
         Text, code or dump.
     columns, rows : tuple
-        Of a table.
+        Columns and rows of a table.
     facts : tuple of (str, str)
         Names and values, such as shape and type.
     parts : tuple of str
@@ -206,7 +206,7 @@ class PreviewAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Attributes
     ----------
     trouble : str
-        What is wrong with the content.
+        The problem with the content.
     bug : str
         The traceback of an exception that a reader should not raise.
     """
@@ -272,7 +272,7 @@ class OpenFileSource:
     Parameters
     ----------
     descriptor : int
-        Of a regular file.
+        Descriptor of a regular file.
     name : str
         Its name.
     """

@@ -20,10 +20,10 @@ LONGEST_TEXT = 200
 _SHOWN_VALUES = 6
 """Values of an array in a cell that are shown."""
 MOST_ROWS, MOST_BYTES = 200_000, 8 << 20
-"""How much of a table is read to sort or filter it."""
+"""Most rows and bytes of a table that are read to sort or filter it."""
 
 FIRST_BYTES = 4 << 20
-"""How much of a table is read to show its first rows."""
+"""Bytes of a table that are read to show its first rows."""
 
 _COMPARISONS = {"is": operator.eq, "is not": operator.ne, "less": operator.lt, "greater": operator.gt}
 

@@ -94,7 +94,7 @@ class Backlog:
 
     @property
     def room(self) -> Room:
-        """How many attempts can be added."""
+        """Return the limits of the attempts that can be added."""
         count = len(self._costs)
         if self._longs or count >= MOST_AHEAD:
             return NO_ROOM
@@ -117,8 +117,8 @@ times as many values of 0.5 MB were held as the order of execution needs."""
 class ExpectedSeconds:
     """Exponentially weighted means of the seconds of attempts, and of the bytes that they write, by template.
 
-    If no attempt of a template has ended, the last seconds of other applications, or of other data, are used. The two
-    are kept apart: data without producers take nearly no time, unlike applications.
+    If no attempt of a template has ended, the mean of all applications, or of all data, is used. The two are kept
+    apart: data without producers take nearly no time, unlike applications.
 
     Parameters
     ----------

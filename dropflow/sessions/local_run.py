@@ -104,7 +104,7 @@ def run(
         How the drops are executed. Unless the runner is ``inline``, applications that only wait run in threads of this
         process.
     hooks : RunHooks
-        What cancels it, and what is told how far it is.
+        Its clock, and the functions that get its session and its progress.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def execute(
     options : RunOptions
         How the drops are executed.
     hooks : RunHooks
-        What cancels it, and what is told how far it is.
+        Its clock, and the functions that get its session and its progress.
     continuation : Continuation, optional
         The known states and contents of an earlier process of the session; None for a new session.
     notes : sequence of str

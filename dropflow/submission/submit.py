@@ -26,7 +26,7 @@ from translator.plan.planner import place
 from translator.plan.registry import machines_for, partition
 
 _FITS = 3
-"""How often a graph is placed while nodes are lost."""
+"""Most tries to place a graph while nodes are lost."""
 
 
 class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ def _at_random(graph: PhysicalGraph, parts: int, seed: int) -> PhysicalGraph:
 # One session is started, also if the answer is lost.
 
 _NAMES = 10
-"""How many names are tried, if none was given."""
+"""Most names that are tried, if none was given."""
 _AWAY = (502, 503, 504)
 """Status that a proxy answers with while a manager is away, or late."""
 _NOT_YET = (SessionState.PRISTINE.name, SessionState.BUILDING.name, SessionState.DEPLOYING.name)

@@ -199,7 +199,7 @@ class RunnerConformance:
         Parameters
         ----------
         spec : ExecutorSpec
-            What executors are built from. ``files``, ``logs`` and ``tmp`` exist in its directory.
+            Specification of the executors. ``files``, ``logs`` and ``tmp`` exist in its directory.
         factory : str
             ``package.module:function`` that makes an `Executor` from the spec.
         """

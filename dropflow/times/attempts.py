@@ -34,7 +34,7 @@ class AttemptColumns:
     ready, given, began, ended, committed : float64 arrays
         Seconds since the epoch, by the clock of its node. `committed` of an attempt that failed is when that was noted.
     records : array of `dropflow.times.octets.RECORD`
-        What was recorded.
+        The recorded times of attempts.
     idle : dict of str to str
         Nodes without an attempt that has ended, also those that did not answer, and why there is none.
     """
@@ -58,12 +58,12 @@ class AttemptColumns:
 
     @property
     def start(self) -> float:
-        """When the first attempt was ready; 0 without attempts."""
+        """Time at which the first attempt was ready; 0 without attempts."""
         return float(self.ready.min()) if len(self) else 0.0
 
     @property
     def end(self) -> float:
-        """When the last attempt was committed; 0 without attempts."""
+        """Time at which the last attempt was committed; 0 without attempts."""
         return float(self.committed.max()) if len(self) else 0.0
 
 

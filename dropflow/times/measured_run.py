@@ -31,7 +31,7 @@ def chrome_trace(
     nodes : sequence of str
         Names of the processes.
     spans : iterable of dict
-        What `span` and `note` returned, perhaps with ``cat`` and ``args``.
+        Results of `span` and `note`, perhaps with ``cat`` and ``args``.
     lanes : iterable of (int, int, str)
         Index of a node, number of a lane, and name of the lane.
     """

@@ -32,7 +32,7 @@ class Moments:
     last : uint8 array
         The state of each drop from then on; 255 if it is not known.
     start, end : float
-        Of the first and the last change.
+        Times of the first and the last change.
     """
 
     begun: _Seconds

@@ -127,7 +127,7 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
     now : float
         The time of the node, in seconds since the epoch; 0 if nothing runs.
     received : NodeReceipts
-        What the node received from others so far.
+        Counts of the contents that the node received from others so far.
     busy_with : tuple of str
         The other sessions that the workers of the node are busy with, if attempts of this one wait and none runs.
     """

@@ -482,7 +482,7 @@ def statistics_of(
     missing : tuple of str
         Nodes that did not answer.
     traffic : tuple of NodeTraffic
-        What was moved between nodes; the first 10,000 pairs are kept.
+        Contents and bytes that were moved between nodes; the first 10,000 pairs are kept.
     uncounted : tuple of str
         Nodes that received contents which `traffic` may lack.
     """

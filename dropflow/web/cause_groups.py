@@ -31,7 +31,7 @@ class Cause(msgspec.Struct, frozen=True):
     count : int
         Drops in ERROR because of any of them; of a lost node, the drops that are lost.
     took_along : int
-        Those of them that did not fail by themselves.
+        Drops among these that did not fail by themselves.
     """
 
     first: FailureInfo
@@ -56,7 +56,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def harm(self) -> str:
-        """How many drops failed, were taken along, or are lost."""
+        """Return a text about how many drops failed, were taken along, or are lost."""
         if not self.first.drop:
             return f"{plural(self.count, 'drop')} lost" if self.count else ""
         own = self.count - self.took_along

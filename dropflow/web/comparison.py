@@ -73,7 +73,7 @@ class Listed(msgspec.Struct, Generic[_T], frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> int:
-        """How many rows are not there."""
+        """Return how many rows are left out."""
         return self.total - len(self.rows)
 
 
@@ -92,7 +92,7 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
         Its drops by what has become of them.
     is_over : bool
     signature : SessionSignature
-        What it computed.
+        Digests of its graph, parameters, results and software.
     """
 
     session: str
@@ -124,11 +124,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     totals, times : Listed of Difference
         Numbers of the sessions, and of their logical nodes, those that took most first; also those that are the same.
     results : Listed of Difference
-        Those that differ for sure.
+        Results that certainly differ.
     failures : Listed of Difference
         Drops in error by root cause, also those that are the same: new causes first, then those that are gone.
     warnings : tuple of str
-        What is missing in the comparison.
+        Parts that are missing in the comparison, and why.
     """
 
     first: ComparedSession

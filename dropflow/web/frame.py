@@ -37,7 +37,7 @@ _FOLDER = Path(__file__).with_name("templates")
 _HTML = "text/html; charset=utf-8"
 _MIN_COMPRESSED = 2048
 _MAIN = '<main id="main">'
-"""Where the frame of a page ends and its content begins."""
+"""The place where the frame of a page ends and its content begins."""
 
 # Browsers send the origin of a form only to sites that may get the referrer; without it the server refuses the form.
 _REFERRER = ("Referrer-Policy", "same-origin")
@@ -286,7 +286,7 @@ class LogSource(msgspec.Struct, frozen=True, kw_only=True):
     name, about : str
         Of the session, drop or manager, and what its log has.
     heading : str
-        Of the page.
+        Heading of the page.
     crumbs, tabs : tuple of (str, str)
         Words and addresses of the pages that are above this one, and beside it.
     controls : str

@@ -46,7 +46,7 @@ class DrawingQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class SelectionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which drops to show apart: those of one kind of relation to `drop`, or those that match `text` or `key`."""
+    """The drops to highlight: those of one kind of relation to `drop`, or those that match `text` or `key`."""
 
     of: Literal["upstream", "downstream", "failure", "waiting", "chain", "critical", "text", "key", "oid"]
     drop: Annotated[int, Meta(ge=0, le=2**31)] = 0

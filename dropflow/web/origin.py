@@ -85,7 +85,7 @@ class OriginNode(msgspec.Struct, frozen=True, kw_only=True):
     away : int
         Edges between the nearest of them and the result.
     attempts, failed : int
-        Of these drops.
+        Number of attempts of these drops, and of failed ones.
     seconds : float
         How long these attempts ran.
     nodes : tuple of str
@@ -157,7 +157,7 @@ def origin_of(report: SessionReport, drop: str, query: PageQuery = FIRST_PAGE) -
     Parameters
     ----------
     report : SessionReport
-        Of its session.
+        The report of its session.
     drop : str
         Its id, the end of one, or its name; see `dropflow.graph.text_ids.find_drop`.
     query : PageQuery

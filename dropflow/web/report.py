@@ -65,7 +65,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     missing : tuple of str
         Nodes that did not answer.
     traffic : tuple of NodeTraffic
-        What was moved between nodes.
+        Contents and bytes that were moved between nodes.
     uncounted : tuple of str
         Nodes that received contents which `traffic` may lack.
     results : ResultList

@@ -166,7 +166,7 @@ def login_routes(
     Parameters
     ----------
     access : AccessRules
-        Which requests may enter.
+        The rules for which requests may enter.
     servers : KnownServers, optional
         The other servers of the cluster; none unless given.
     clock : Clock, optional

@@ -37,7 +37,7 @@ class Permission(Enum):
 
 
 class TicketRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many seconds the ticket may wait for its use, and whether the browser may only read."""
+    """Seconds that the ticket may wait for its use, and whether the browser may only read."""
 
     seconds: Annotated[float, Meta(gt=0, le=LONGEST)] = _USUAL
     read_only: bool = False

@@ -190,7 +190,7 @@ class _ChildState:
     key: int
     role: Role
     due: float
-    """When the next status request is to be sent."""
+    """Time at which the next status request is to be sent."""
     info: ManagerInfo | None = None
     process: int = 0
     """Number of processes that have answered at its address."""
@@ -221,7 +221,7 @@ class Children:
     Parameters
     ----------
     name, role : str
-        Of the island or master.
+        Name and role of the island or master.
     time : MachineTime
         The time of the event that is handled.
     suspect_after, lost_after, every : float

@@ -156,7 +156,7 @@ class WitnessLinks:
     Parameters
     ----------
     name : str
-        Of the island or master.
+        Name of the island or master.
     clock : Clock
         Tells the time.
     """

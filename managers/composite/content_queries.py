@@ -239,7 +239,7 @@ class ContentQueries(SessionTimes):
         Parameters
         ----------
         counted : sequence of (ChildView, DropPage)
-            The first page and the number of rows of each child.
+            The first rows of each child, with the number of all its rows.
         """
         wanted: dict[str, Mapping[str, Any]] = {}
         found: dict[str, DropPage] = {}

@@ -91,7 +91,7 @@ class CompositeMachine:
     Parameters
     ----------
     name, role : str
-        Of the island or master.
+        Name and role of the island or master.
     suspect_after, lost_after, every : float
         Seconds without an answer after which a child is suspect, and lost; and between two status requests.
     deploy_seconds : float

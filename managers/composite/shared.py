@@ -17,7 +17,7 @@ class Shared:
     Attributes
     ----------
     name, role : str
-        Of the island or master.
+        Name and role of the island or master.
     time : MachineTime
         The time of the event that is handled.
     cache : SessionCache

@@ -70,6 +70,3 @@ class WitnessReplacement:
 
 def _key(session: SessionDetail) -> tuple[str, int, int]:
     return session.session, session.epoch, session.view
-
-
-"""How long the answer to a parent waits for the first answers of the children."""

@@ -96,7 +96,7 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
     size : int
         Bytes of the graph that follow an order to a login node.
     version : str
-        That of dropflow at the other end.
+        Version of dropflow at the other end.
     """
 
     request: JobRequest
@@ -128,7 +128,7 @@ class BatchSystem(NamedTuple):
     Attributes
     ----------
     marker : str
-        What directives begin with.
+        Text with which directives begin.
     directives : callable
         Returns them for a request, a facility and the path of the output.
     spread : callable

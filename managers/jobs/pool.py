@@ -15,9 +15,9 @@ from managers.jobs.batch import JobState
 _MOST_FAILED = 3
 _MOST_REFUSED = 10
 _START_SECONDS = 300.0
-"""How long a job may run before its node is alive."""
+"""Seconds that a job may run before its node is alive."""
 _END_SECONDS = 30.0
-"""How much longer than the margin a node that leaves may take."""
+"""Seconds, besides the margin, that a node that leaves may take."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class Seen(NamedTuple):
     running : mapping
         How many attempts the node of a job runs, of nodes that are alive.
     jobs : mapping or None
-        What the batch system knows; None if it was not asked.
+        States of jobs in the batch system; None if it was not asked.
     ends : bool
         Whether the pool is removed.
     """

@@ -33,7 +33,7 @@ from dropflow.formatting import format_size
 from dropflow.version import __version__
 
 BEAT_SECONDS = 15.0
-"""How often a node manager gets a line."""
+"""Seconds between two lines for a node manager."""
 SILENT_SECONDS = 60.0
 """Without a line for this long, a node manager takes its connection as cut."""
 END_LINE = b"end\n"
@@ -49,7 +49,7 @@ SSH_OPTIONS = (
 )
 _CHECK_SECONDS = 30.0
 _DRAIN_SECONDS = 30
-"""How long a node manager whose connection is cut may give its sessions to the others."""
+"""Seconds in which a node manager whose connection is cut may give its sessions to the others."""
 _CONNECT_SECONDS = 5.0
 _MOST_AT_ONCE = 64
 _FEWEST_BYTES = 1 << 30
@@ -71,13 +71,13 @@ class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     name : str
         Name of its table, and of its node manager.
     ssh : str
-        What ``ssh`` connects to: an alias, a host name, or ``user@host``.
+        Destination for ``ssh``: an alias, a host name, or ``user@host``.
     address : str
         Name or address by which this host and the other hosts connect to it.
     python : str
         Its Python interpreter, or the directory of a virtual environment, in which dropflow is installed.
     packages : tuple of str
-        What ``--install`` installs there besides dropflow, such as ``numpy``.
+        Packages that ``--install`` installs there besides dropflow, such as ``numpy``.
     directory : str
         Where the directory of its node manager is; ``~`` is the home directory there.
     port, links_port : int

@@ -32,7 +32,7 @@ class LinkChange(msgspec.Struct, frozen=True, kw_only=True):
     peer : str
         Name of the other process.
     event : LinkEvent
-        What happened.
+        The change of the link.
     incarnation : int
         Incarnation of the peer; 0 if it is unknown.
     address : str

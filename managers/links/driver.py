@@ -224,7 +224,7 @@ class LinkLoop:
     Parameters
     ----------
     name : str
-        Of this process.
+        Name of this process.
     manager : LinkManager
         Decides what is sent, and to whom.
     transport : ZmqTransport

@@ -78,7 +78,7 @@ class Inbound:
     Parameters
     ----------
     name, incarnation :
-        Of this process.
+        Name and incarnation of this process.
     settings : LinkSettings
         Times and sizes.
     """

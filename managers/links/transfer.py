@@ -37,7 +37,7 @@ class WantedContent(msgspec.Struct, frozen=True, kw_only=True):
     session, drop :
         Which drop.
     attempt : int
-        Which attempt's content; 0 for the committed one.
+        The attempt that wrote the content; 0 for the committed content.
     producer : int
         The application of the peer whose part of the drop is wanted; -1 for the content of the drop.
     size : int or None
@@ -74,7 +74,7 @@ class Transfer:
     peer : str
         The node that has the content.
     wanted : WantedContent
-        Which content.
+        The content to fetch.
     settings : LinkSettings
         Sizes of ranges.
     """
@@ -226,7 +226,7 @@ class ChunkReader:
     peer : str
         The node that sends them.
     wanted : WantedContent
-        What is fetched.
+        The content to fetch.
     sink : Sink
         Takes the bytes.
     """

@@ -69,8 +69,8 @@ class FetchPool:
         self._links = links
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
         self._per_peer = per_peer
-        # Guards the counts below, which sessions and the pool's threads change. a queue would need its own thread
-        # that does nothing but count.
+        # Guards the counts below, which sessions and the pool's threads change. A queue would need its own thread that
+        # does nothing but count.
         self._lock = threading.Lock()
         self._busy: Counter[str] = Counter()
         self._waiting: dict[str, deque[Callable[[], object]]] = {}

@@ -151,7 +151,7 @@ class ProcessResources:
 
     @property
     def workers(self) -> int:
-        """How many attempts of a session run at a time."""
+        """Number of attempts of a session that run at a time."""
         if self.capacity is None:
             return self.pool.size
         slots = self.capacity().slots

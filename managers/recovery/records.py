@@ -199,11 +199,11 @@ class ViewDecision(msgspec.Struct, frozen=True):
     joined : tuple of str
         Nodes that are new members.
     answered : tuple of str
-        The changes that were asked for, and that this view has; see `RequestedChange.id`.
+        The requested changes that this view contains; see `RequestedChange.id`.
     refused : dict of str to Refusal
-        Those of them that cannot be made.
+        Requested changes that cannot be made, by id.
     is_forced : bool
-        Whether no majority was needed, because that was asked for.
+        Whether the decision needed no majority, because a user has forced it.
     is_over : bool
         Whether the session is over: all members had finished their parts. Only the view and `ends` are used then.
     ends : tuple of bytes
@@ -298,11 +298,11 @@ class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
     finding : str
         Why the copy cannot be used; empty if it can. Then the other fields are not set.
     deployment : Deployment or None
-        What was deployed, without its graph.
+        The deployment, without its graph.
     view : int
         Number of the view that the journal is of.
     decision : ViewDecision or None
-        What was decided about that view; None for the first one.
+        The decision about that view; None for the first view.
     report : bytes
         The encoded `MemberReport`. Empty if the session is not over on this node.
     paused : bool

@@ -117,7 +117,7 @@ def measure(graph: PhysicalGraph, workers: Sequence[float], durations: Sequence[
     workers : sequence of float
         Attempts that each member runs at a time.
     durations : sequence of mapping
-        What was measured on each member.
+        Measured seconds on each member.
 
     Notes
     -----
@@ -354,7 +354,7 @@ class _Placement:
     Attributes
     ----------
     members : tuple of Place
-        Of the next view.
+        Members of the next view.
     left : tuple of str
         Members that have reported and leave.
     joined : tuple of str

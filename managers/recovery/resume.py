@@ -117,7 +117,7 @@ def plan_resumption(
     graph : PhysicalGraph
         Its whole graph, as it was deployed.
     parts : sequence of StoppedPart
-        What its nodes have of it.
+        The parts of the session on its nodes.
     request : ResumeRequest
         Whether failed drops are tried again, or drops are run again, and what is tolerated.
     nodes : sequence of NodeInfo

@@ -65,7 +65,7 @@ class PlanView(msgspec.Struct, frozen=True):
     Attributes
     ----------
     ballot : tuple of int
-        Of the candidacy.
+        Ballot of the candidacy.
     view : View
         The view that ends.
     reports : mapping of str to bytes
@@ -73,7 +73,7 @@ class PlanView(msgspec.Struct, frozen=True):
     lost : mapping of str to str
         The other members, and why they are lost.
     changes : tuple of RequestedChange
-        What was asked for.
+        The requested changes.
     """
 
     ballot: Ballot
@@ -116,7 +116,7 @@ class _Candidacy:
 
     ballot: Ballot
     since: float = inf
-    """When a majority had promised."""
+    """Time at which a majority had promised."""
     promises: dict[str, PromiseView] = field(default_factory=dict)
     is_planning: bool = False
     decision: bytes = b""
@@ -150,7 +150,7 @@ class Voter:
         self.is_over = False
         """Whether it is decided that the session is over."""
         self.ends: tuple[bytes, ...] = ()
-        """How each part ended then."""
+        """The end of each part then."""
         self._node = node
         self._session = session
         self._epoch = epoch

@@ -251,7 +251,7 @@ class DaliugeSessions:
         Parameters
         ----------
         name : str
-            Of the draft.
+            Name of the draft.
         body : bytes
             A JSON list of drops, which may end with a reproducibility record.
 
@@ -282,7 +282,7 @@ class DaliugeSessions:
         Parameters
         ----------
         name : str
-            Of the draft.
+            Name of the draft.
         completed : sequence of str
             Ids of drops that the client asks to complete at the start. Ours complete by themselves if nothing produces
             them, so these are only checked.

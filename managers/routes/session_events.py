@@ -46,7 +46,7 @@ def follow(
     Parameters
     ----------
     reader : _SessionReader or _StateReader
-        What the client has not seen.
+        Reads the events that the client does not have.
     closing : threading.Event
         Set when the server closes.
     pace : float
@@ -194,7 +194,7 @@ def state_events(
     Parameters
     ----------
     hub : StateHub
-        Of the server.
+        The hub of the server.
     session : str
         Name of the session.
     closing : threading.Event

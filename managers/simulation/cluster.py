@@ -50,7 +50,7 @@ class SimulatedCluster:
     faults : NetworkFaults
         Delays and faults of the network.
     workload : Workload
-        What attempts do.
+        Times and results of attempts.
     skips_waiting : bool
         Whether attempts have a time of their own, `work_time`.
 

@@ -93,7 +93,7 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
     planned : float
         Seconds that the plan takes; faults whose times are drawn happen in them.
     faults : tuple of NodeLoss and Cut
-        What happens.
+        Losses of nodes, and cuts of links.
     spread : float
         Attempts take between ``1 - spread`` and ``1 + spread`` times their time.
     replicas : int
@@ -345,7 +345,7 @@ def recomputations(
     is_app = graph.kinds[graph.template] == Kind.APP
     before, after = graph.predecessors, graph.successors
     needed = np.zeros(graph.drops)
-    """When the last consumer of a content ends; until the end of the session for results."""
+    """Time at which the last consumer of a content ends; the end of the session for results."""
     for drop in np.flatnonzero(~is_app).tolist():
         readers = after.of(drop)
         needed[drop] = max((end[one] for one in readers), default=math.inf)

@@ -31,7 +31,7 @@ class HistoryEvent(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     node, session : str
         Where, and in which session.
     view : int
-        Of the session on that node.
+        View of the session on that node.
     """
 
     time: float
@@ -48,7 +48,7 @@ class ContentEvent(HistoryEvent, frozen=True, kw_only=True):
     drop : str
         Its id.
     digest : str
-        Of the content.
+        Digest of the content.
     """
 
     drop: str
@@ -88,7 +88,7 @@ class Recorder:
     Attributes
     ----------
     history : list of HistoryEvent
-        What happened.
+        The events in their order.
     starts : Counter of (str, str)
         Attempts that were started, by session and id of the drop; without those that failed.
     """

@@ -120,7 +120,7 @@ class SimulatedComposite:
     Parameters
     ----------
     name, role : str
-        Of the manager.
+        Name and role of the manager.
     url : str
         URL at which it is called.
     network : SimulatedNetwork

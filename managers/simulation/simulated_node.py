@@ -68,7 +68,7 @@ class SessionDriver:
     session : Session
         Has `inbox` as its inbox, and has not begun.
     inbox : SessionInbox
-        What comes in.
+        The inbox of the session.
     exchange : NodeExchange
         Of the session. When its links report room, `wake` must be called.
     on_stop : callable
@@ -235,7 +235,7 @@ class SimulatedNode:
     directory : Path
         Directory of the sessions' directories; exists.
     workload : Workload
-        What attempts do.
+        Times and results of attempts.
     shared_memory : Path
         Where sessions get their directories in shared memory; exists.
     incarnation : int
@@ -304,7 +304,7 @@ class SimulatedNode:
 
     @property
     def running(self) -> int:
-        """How many sessions are stepped."""
+        """Number of sessions that are stepped."""
         return len(self._resources.drivers)
 
     @property
@@ -400,7 +400,7 @@ class _SimulatedResources:
 
     @property
     def workers(self) -> int:
-        """How many attempts of a session run at a time."""
+        """Number of attempts of a session that run at a time."""
         return self._workload.workers_of(self._process.name)
 
     def make_session(

@@ -98,7 +98,7 @@ class SimulatedRunner:
         self._ready = ready
         self._cores = cores
         self._ready_at: dict[tuple[int, int], float] = {}
-        """When the inputs of attempts are here that have to wait for them."""
+        """Times at which the inputs of attempts that wait for them are here."""
         self._is_held = False
         self._workers = workers
         self._waiting: deque[Task] = deque()

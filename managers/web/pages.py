@@ -185,7 +185,7 @@ def page_routes(
     Parameters
     ----------
     manager : Manager
-        What the pages show.
+        The manager that the pages show.
     hub : StateHub
         Reads the states of drops; that of ``/api/v1`` of the same server.
     servers : KnownServers, optional

@@ -207,7 +207,7 @@ class SessionView(ManagerView, frozen=True, kw_only=True):
 
 
 class TimelineView(ManagerView, frozen=True, kw_only=True):
-    """When the attempts of a session ran."""
+    """The times at which the attempts of a session ran."""
 
     session: SessionDetail
     times: TimesStatistics

@@ -31,7 +31,7 @@ class GraphWork:
     drops : int
         Number of drops.
     is_app : bool array, shape (drops,)
-        Which drops are applications.
+        Whether a drop is an application.
     seconds : float array, shape (drops,)
         Execution time on a node of speed 1; 0 for data.
     cpus : int32 array, shape (drops,)
@@ -64,7 +64,7 @@ class GraphWork:
 
     @cached_property
     def is_made(self) -> Bits:
-        """Which drops an application writes, shape (drops,)."""
+        """The drops that an application writes, shape (drops,)."""
         found = np.zeros(self.drops, dtype=np.bool_)
         found[self.target[~self.is_app[self.target]]] = True
         return found

@@ -466,7 +466,7 @@ def chunks(
     sources : sequence of tuples of Level
         Index spaces of the sources of links into it. The source with most inputs decides.
     options : UnrollOptions
-        Which levels may be paired.
+        Options that decide which levels may be paired.
     findings : list of Problem
         LG020, LG022 and LG072 are added.
     """
@@ -506,7 +506,7 @@ def gather_map(source: Levels, target: Levels, *, position: int, width: int, opt
     width : int
         Inputs in a chunk; 0 for all.
     options : UnrollOptions
-        Which levels may be paired.
+        Options that decide which levels may be paired.
     """
     context = target[:position]
     pairs, left, right = _parted(source, context, options)

@@ -42,7 +42,7 @@ class FindingGroup(msgspec.Struct, frozen=True):
     Attributes
     ----------
     code, hint : str
-        What they share.
+        Code and hint that all have in common.
     severity : Severity
         What they share, too.
     text : str

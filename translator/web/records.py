@@ -123,7 +123,7 @@ def partition_options(fields: PartitionOptions) -> PartitionOptions:
 
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait for the end of a translation before answering."""
+    """Seconds to wait for the end of a translation before answering."""
 
     seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
 

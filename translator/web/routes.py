@@ -42,7 +42,7 @@ def translator_routes(
     Parameters
     ----------
     service : TranslatorService
-        What the routes call.
+        The service that the routes call.
     streams : StreamSlots
         Limits requests that wait.
     info : callable
@@ -120,15 +120,15 @@ def make_translator(
     managers : sequence of str
         Addresses of the managers that graphs may be deployed to.
     access : AccessRules
-        Which requests may enter.
+        The rules for which requests may enter.
     secret : bytes, optional
         Secret half of the cluster key, with which calls to the managers are signed.
     token : str, optional
         Token of the managers, if there is no key.
     limits : TranslatorLimits, optional
-        What translations may cost.
+        Limits of the cost of translations.
     name : str
-        Of this translator.
+        Name of this translator.
     url : callable
         Its address, which is known once it is served.
     log : Path, optional

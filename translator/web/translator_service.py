@@ -332,7 +332,7 @@ class TranslatorService:
     connect : callable
         Makes a client for one of them.
     limits : TranslatorLimits, optional
-        What translations may cost.
+        Limits of the cost of translations.
     clock : Clock, optional
         For the times of translations.
 

@@ -41,9 +41,9 @@ from managers.jobs.ssh import (
 )
 
 _END_SECONDS = 90.0
-"""How long a cluster may take to end: its sessions are cancelled, and its managers end one after another."""
+"""Seconds that a cluster may take to end: its sessions are cancelled, and its managers end one after another."""
 _STOP_SECONDS = 8.0
-"""How long node managers may take to end: less than the head of their job waits."""
+"""Seconds that node managers may take to end: less than the head of their job waits."""
 
 
 class HostsReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
 
 _LOOK_SECONDS = 0.5
-"""How often the status of a job is read, which is a file."""
+"""Seconds between two reads of the status of a job, which is a file."""
 _ASK_SECONDS = (1.0, 2.0, 7.0, 30.0)
 """Seconds between calls of the batch system after a submission; the last one counts from then on."""
 _SILENT_SECONDS = 30.0
@@ -60,7 +60,7 @@ class LaunchReply(msgspec.Struct, frozen=True, kw_only=True):
     login: str = ""
 
     def lines(self) -> Iterator[str]:
-        """Where it is, and the commands that reach it."""
+        """Yield the place of the job, and the commands that reach it."""
         yield f"job {self.job}  {self.directory}"
         if self.url:
             yield f"  in the browser: {self.url} (dropflow open --to {self.to})"

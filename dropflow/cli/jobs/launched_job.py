@@ -45,22 +45,22 @@ if TYPE_CHECKING:
 
 _START_SECONDS = 300.0
 _OTHERS_SECONDS = 60.0
-"""How long the first node may take to start, and then how long the others are waited for; later ones are added."""
+"""Seconds for the start of the first node, and seconds that are then left for all other nodes; later ones are added."""
 _LOOK_SECONDS = 0.2
 _WATCH_SECONDS = 2.0
 _BEAT_SECONDS = 10.0
-"""How often the status is written at least."""
+"""Longest seconds between two writes of the status."""
 _AWAY_SECONDS = 60.0
-"""How long an island may not answer, or not know how the session is: a node may have failed and not be lost yet."""
+"""Seconds without an answer of the island about the session: a node may have failed and not be lost yet."""
 _TERM_GRACE = 5.0
-"""How long attempts may clean up after SIGTERM: Slurm kills a job 30 s after it by default."""
+"""Seconds that attempts may clean up after SIGTERM: Slurm kills a job 30 s after it by default."""
 _STOP_SECONDS = 15.0
-"""How long the end of a session that was cancelled is waited for."""
+"""Seconds to wait for the end of a session that was cancelled."""
 _END_SECONDS = 10.0
 _PREEMPTED_SECONDS = 6.0
-"""How long after the end of the nodes of a preempted job its batch system may tell that it was preempted."""
+"""Seconds after the end of the nodes of a preempted job in which its batch system may report the preemption."""
 _MOST_IDLE = 3
-"""How often in a row a job is started again after which no more was completed."""
+"""Most starts of a job in a row that did not complete more drops."""
 _ENDED = "the batch system has ended its job"
 
 
@@ -146,7 +146,7 @@ class _JobSignals:
         self._clock = SystemClock()
         before = request.seconds - request.margin
         self.walltime = self._clock.now() + before if request.seconds else 0.0
-        """When the session must stop, in seconds since the epoch; 0 if that is not known."""
+        """Time at which the session must stop, in seconds since the epoch; 0 if that is not known."""
 
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):

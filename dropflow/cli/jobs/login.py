@@ -211,7 +211,7 @@ exec cat >/dev/null
 It ends with its standard input, and so with the process here.
 """
 _FORWARD_ATTEMPTS = 5
-"""How often a port that is free is looked for: another process may take it before ssh does."""
+"""Most searches for a free port: another process may take it before ssh does."""
 
 
 def manager_of_job(manager: ConnectionOptions) -> ConnectionOptions:

@@ -49,14 +49,14 @@ class PoolOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pool is: the file ``state.json`` in its directory, which its process writes.
+    """The state of a pool: the file ``state.json`` in its directory, which its process writes.
 
     Attributes
     ----------
     waiting : int
         Attempts that wait for a worker.
     text : str
-        What went wrong last.
+        Text of the last problem.
     wish : float
         When the wish was written that it follows.
     """

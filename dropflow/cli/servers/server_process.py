@@ -146,11 +146,11 @@ class ServerContext:
     Attributes
     ----------
     name : str
-        Of the manager.
+        Name of the manager.
     root : Path
         Its directory, which no other process uses.
     key : ClusterKey
-        Of the cluster.
+        Key of the cluster.
     users : UserFiles or None
         The files about users; None if the key is in no directory, and keys of users are refused.
     token : str or None

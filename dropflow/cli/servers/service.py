@@ -23,7 +23,7 @@ _MARK = (
     "# Written by 'dropflow service install'; change it by 'systemctl edit', and it stays when this is written again."
 )
 _STOP_SECONDS = 30
-"""How long a manager may take to end besides draining."""
+"""Seconds that a manager may take to end besides draining."""
 
 _BASIC = (
     "NoNewPrivileges=yes",
@@ -132,7 +132,7 @@ def unit_text(role: str, arguments: Sequence[str], *, account: str, drain: Any =
     Parameters
     ----------
     arguments : sequence of str
-        Of its command.
+        Arguments of its command.
     account : str
         The account of a system service; empty for the service of a user.
     drain : float, optional

@@ -118,5 +118,5 @@ class DownReply(msgspec.Struct, frozen=True, kw_only=True):
     url: str
 
     def lines(self) -> Iterator[str]:
-        """Which it was."""
+        """Yield the manager that has ended."""
         yield f"ended {self.url}"

@@ -33,7 +33,7 @@ class MemberOperations:
     visible : callable
         Returns the record of a session by its name, or raises `NotFoundError`.
     actions : list
-        What is to be done; decisions are appended.
+        Actions to carry out; decisions are appended.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class ViewChanges:
     sessions : Lifecycle
         Starts, ends and removes sessions.
     actions : list
-        What is to be done; decisions are appended.
+        Actions to carry out; decisions are appended.
     patience : float
         See `Voter`.
     """

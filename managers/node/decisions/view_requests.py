@@ -47,7 +47,7 @@ class ViewRequests:
     session, epoch :
         The session and its deployment.
     actions : list
-        What is to be done; decisions are appended.
+        Actions to carry out; decisions are appended.
     """
 
     def __init__(self, node: str, session: str, epoch: int, actions: list[Action]) -> None:
