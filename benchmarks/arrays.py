@@ -81,7 +81,7 @@ def translation(program: str, tasks: int, side: int, repeat: int) -> dict[str, A
     nodes, keys = graph_of(program, tasks, side)
     made = translate(nodes, keys, {}, runs_constants=True)
     priority = made.graph.priority
-    assert priority is not None  # noqa: S101
+    assert priority is not None
     ours = {key: -int(priority[row]) for row, key in enumerate(made.keys[: made.tasks])}
     theirs = order(nodes)
     first = -len(nodes)
@@ -112,8 +112,8 @@ class _System:
             start_new_session=True,
         )
         self.pid = self._process.pid
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
-        assert self._process.stdout is not None  # noqa: S101
+        assert self._process.stdin is not None  # it is a pipe
+        assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
 
     def begin(self) -> None:

@@ -109,7 +109,7 @@ def contents(repository: LocalRepository, repeat: int) -> list[dict[str, Any]]:
             part = store_for(template).part(Slot(repository.workspace, "o", 1, 1, 0))
             part.write(body)
             content = repository.commit(1, 1, template, part.finish())
-            assert len(bytes(view(content))) == len(body)  # noqa: S101 - a benchmark of something that works
+            assert len(bytes(view(content))) == len(body)  # a benchmark of something that works
             if content.kind == "shm":
                 repository.release(1, template, content)
 
@@ -117,7 +117,7 @@ def contents(repository: LocalRepository, repeat: int) -> list[dict[str, Any]]:
             path = repository.workspace.files / "plain"
             (repository.workspace.files / "plain.part").write_bytes(body)
             (repository.workspace.files / "plain.part").replace(path)
-            assert len(path.read_bytes()) == len(body)  # noqa: S101 - as above
+            assert len(path.read_bytes()) == len(body)  # as above
 
         copy = best(lambda body=body: bytes(bytearray(body)), repeat, loops)  # type: ignore[misc]
         file = best(plain, repeat, loops)
@@ -209,7 +209,7 @@ def threshold(folder: Path, repeat: int) -> list[dict[str, Any]]:
             path.write_bytes(body)
             with path.open("rb") as stream:
                 mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            assert len(bytes(mapped)) == len(body)  # noqa: S101 - as above
+            assert len(bytes(mapped)) == len(body)  # as above
             mapped.close()
             path.unlink()
 
@@ -280,7 +280,7 @@ def stores(folder: Path, repeat: int) -> list[dict[str, Any]]:
     port = _free_port()
     os.environ.update(
         AWS_ACCESS_KEY_ID="x",
-        AWS_SECRET_ACCESS_KEY="x",  # noqa: S106 - the server takes any
+        AWS_SECRET_ACCESS_KEY="x",
         AWS_DEFAULT_REGION="us-east-1",
         AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
     )

@@ -115,7 +115,7 @@ class ChangingManager(FakeManager):
             self._turn.wait_for(lambda: self._version != version, timeout=seconds)
         return self.session(session)
 
-    def states(self, session: str, *, since: str = "") -> DropStates:  # noqa: ARG002 - as the manager
+    def states(self, session: str, *, since: str = "") -> DropStates:
         """Return what has changed."""
         with self._turn:
             return self._log.since(since)
@@ -131,7 +131,7 @@ class ChangingManager(FakeManager):
             )
         return Download(name=f"{session}.times", content_type=TIMES.gives, size=None, chunks=iter(chunks))
 
-    def graph(self, session: str) -> PhysicalGraph:  # noqa: ARG002 - as the manager
+    def graph(self, session: str) -> PhysicalGraph:
         """Return the graph."""
         return self._graph
 

@@ -56,7 +56,7 @@ def format_quantity(number: float) -> str:
 
 def format_rate(rate: float) -> str:
     """Return a number per second: ``0.25/s``, ``12/s``, ``48,000/s``."""
-    digits = 0 if rate >= 10 else 1 if rate >= 1 else 2  # noqa: PLR2004 - two or three significant digits
+    digits = 0 if rate >= 10 else 1 if rate >= 1 else 2
     return f"{rate:,.{digits}f}/s"
 
 
@@ -64,9 +64,9 @@ def format_duration(seconds: float | None) -> str:
     """Return a duration: ``0.24 s``, ``12.3 s``, ``3 min 05 s``, ``2 h 07 min``, ``3 d 4 h``; a dash for None."""
     if seconds is None or seconds < 0:
         return DASH
-    if seconds < 9.995:  # noqa: PLR2004 - what rounds to 10.0 has one digit after the point
+    if seconds < 9.995:
         return f"{seconds:.2f} s"
-    if seconds < 59.95:  # noqa: PLR2004 - what rounds to 60.0 is a minute
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < _HOUR:
@@ -88,9 +88,9 @@ def format_quiet(seconds: float) -> str:
 
 def format_brief(seconds: float) -> str:
     """Return a duration with three digits below a second, ``12.3 µs`` or ``456 ms``, and as `format_duration` above."""
-    if seconds >= 0.9995 or seconds < 0:  # noqa: PLR2004 - what rounds to 1000 ms is a second
+    if seconds >= 0.9995 or seconds < 0:
         return format_duration(seconds)
-    if seconds < 0.9995e-3:  # noqa: PLR2004 - what rounds to 1000 µs is a millisecond
+    if seconds < 0.9995e-3:
         return f"{seconds * 1e6:.3g} µs" if seconds else "0 s"
     return f"{seconds * 1e3:.3g} ms"
 

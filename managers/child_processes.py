@@ -238,7 +238,7 @@ class ChildProcesses:
         if self._is_cancelled:
             process.ready.cancel()
         self._processes.append(process)
-        assert popen.stdout is not None  # noqa: S101 - it is a pipe
+        assert popen.stdout is not None  # it is a pipe
         output = popen.stdout.fileno()
         os.set_blocking(output, False)
         descriptor = os.pidfd_open(popen.pid)

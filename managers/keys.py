@@ -115,7 +115,7 @@ def parse_key(text: bytes, *, where: str) -> ClusterKey:
     import zmq  # noqa: PLC0415 - see `create`
 
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith(b"#")]
-    fields = {words[0]: words[1] for words in lines if len(words) == 2}  # noqa: PLR2004 - a word and its value
+    fields = {words[0]: words[1] for words in lines if len(words) == 2}
     public, secret = fields.get(b"public", b""), fields.get(b"secret", b"")
     if len(public) != _Z85_CHARACTERS or len(secret) != _Z85_CHARACTERS:
         hint = "it has a line 'public KEY' and a line 'secret KEY'; copy it again from a host of the cluster"

@@ -361,7 +361,7 @@ class FakeManager(SessionTimes, Manager):
         self.add(note_options(graph, options), name, request_id=options.request_id, user=options.user)
         return self._find(name).info(self.clock.now())
 
-    def prepare(self, deployment: Any, *, seconds: float) -> None:  # noqa: ARG002 - as `dropflow.api.manager.Manager`
+    def prepare(self, deployment: Any, *, seconds: float) -> None:
         """Keep a deployment in `prepared`."""
         if deployment.session in self._sessions:
             raise ConflictError(f"there is a session {deployment.session!r} already")
@@ -403,7 +403,7 @@ class FakeManager(SessionTimes, Manager):
             self._changed.wait_for(has_changed, timeout=seconds)
         return self.session(session)
 
-    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:  # noqa: ARG002
+    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
         """Cancel all open drops, unless the session is hidden."""
         found = self._find(session)
         if not is_over(found.status) and found.status != UNKNOWN:
@@ -432,7 +432,7 @@ class FakeManager(SessionTimes, Manager):
         self._find(session)
         raise ConflictError(f"session {session!r} has a majority: 1 of 1 voters are not lost")
 
-    def resume(self, session: str, request: ResumeRequest = RESUME_ALL) -> SessionInfo:  # noqa: ARG002
+    def resume(self, session: str, request: ResumeRequest = RESUME_ALL) -> SessionInfo:
         """Run the cancelled drops of a session that is over."""
         found = self._find(session)
         if not is_over(found.status):
@@ -462,7 +462,7 @@ class FakeManager(SessionTimes, Manager):
         self._put(found.again({row.drop for row in found.rows if row.state in states}))
         return self.session(found.name)
 
-    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:  # noqa: ARG002
+    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
         """Return nothing: only managers ask for it."""
         self._find(session)
         return ()
@@ -507,8 +507,8 @@ class FakeManager(SessionTimes, Manager):
         self,
         session: str,
         drop: str,
-        reason: str = "",  # noqa: ARG002
-        grace: float = GRACE_SECONDS,  # noqa: ARG002
+        reason: str = "",
+        grace: float = GRACE_SECONDS,
     ) -> DropDetail:
         """Cancel one drop that is open, of a session that is not over."""
         found = self._find(session)

@@ -74,7 +74,7 @@ class FaultyProxy:
         self.passed = 0
         self.faults = faults
         self._target = target
-        self._random = random.Random(seed)  # noqa: S311 - not a secret
+        self._random = random.Random(seed)
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)

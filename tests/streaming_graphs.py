@@ -126,7 +126,7 @@ def random_graph(seed: int, apps: int, *, marks: Path, failing: float = 0.0) -> 
     Each output depends on what its application read. The share `failing` of them fails in mid-stream: some for good,
     some at their first attempt only (they leave a file in `marks` by then) and have a second one.
     """
-    rng = random.Random(seed)  # noqa: S311 - to be the same each time
+    rng = random.Random(seed)
     drawing = GraphBuilder(f"random{seed}")
     drawing.app("A0", **bash("StreamingOutputBashApp", "seq 5000"))  # type: ignore[arg-type]
     drawing.data("d0", component=FILE).connect("A0", "d0")

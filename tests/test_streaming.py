@@ -417,7 +417,7 @@ def test_large_streams_take_no_memory(tmp_path: Path) -> None:
 @given(graph=graphs() | pipelines(), seed=st.integers(0, 2**32))
 def test_streams_change_no_result(graph: PhysicalGraph, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """With streaming links and without, every drop ends in the same state and every leaf with the same content."""
-    chance = random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    chance = random.Random(seed)
     templates = [
         msgspec.structs.replace(
             template, effective_inputs=-1, **fields("Mixer", fails=chance.random() < 0.2, skips=_some(chance))

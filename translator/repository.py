@@ -176,7 +176,7 @@ def _of_page(address: str) -> str:
     else:
         mark = next((at for at, one in enumerate(pieces) if one in ("blob", "raw") and at > 1), len(pieces))
         repository, rest = [one for one in pieces[:mark] if one != "-"], pieces[mark + 1 :]
-    if len(rest) < 2:  # noqa: PLR2004 - a branch and a path
+    if len(rest) < 2:
         raise UsageError("the page is not that of a file", where=address, hint=_HINT)
     host = "github.com" if parts.netloc == _RAW else parts.netloc
     return f"git+https://{host}/{'/'.join(repository)}@{rest[0]}#{'/'.join(rest[1:])}"

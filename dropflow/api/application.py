@@ -311,8 +311,8 @@ class _Dispatcher:
         request = bottle.request
         status = error.status_code
         text = f"{request.method} {request.path} is not served here"
-        refused: DropflowError = HttpError(status, error.body if status == 400 else text)  # noqa: PLR2004 - HTTP
-        if status >= 500:  # noqa: PLR2004 - an HTTP status
+        refused: DropflowError = HttpError(status, error.body if status == 400 else text)
+        if status >= 500:
             _log.error("request %s %s failed: %s", request.method, request.path, error.traceback)
             refused = InternalError("the server failed on this request", hint="its log has the details")
         try:

@@ -175,7 +175,7 @@ class Proof(Enum):
     NONE = "nothing"
     OPEN = "nothing, at a server that has no token"
     COOKIE = "the cookie, which browsers also send on behalf of other pages"
-    TOKEN = "the token"  # noqa: S105 - the word, not a token
+    TOKEN = "the token"
     SIGNATURE = "a signature with the cluster key"
     USER = "a signature with the key of a user"
 

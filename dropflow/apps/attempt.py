@@ -169,7 +169,7 @@ class AttemptOutput:
     def _begin_stream(self) -> ContentWriter:
         """Begin a content that consumers read while it grows, except for data from `put` or a program."""
         attempt, grow = self._attempt, self._store.growing
-        assert grow is not None  # noqa: S101 - see streams
+        assert grow is not None  # see streams
         task = attempt.task
         folder = attempt.workspace.part_name(task.drop, task.attempt, f"{self._number}.stream")
         slot = self._slot()

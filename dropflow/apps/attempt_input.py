@@ -272,7 +272,7 @@ class StreamedInput(AttemptInput):
 
     def __init__(self, attempt: "AttemptContext", edge: Input) -> None:
         super().__init__(attempt, edge)
-        assert edge.handle is not None  # noqa: S101 - an open content has a stream
+        assert edge.handle is not None  # an open content has a stream
         self._stream: Handle = edge.handle
         self._end: Handle | None = None
         self._readers: list[StreamReader] = []

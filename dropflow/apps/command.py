@@ -212,7 +212,7 @@ class Command:
 
     def _sinks(self, process: subprocess.Popen[bytes]) -> dict[int, Callable[[bytes], object]]:
         """Return the receiver of the output of each pipe."""
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        assert process.stdout is not None  # it is a pipe
         sinks = {process.stdout.fileno(): self._output or self._sink}
         if process.stderr is not None:
             sinks[process.stderr.fileno()] = self._sink

@@ -384,7 +384,7 @@ def _removed(engine: ContainerEngine, name: str, *, stays: bool) -> Iterator[Non
     try:
         yield
     finally:
-        assert watcher.stdin is not None  # noqa: S101 - it is a pipe
+        assert watcher.stdin is not None  # it is a pipe
         watcher.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             watcher.wait(ANSWER_SECONDS)

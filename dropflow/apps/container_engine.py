@@ -292,7 +292,7 @@ def _pull(engine: ContainerEngine, image: str, directory: Path, report: Callable
         text=True,
         errors="replace",
     ) as process:
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        assert process.stdout is not None  # it is a pipe
         for line in process.stdout:
             last.append(line.strip())
             report(f"image {image}: {line.strip()}")

@@ -46,7 +46,7 @@ _MOST_LOCALS = 30
 _DROPFLOW = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = (*{f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen ")
 _HIDDEN = "***"
-_SECRET = r"(?:token|passw|pwd|secret|credential|api_?key|(?<![a-z])key(?![a-z]))"  # noqa: S105 - names of them
+_SECRET = r"(?:token|passw|pwd|secret|credential|api_?key|(?<![a-z])key(?![a-z]))"
 _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 _SECRET_VALUE = re.compile(rf"([\w-]*{_SECRET}[\w-]*[\"']?\s*[=:]\s*)\S.*|(//)[^/@\s]+(?=@)", re.IGNORECASE)
 

@@ -724,7 +724,7 @@ class PythonMemberFunction(PyFuncApp):
         if self.function_name.endswith("__init__"):
             super().check()
 
-    def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:  # noqa: ARG002
+    def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:
         """Raise if an encoding does not exist. Arguments of a member are known only at run time."""
         self.refuse_encodings(inputs, outputs)
 

@@ -109,7 +109,7 @@ def refuse_source(source: str, name: str, where: str) -> None:
         is_there = any(part in names.bound for part in name.split("."))
     else:
         # A single function needs no name. Callables that are not made by a plain def are found only by running.
-        is_there = len(names.functions) < 2 and bool(names.bound)  # noqa: PLR2004 - several
+        is_there = len(names.functions) < 2 and bool(names.bound)
     if not is_there:
         raise _not_defined(name, names.defined, where)
 

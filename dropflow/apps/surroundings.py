@@ -29,7 +29,7 @@ RUN_IN, VARIABLES, MODULES, VIRTUAL = FIELDS = ("run_in", "environment", "module
 SECRETS_VARIABLE = "DROPFLOW_SECRETS"
 """Environment variable with the path of the file of secrets."""
 
-_SECRET = "secret:"  # noqa: S105 - what stands before the name of one
+_SECRET = "secret:"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MODULE = re.compile(r"[\w./+:-]+")
 _INITS = ("/etc/profile.d/lmod.sh", "/etc/profile.d/modules.sh", "/usr/share/modules/init/bash")

@@ -581,7 +581,7 @@ def _enters_one_loop(graph: "Graph", data: Data, node: DraftNode) -> bool:
 
 
 def _connect_several(graph: "Graph", node: DraftNode, name: str, values: Any, wanted: Any) -> None:
-    if len(values) < 2 or not all(isinstance(one, Data) for one in values):  # noqa: PLR2004 - several
+    if len(values) < 2 or not all(isinstance(one, Data) for one in values):
         raise UsageError(
             f"the argument {name!r} is a list of {len(values)}, expected several data of the graph and nothing else",
             where=_at(graph, node),

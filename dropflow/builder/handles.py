@@ -370,7 +370,7 @@ class CarriedValue:
             self._carry(node, port)
 
     def _carry(self, node: DraftNode, port: str) -> None:
-        assert self.following is not None  # noqa: S101 - see `Loop.close`
+        assert self.following is not None  # see `Loop.close`
         link = DraftLink(self.following.node, "io", node, port, closes_loop=True)
         self.first.graph.drawing.links.append(link)
 
@@ -469,7 +469,7 @@ class Loop:
             name=f"Leave {self._node.name}",
             settings={"block_skip": True},
         )
-        assert isinstance(found, Data)  # noqa: S101 - the application has one output
+        assert isinstance(found, Data)  # the application has one output
         found.annotation, found.node.encoding = made.annotation, made.node.encoding
         return found
 

@@ -223,7 +223,7 @@ def _upstream(
     found = [one for one in differences if one.subject in names or {*one.subject.split(" -> ")} <= names]
     makers = [(label(side.graph, app), _place(side.graph, app)) for side, drop in ((ours, row), (theirs, match))
               for app in side.graph.predecessors.of(drop)[:1]]  # fmt: skip
-    if len(makers) == 2 and makers[0][1] != makers[1][1] and all(place for _, place in makers):  # noqa: PLR2004
+    if len(makers) == 2 and makers[0][1] != makers[1][1] and all(place for _, place in makers):
         found.append(Difference(subject=makers[0][0], what="node", left=makers[0][1], right=makers[1][1]))
     if not makers:
         found.append(Difference(subject=label(ours.graph, row), what="input", left="changed", right="changed"))

@@ -403,7 +403,7 @@ class _Prepared:
                 if parts
                 else []
             )
-            if parts is None or len(groups) != 2 or set(groups[0]) & set(groups[1]):  # noqa: PLR2004 - the two sides
+            if parts is None or len(groups) != 2 or set(groups[0]) & set(groups[1]):
                 raise UsageError(f"--cut {text} names no two groups", hint="write it as a,b|c,d@50%+10m")
             seconds = 600.0 if parts[3] is None else _seconds(parts[3], text)
             found.append(Cut(groups[0], groups[1], _moment(parts[2] or "", completion, text), seconds))

@@ -301,7 +301,7 @@ def _needs(tasks: TranslatedGraph) -> tuple[IntColumn, IntColumn]:
 
 def _ordered(tasks: TranslatedGraph) -> ExplainedStep:
     priority = tasks.graph.priority
-    assert priority is not None  # noqa: S101 - `translate` always has them
+    assert priority is not None  # `translate` always has them
     count = tasks.tasks
     position = count - priority[:count].astype(np.int64)
     by_level = np.empty(count, dtype=np.int64)

@@ -38,7 +38,7 @@ class ObjectRepository:
     def adopt(self, contents: Mapping[int, Handle]) -> None:
         """Do nothing: no contents outlive a process."""
 
-    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:  # noqa: ARG002 - protocol
+    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
         """Return the part: it becomes the content as it is."""
         return part
 
@@ -46,7 +46,7 @@ class ObjectRepository:
         """Raise: no value has several producers."""
         raise InternalError(f"drop {drop} of {template.key} has {len(parts)} parts, and values are not joined")
 
-    def is_replaced(self, drop: int, handle: Handle) -> bool:  # noqa: ARG002 - protocol
+    def is_replaced(self, drop: int, handle: Handle) -> bool:
         """Return False: nothing is written twice."""
         return False
 
@@ -56,14 +56,14 @@ class ObjectRepository:
     def discard_attempt(self, drop: int, attempt: int) -> None:
         """Do nothing: no attempt leaves anything outside of its result."""
 
-    def release(self, drop: int, template: Template, handle: Handle) -> bool:  # noqa: ARG002 - protocol
+    def release(self, drop: int, template: Template, handle: Handle) -> bool:
         """Return whether the content is to be removed: it is, unless it is a result."""
         if drop in self._wanted:
             return False
         self._on_release(drop)
         return True
 
-    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:  # noqa: ARG002 - protocol
+    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
         """Return the content as it is."""
         return handle
 

@@ -400,11 +400,11 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
         """Return an equal node."""
         return self.renamed(self.key)
 
-    def substitute(self, subs: Mapping[Hashable, Any], key: Hashable | None = None) -> "PersistedChunk":  # noqa: ARG002
+    def substitute(self, subs: Mapping[Hashable, Any], key: Hashable | None = None) -> "PersistedChunk":
         """Return the node under another key: it depends on no other one."""
         return self if key is None or key == self.key else self.renamed(key)
 
-    def __call__(self, values: object = ()) -> Any:  # noqa: ARG002 - as all nodes
+    def __call__(self, values: object = ()) -> Any:
         """Return the value, fetched from where it is, or computed again if it is lost.
 
         Raises

@@ -127,7 +127,7 @@ class TaskExecutor:
             self._memory.begin(task.drop, [each.drop for each in task.inputs])
         values = {}
         for each in task.inputs:
-            assert isinstance(each.handle, ObjectHandle)  # noqa: S101 - all contents here are
+            assert isinstance(each.handle, ObjectHandle)  # all contents here are
             values[keys[each.drop - first]] = value_of(each.handle.value)
         for key in self._nodes[task.drop].dependencies:
             if key not in values:

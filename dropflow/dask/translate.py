@@ -114,7 +114,7 @@ def _indices(keys: Sequence[Any]) -> tuple[tuple[int, ...], npt.NDArray[np.integ
         index = np.array([key[1:] for key in keys])
     except (ValueError, OverflowError):  # nested indices, or integers beyond 64 bits
         return None
-    if index.ndim != 2 or index.dtype.kind != "i" or index.min() < 0:  # noqa: PLR2004 - rows and axes
+    if index.ndim != 2 or index.dtype.kind != "i" or index.min() < 0:
         return None
     shape = tuple(int(last) + 1 for last in index.max(axis=0))
     size = 1

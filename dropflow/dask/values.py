@@ -44,7 +44,7 @@ class MemoryBudget:
         graph, self._first = tasks.graph, tasks.tasks
         self._end = tasks.tasks
         self._results = frozenset(tasks.results.values())
-        assert graph.priority is not None  # noqa: S101 - `translate` always has them
+        assert graph.priority is not None  # `translate` always has them
         position = tasks.tasks - graph.priority
         source = np.repeat(np.arange(graph.drops), np.diff(graph.successors.ptr))
         is_read = source >= tasks.tasks
@@ -241,7 +241,7 @@ class ValueMemory:
             path.unlink(missing_ok=True)
 
     def _path(self, drop: int) -> Path:
-        assert self._directory is not None  # noqa: S101 - made before the first value is written
+        assert self._directory is not None  # made before the first value is written
         return self._directory / str(drop)
 
 

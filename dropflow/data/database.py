@@ -133,7 +133,7 @@ class DatabaseStore(UrlStore):
         location = super()._place(slot)
         return _RELATIVE_SQLITE.sub(lambda match: f"{match[1]}{slot.workspace.files}/", location, count=1)
 
-    def _part(self, final: str, session: str) -> str:  # noqa: ARG002 - databases have short names
+    def _part(self, final: str, session: str) -> str:
         url, separator, options = final.rpartition("#")
         return f"{url.rpartition('/')[0]}/{BESIDE}{secrets.token_hex(_TOKEN_BYTES)}{separator}{options}"
 
@@ -168,7 +168,7 @@ class _Tables:
                 raise FileNotFoundError(f"there is no table {table_name}")
         return 0
 
-    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:  # noqa: ARG002 - of the protocol
+    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:
         return ()
 
     def open(self, location: str) -> BinaryIO:

@@ -62,7 +62,7 @@ class DirectoryWriter:
         self._directory_for = directory_for
         self._given = False
 
-    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
         """Raise: bytes cannot be written to a directory.
 
         Raises

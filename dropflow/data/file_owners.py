@@ -109,7 +109,7 @@ class FileOwners:
 
     @cached_property
     def _precedence(self) -> Precedence:
-        assert self._graph is not None  # noqa: S101 - see _precedes
+        assert self._graph is not None  # see _precedes
         return Precedence(self._graph.templates, self._graph.links)
 
     def _name(self, drop: int) -> str:

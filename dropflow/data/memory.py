@@ -67,7 +67,7 @@ class NullWriter:
         self._slot = slot
         self._path = ""
 
-    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
         """Discard `data`."""
         return len(data)
 
@@ -108,7 +108,7 @@ class NullStore:
         """Return a writer that discards."""
         return NullWriter(slot)
 
-    def initial(self, slot: Slot) -> Handle:  # noqa: ARG002 - one protocol
+    def initial(self, slot: Slot) -> Handle:
         """Return the handle of no content."""
         return NULL
 
@@ -299,7 +299,7 @@ class MemoryWriter:
         """Return a temporary path; the file there at the end of the attempt becomes the content."""
         if self._file is None:
             self._spill(self._disk_path())
-        assert self._file is not None  # noqa: S101 - _spill sets it, which mypy cannot see
+        assert self._file is not None  # _spill sets it, which mypy cannot see
         return self._file.path()
 
     def finish(self) -> Handle:

@@ -94,7 +94,7 @@ class NgasStore(UrlStore):
     def _access(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return ngas_options(values)
 
-    def _part(self, final: str, session: str) -> str:  # noqa: ARG002 - as in the base
+    def _part(self, final: str, session: str) -> str:
         """Return the final location: there are no others."""
         return final
 
@@ -119,7 +119,7 @@ class _Ngas:
         file = status.find(".//FileStatus")
         return int(file.get("FileSize", "0")) if file is not None else 0
 
-    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:  # noqa: ARG002 - of the protocol
+    def version(self, location: str, *, trust_times: bool) -> Sequence[str]:
         return ()
 
     def open(self, location: str) -> BinaryIO:

@@ -336,7 +336,7 @@ class LocalRepository:
                 self._owners.add(path, drop, self._owners.of(path) if is_same else ())
                 latest[path] = content
 
-    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:  # noqa: ARG002 - protocol
+    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
         """Make `part` the content of a drop with one producer: atomic, under its final name.
 
         If a drop that depends on this one has written there since, this one runs again: its content stays in ``tmp``.
@@ -439,7 +439,7 @@ class LocalRepository:
                 _remove_if_empty(Path(handle.location).parent, self.workspace.files)
         return True
 
-    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:  # noqa: ARG002 - protocol
+    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
         """Move a content that is in memory to ``results/``.
 
         The file is named after the drop, with a suffix for its format. Files and directories stay where they are, and

@@ -280,7 +280,7 @@ def sweep_shared_memory(root: Path = SHARED_MEMORY) -> list[Path]:
 
 def _is_dead(name: str, started: Callable[[int], str]) -> bool:
     pieces = name.split("-", 4)
-    if len(pieces) < 5 or not pieces[2].isdecimal():  # noqa: PLR2004 - the five parts of the name
+    if len(pieces) < 5 or not pieces[2].isdecimal():
         return False
     return started(int(pieces[2])) != pieces[3]
 

@@ -337,7 +337,7 @@ def follower_column(
     outputs, inputs = np.diff(out.ptr), np.diff(before.ptr)
     group = np.array(groups, dtype=np.int32)[graph.template]
     # What tolerates the failure of its only input runs without it, and what is kept moves to its place.
-    tolerant = np.array([one.error_threshold >= 100.0 for one in graph.templates])[graph.template]  # noqa: PLR2004
+    tolerant = np.array([one.error_threshold >= 100.0 for one in graph.templates])[graph.template]
     kept = np.array([one.persist is True for one in graph.templates])[graph.template]
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     data = np.flatnonzero(is_data & ~kept & (group > 0) & (outputs == 1) & (inputs == 1))

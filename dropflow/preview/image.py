@@ -199,7 +199,7 @@ class Bands:
         """Return values of one row of a plane."""
         top = row // self._rows * self._rows
         if self._band is None or self._band[0] != (plane, top):
-            leading = np.unravel_index(plane, self.shape[:-2]) if len(self.shape) > 2 else ()  # noqa: PLR2004
+            leading = np.unravel_index(plane, self.shape[:-2]) if len(self.shape) > 2 else ()
             rows = (slice(top, min(top + self._rows, height_of(self.shape))),) if len(self.shape) > 1 else ()
             where = (*(int(one) for one in leading), *rows, slice(0, width_of(self.shape)))
             with reading(self._name):
@@ -213,7 +213,7 @@ class Nothing:
 
     shape: tuple[int, ...] = (0,)
 
-    def block(self, plane: int, row: int, column: int, columns: int) -> Floats:  # noqa: ARG002
+    def block(self, plane: int, row: int, column: int, columns: int) -> Floats:
         """Return no values."""
         return np.zeros(0)
 

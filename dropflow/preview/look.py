@@ -80,7 +80,7 @@ def _of_file(source: Source, start: bytes, query: PreviewQuery) -> Preview:
         text = as_text(start)
     if text is not None:
         return text_preview(start, text, source.size, source.name, query)
-    return Preview(kind="dump", text=as_dump(start), size=source.size, is_cut=source.size > 512)  # noqa: PLR2004
+    return Preview(kind="dump", text=as_dump(start), size=source.size, is_cut=source.size > 512)
 
 
 def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) -> bytes:
@@ -163,7 +163,7 @@ def _region(shown: Shown, query: PreviewQuery) -> tuple[tuple[int, int, int, int
 def _one_value(shown: Shown, plane: int, window: Window) -> tuple[tuple[str, str], ...]:
     """Return a value of a plane and where it is."""
     value = float(shown.array.block(plane, window.row, window.column, 1)[0])
-    leading = np.unravel_index(plane, shown.array.shape[:-2]) if len(shown.array.shape) > 2 else ()  # noqa: PLR2004
+    leading = np.unravel_index(plane, shown.array.shape[:-2]) if len(shown.array.shape) > 2 else ()
     index = (*(int(one) for one in leading), window.row, window.column)
     return (("Value", f"{value:.9g}"), *shown.place_of(index[::-1] if shown.is_transposed else index))
 
@@ -244,7 +244,7 @@ class _OneColumn:
         self.shape = (*array.shape[:-2], 1, min(height_of(array.shape), _COLUMN_LIMIT))
         self._array = array
 
-    def block(self, plane: int, row: int, column: int, columns: int) -> npt.NDArray[np.float64]:  # noqa: ARG002
+    def block(self, plane: int, row: int, column: int, columns: int) -> npt.NDArray[np.float64]:
         """Return values of the only row."""
         return np.concatenate([self._array.block(plane, at, 0, 1) for at in range(column, column + columns)])
 

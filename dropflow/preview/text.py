@@ -100,7 +100,7 @@ def as_dump(start: bytes) -> str:
     rows = []
     for at in range(0, min(len(start), _DUMP_LIMIT), _DUMP_ROW):
         row = start[at : min(at + _DUMP_ROW, _DUMP_LIMIT)]
-        signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)  # noqa: PLR2004 - printable ASCII
+        signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         rows.append(f"{at:06x}  {row.hex(' '):<47}  {signs}")
     return "\n".join(rows)
 

@@ -88,7 +88,7 @@ class AttemptReuse:
 
     def __init__(self, spec: ExecutorSpec, clock: Clock) -> None:
         reuse = spec.reuse
-        assert reuse is not None  # noqa: S101 - the caller looks
+        assert reuse is not None  # the caller looks
         self._reuse = reuse
         self._session = spec.session
         self._inside = f"{spec.directory}/"
@@ -375,4 +375,4 @@ def _named(part: KeyPart) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004
+    return text if len(text) <= 60 else f"{text[:57]}..."

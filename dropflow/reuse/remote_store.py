@@ -107,7 +107,7 @@ class RemoteStore:
             return [
                 RemoteFile(path.rpartition("/")[2], path.split("/")[-3], int(info["size"] or 0), _written(info))
                 for path, info in found.items()
-                if path.removeprefix(there).count("/") == 3  # noqa: PLR2004 - kind, two digits, name
+                if path.removeprefix(there).count("/") == 3
             ]
 
         return sorted(self._reach("read", "", "", find), key=lambda one: one.written)

@@ -417,7 +417,7 @@ class ContentRelay:
 
     def _receive(self, answer: BatchAnswer, *, is_last: bool) -> None:
         """Write outputs and logs, and report the results."""
-        assert self._spec is not None  # noqa: S101 - it has been started
+        assert self._spec is not None  # it has been started
         for log in answer.logs:
             with contextlib.closing(DropLog(f"{self._spec.directory}/logs", log.oid, self._spec.log_limit)) as written:
                 written.write_bytes(log.text)
@@ -436,7 +436,7 @@ class ContentRelay:
 
     def _with_outputs(self, result: AttemptResult, contents: dict[str, tuple[Piece, ...]]) -> AttemptResult:
         """Return a result with the paths of its contents on this host."""
-        assert self._spec is not None  # noqa: S101 - as above
+        assert self._spec is not None  # as above
         handles = dict(result.handles)
         try:
             for number, (drop, handle) in enumerate(result.handles.items()):
@@ -482,7 +482,7 @@ class ContentRelay:
         return is_known
 
     def _report(self) -> EngineEvents:
-        assert self._events is not None  # noqa: S101 - it has been started
+        assert self._events is not None  # it has been started
         return self._events
 
 

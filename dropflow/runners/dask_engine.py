@@ -101,7 +101,7 @@ class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
             own=None if self._is_shared else OwnDirectory(worker.local_directory, self._store),
         )
 
-    async def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - the interface of Dask
+    async def teardown(self, worker: Worker) -> None:
         """Stop the attempts that run."""
         if self.host is not None:
             await asyncio.to_thread(self.host.close)
@@ -285,7 +285,7 @@ class DaskEngine:
 
     async def _add(self, address: str) -> None:
         """Use a worker that has come, if it can take part."""
-        assert self._session is not None  # noqa: S101 - `_prepare` has made it
+        assert self._session is not None  # `_prepare` has made it
         try:
             views = await _views_of(self._client, self._directory, [address])
             refuse_other_versions(self.name, views)
@@ -459,7 +459,7 @@ class DaskEngine:
         return found
 
     def _report(self) -> EngineEvents:
-        assert self._events is not None  # noqa: S101 - it has been started
+        assert self._events is not None  # it has been started
         return self._events
 
     def _spawn(self, work: Awaitable[Any]) -> None:

@@ -315,7 +315,7 @@ class RayEngine:
     def submit(
         self,
         batch: Batch,
-        name: str,  # noqa: ARG002 - Ray shows actors
+        name: str,
         workers: Sequence[str],
         pieces: Sequence[object] = (),
     ) -> None:
@@ -453,7 +453,7 @@ class RayEngine:
             return [actor for actor in self._actors.values() if actor.hosts]
 
     def _report(self) -> EngineEvents:
-        assert self._events is not None  # noqa: S101 - it has been started
+        assert self._events is not None  # it has been started
         return self._events
 
     def close(self) -> None:

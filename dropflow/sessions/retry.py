@@ -487,7 +487,7 @@ def _refuse_unwanted_settings(
 def _with_value(template: Template, name: str, value: str) -> Template:
     """Return a node with another value of one parameter."""
     argument = template.argument(name)
-    assert argument is not None  # noqa: S101 - see `_with_settings`
+    assert argument is not None  # see `_with_settings`
     if name in _FIXED or argument.is_port:
         what = "is a port" if argument.is_port else "decides about drops that are settled already"
         raise BadParameterError(

@@ -282,7 +282,7 @@ class ScriptedExecutor:
             threading.Event().wait(seconds)
             track.write(f"end {task.drop}\n")
 
-    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """End an attempt that hangs."""
         self._aborts.setdefault((drop, attempt), threading.Event()).set()
 

@@ -220,7 +220,7 @@ class RunnerConformance:
         _same(result.states, {"COMPLETED": 5 * _WIDTH - 4, "ERROR": 4, "SKIPPED": 0})
         _same([(one.drop, one.code) for one in result.failures], [("drawing_B7_0", AppError.code)])
         # Results that were lost with a process are computed again, and that is no try.
-        _is_true(result.failures[0].attempts >= 2, "a drop had fewer attempts than tries")  # noqa: PLR2004
+        _is_true(result.failures[0].attempts >= 2, "a drop had fewer attempts than tries")
         _same(result.infrastructure_faults, int(self.survives_loss))
         _same([*self._left(graph, tmp_path)], [])
 
@@ -257,7 +257,7 @@ class RunnerConformance:
             began = [one.drop for one in answered if one.failure is None]
             runner.hold(is_held=False)
             runner.submit(())
-            _wait(lambda: len(answered) + len(given) == 30)  # noqa: PLR2004 - all of them
+            _wait(lambda: len(answered) + len(given) == 30)
             rest = runner.give_back()
         finally:
             runner.close()

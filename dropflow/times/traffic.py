@@ -55,7 +55,7 @@ def planned_traffic(graph: PhysicalGraph) -> dict[tuple[str, str], int]:
     places = len(graph.places)
     volumes = np.array([0.0 if one.weight in _UNDECLARED else max(one.weight, 0.0) for one in graph.templates])
     is_data = graph.kinds == Kind.DATA
-    if places < 2 or not (volumes[is_data] > 0).any():  # noqa: PLR2004 - a pair
+    if places < 2 or not (volumes[is_data] > 0).any():
         return {}
     out = graph.successors
     source = np.repeat(np.arange(graph.drops), np.diff(out.ptr))

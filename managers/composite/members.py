@@ -84,7 +84,7 @@ def _is_uneven(parts: Sequence[SessionPart]) -> bool | None:
     """Return whether the slowest child ends much later than the others; None if a child with open drops has no rate."""
     open_parts = [part.detail for part in parts if part.detail.settled < part.detail.drops]
     seconds = [detail.remaining for detail in open_parts if detail.remaining is not None]
-    if len(parts) < 2 or not open_parts:  # noqa: PLR2004 - one has nothing to balance
+    if len(parts) < 2 or not open_parts:
         return False
     if len(seconds) < len(open_parts):
         return None

@@ -300,7 +300,7 @@ def _slurm_spread(nodes: int, member: Sequence[str]) -> list[str]:
 
 
 def _slurm_states(answer: str) -> dict[str, JobState]:
-    rows = [line.split("|", 2) for line in answer.splitlines() if line.count("|") == 2]  # noqa: PLR2004 - three columns
+    rows = [line.split("|", 2) for line in answer.splitlines() if line.count("|") == 2]
     return {
         job.strip(): JobState(word=word, reason="" if reason == "None" else reason, is_over=word in _SLURM_OVER)
         for job, word, reason in rows
@@ -374,7 +374,7 @@ def _sge_states(answer: str) -> dict[str, JobState]:
     return {
         row[0]: JobState(word=_sge_word(row[4]), reason=row[4] if "E" in row[4] else "")
         for row in rows
-        if len(row) > 4 and row[0].isdigit()  # noqa: PLR2004 - the fifth column is the state
+        if len(row) > 4 and row[0].isdigit()
     }
 
 

@@ -45,8 +45,8 @@ def _files(info: str) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a wheel whose metadata are in `info`."""
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
-        assert spec is not None  # noqa: S101 - they are one distribution
-        assert spec.origin is not None  # noqa: S101 - none of them is a namespace
+        assert spec is not None  # they are one distribution
+        assert spec.origin is not None  # none of them is a namespace
         root = Path(spec.origin).parent
         for path in sorted(root.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

@@ -248,7 +248,7 @@ def seconds_of_time(text: str) -> float:
     given = [number for number in numbers if number is not None]
     if days is not None:
         hours, minutes, seconds = [*given, 0, 0][:3]
-    elif len(given) == 3:  # noqa: PLR2004 - hours, minutes, seconds
+    elif len(given) == 3:
         hours, minutes, seconds = given
     else:
         hours, minutes, seconds = 0, given[0], given[1] if len(given) > 1 else 0

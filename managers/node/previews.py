@@ -93,7 +93,7 @@ class ContentPreviews:
             All processes are busy.
         """
         found = self._ask(session, handle, query, is_picture=False)
-        assert found.preview is not None  # noqa: S101 - see _Process.ask
+        assert found.preview is not None  # see _Process.ask
         return found.preview
 
     def picture(self, session: str, handle: Handle, name: str, query: PreviewQuery) -> Download:
@@ -310,7 +310,7 @@ class _Process:
         said = b""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(1.0)
-            assert self._popen.stderr is not None  # noqa: S101 - a pipe
+            assert self._popen.stderr is not None  # a pipe
             os.set_blocking(self._popen.stderr.fileno(), False)
             said = self._popen.stderr.read(1 << 16) or b""
         text = f"the process that reads the content for a preview {reason}"

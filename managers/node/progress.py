@@ -39,13 +39,13 @@ class SettlingRate:
         if settled != self._settled:
             self._settled, self.changed = settled, now
         self._recent.append((now, settled))
-        while len(self._recent) > 2 and now - self._recent[0][0] > _RECENT_SECONDS:  # noqa: PLR2004 - a span
+        while len(self._recent) > 2 and now - self._recent[0][0] > _RECENT_SECONDS:
             self._recent.popleft()
         # One sample a second is enough for rates over minutes.
         if len(self._samples) > 1 and now - self._samples[-2][0] < 1:
             self._samples.pop()
         self._samples.append((now, settled))
-        while len(self._samples) > 2 and now - self._samples[1][0] > _WINDOW_SECONDS:  # noqa: PLR2004 - a span
+        while len(self._samples) > 2 and now - self._samples[1][0] > _WINDOW_SECONDS:
             self._samples.popleft()
 
     @property

@@ -467,7 +467,7 @@ class NodeStreams:
         StorageError
             Its path leaves the session's directory.
         """
-        assert stream.handle is not None  # noqa: S101 - it is open
+        assert stream.handle is not None  # it is open
         handle = here(stream.handle, self._workspace)
         known = self._copies.get(stream.drop)
         if known is not None and known.attempt >= stream.attempt:

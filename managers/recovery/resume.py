@@ -51,7 +51,7 @@ class _Copies:
     @property
     def deployment(self) -> Deployment:
         """The latest deployment."""
-        assert self.newest.deployment is not None  # noqa: S101 - `is_over`
+        assert self.newest.deployment is not None  # `is_over`
         return self.newest.deployment
 
     @property
@@ -222,7 +222,7 @@ def _members(part: StoppedPart) -> tuple[Place, ...]:
     """Return the members of the view of a copy."""
     if part.decision is not None:
         return part.decision.view.members
-    assert part.deployment is not None  # noqa: S101 - `is_over`
+    assert part.deployment is not None  # `is_over`
     return part.deployment.places
 
 
@@ -255,7 +255,7 @@ def _counts(part: StoppedPart, newest: StoppedPart) -> bool:
     """
     if part.version == newest.version:
         return True
-    assert newest.deployment is not None  # noqa: S101 - `is_over`
+    assert newest.deployment is not None  # `is_over`
     epochs = (newest.version[0], newest.deployment.copies.get(part.node, (0, 0))[0])
     return part.version[0] in epochs and part.view == newest.view - 1
 

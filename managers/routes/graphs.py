@@ -120,7 +120,7 @@ def expanded(node: str) -> tuple[str, int]:
         The text has another form.
     """
     host, *ports = node.split(":")
-    if not host or len(ports) > len(_PORTS) or not all(port.isdecimal() and len(port) < 6 for port in ports):  # noqa: PLR2004 - digits of a port
+    if not host or len(ports) > len(_PORTS) or not all(port.isdecimal() and len(port) < 6 for port in ports):
         raise UsageError(f"{node!r} is not the address of a node", hint="give HOST or HOST:PORT")
     return host, int(ports[0] if ports else _PORTS[0])
 
@@ -201,6 +201,6 @@ def _exception(error: DropflowError, session: str, *, creating: bool) -> tuple[s
             return "InvalidSessionState", text, 400
         case BadGraphError() | BadFileError():
             return "InvalidGraphException", text, 400
-        case HttpError() if error.status == 501:  # noqa: PLR2004 - an HTTP status
+        case HttpError() if error.status == 501:
             return "NotImplementedError", text, 501
     return "DaliugeException", text, status_of(error)

@@ -122,7 +122,7 @@ class Recorder:
         """
         if task.follows:
             (read,) = task.inputs
-            assert read.handle is not None  # noqa: S101 - what follows is not begun without its input
+            assert read.handle is not None  # what follows is not begun without its input
             self._passed[node, session, task.oid, task.attempt] = read.oid, read.handle
             return
         # A former process, or one in an earlier view, may have had an attempt of this number in a chain.

@@ -617,7 +617,7 @@ def _level(value: float, bottom: float, half_range: float) -> float:
 def plots_of(history: NodeHistory, load: Load) -> tuple[Plot, ...]:
     """Return plots of processor, memory, disk, network, sessions and attempts; none without two samples."""
     samples = history.samples
-    if len(samples) < 2:  # noqa: PLR2004 - a line has two ends
+    if len(samples) < 2:
         return ()
     times = [one.time for one in samples]
     network = [

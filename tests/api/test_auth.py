@@ -28,7 +28,7 @@ from dropflow.errors import BadFileError, BadParameterError, ClockSkewError, Htt
 from tests.http_server import ask, serve
 from tests.virtual_clock import VirtualClock
 
-TOKEN = "a-token"  # noqa: S105 - a token of the tests
+TOKEN = "a-token"
 SECRET = b"s" * 40
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 

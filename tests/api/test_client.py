@@ -48,7 +48,7 @@ from tests.regular_graphs import fan
 from tests.virtual_clock import VirtualClock
 
 SECRET = b"s" * 40
-TOKEN = "a-token"  # noqa: S105 - a token of the tests
+TOKEN = "a-token"
 
 
 @pytest.fixture
@@ -446,7 +446,7 @@ def test_threads_share_a_bounded_pool_of_connections(manager: FakeManager) -> No
 
 def test_a_refusal_while_the_body_is_sent_is_raised(server: RestServer) -> None:
     """The server does not read a body that it refuses; the client raises the refusal and not a broken connection."""
-    transport = HttpTransport(server.url, token="wrong", secret=None, timeout=60)  # noqa: S106 - a token of the tests
+    transport = HttpTransport(server.url, token="wrong", secret=None, timeout=60)
     for _ in range(3):
         with pytest.raises(HttpError, match="the token is wrong") as refused:
             transport.ask(ClientRequest("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))

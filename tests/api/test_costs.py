@@ -26,7 +26,7 @@ from dropflow.errors import HttpError
 from tests.http_server import ask, serve
 from tests.virtual_clock import VirtualClock
 
-TOKEN = "a-token"  # noqa: S105 - a token of the tests
+TOKEN = "a-token"
 BEARER = f"Authorization: Bearer {TOKEN}"
 MEGABYTE = 2**20
 LIMIT = 8 * MEGABYTE
@@ -201,7 +201,7 @@ def test_expect_100_continue_is_answered(server: RestServer) -> None:
             assert answer.endswith(f"\r\n{size}".encode())
 
 
-NOISE = random.Random(1).randbytes(MEGABYTE // 16)  # noqa: S311 - no secret
+NOISE = random.Random(1).randbytes(MEGABYTE // 16)
 
 
 def _chunks(size: int, number: int) -> bytes:

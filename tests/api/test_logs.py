@@ -169,13 +169,13 @@ def test_a_manager_without_a_log_is_an_error() -> None:
 def test_changes_are_logged_with_who_asked_for_them(tmp_path: Path) -> None:
     """Each request that may change something is a line with credential, client and status; others are not logged."""
     log = ManagerLog("n1", _path(tmp_path))
-    service = Service(manager_with_sessions(), token="t")  # noqa: S106
+    service = Service(manager_with_sessions(), token="t")
     service.start()
     try:
-        with Client(service.url, token="t") as client:  # noqa: S106
+        with Client(service.url, token="t") as client:
             client.sessions()
             client.delete("running")
-        with Client(service.url, token="wrong") as stranger, pytest.raises(HttpError, match="token"):  # noqa: S106
+        with Client(service.url, token="wrong") as stranger, pytest.raises(HttpError, match="token"):
             stranger.delete("failed")
     finally:
         service.close()

@@ -422,7 +422,7 @@ def test_a_file_is_not_left_open(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_is_raised_outside_of_the_application(bench: Bench) -> None:
     """Whenever an abort comes, the attempt returns a result, and no exception is left for what its thread does next."""
     executor = bench.build()
-    chance = Random(7)  # noqa: S311 - moments, not secrets
+    chance = Random(7)
     over = threading.Event()
     attempt = [0]
 

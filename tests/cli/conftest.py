@@ -14,7 +14,7 @@ from managers.manager_server import Service
 from tests.cli.answers import Answer, Command
 from tests.fake_manager import FakeManager, manager_with_sessions
 
-TOKEN = "a-token-of-this-test"  # noqa: S105 - of a server that lives as long as its test
+TOKEN = "a-token-of-this-test"
 
 
 @pytest.fixture(autouse=True)

@@ -166,7 +166,7 @@ def secretive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a run that failed, and that has secrets in a parameter and in an input."""
     monkeypatch.chdir(tmp_path)
     with Graph("secrets") as graph:
-        login(numbers(5), api_token="abc", place="here")  # noqa: S106 - that it is found
+        login(numbers(5), api_token="abc", place="here")
     run(graph.translate().graph, tmp_path / "run", RunOptions(runner="inline", report_locals=True))
     return tmp_path / "run"
 

@@ -206,7 +206,7 @@ def test_listening_beyond_loopback_needs_a_token(asked: Command, tmp_path: Path)
     host = "0.0.0.0"  # noqa: S104 - for the length of this test
     with Running(tmp_path, "island", "--host", host, "--port", 0, "--advertise", "127.0.0.1") as island:
         done = asked(tmp_path, "sessions")
-        stranger = asked(tmp_path, "sessions", DROPFLOW_TOKEN="guessed", DROPFLOW_URL=island.ready["url"])  # noqa: S106
+        stranger = asked(tmp_path, "sessions", DROPFLOW_TOKEN="guessed", DROPFLOW_URL=island.ready["url"])
 
     assert (done.status, stranger.status) == (0, 2)
 
@@ -240,7 +240,7 @@ def test_a_token_can_be_given_by_file(asked: Command, tmp_path: Path) -> None:
     refused = asked(tmp_path, "island", "--port", 0, "--token-file", path)
     path.chmod(0o600)
     with Running(tmp_path, "island", "--port", 0, "--token-file", path) as island:
-        assert island.ready["token"] == "given-token"  # noqa: S105
+        assert island.ready["token"] == "given-token"
 
     assert refused.status == 2
     assert "other users can read" in refused.err

@@ -14,7 +14,7 @@ from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
 from tests.fake_manager import FakeManager
 
-OTHER_TOKEN = "another-token"  # noqa: S105 - as above
+OTHER_TOKEN = "another-token"
 STATUSES = {"finished": 0, "failed": 1, "cancelled": 1, "running": 3, "nowhere": 2}
 """Exit statuses by session; the nodes of ``running`` do not answer."""
 

@@ -131,7 +131,7 @@ def test_what_was_on_the_lost_node_is_computed_again(caplog: pytest.LogCaptureFi
     assert nodes.runs == [4, 2]
     assert [_RUNS["x", row] for row in range(4)] == [2, 1, 2, 1]
     for bytes_ in (body, pickle.dumps(copy)):
-        assert pickle.loads(bytes_).session.name == "s1"  # noqa: S301 - our own
+        assert pickle.loads(bytes_).session.name == "s1"
     assert chunks["x", 1].session.name == "s0"
     chunks.clear()
     del copy

@@ -109,7 +109,7 @@ def test_a_chunk_is_pickled_as_a_reference() -> None:
     session = source.session("s")
     chunk = PersistedChunk(("x", 0), session, 3, (2,), np.dtype("f4"))
 
-    copy = pickle.loads(pickle.dumps(chunk))  # noqa: S301 - our own
+    copy = pickle.loads(pickle.dumps(chunk))
 
     assert copy.session is session
     assert (copy.key, copy.row, copy.shape, copy.dtype) == (("x", 0), 3, (2,), np.dtype("f4"))
@@ -117,7 +117,7 @@ def test_a_chunk_is_pickled_as_a_reference() -> None:
     assert repr(copy) == "<PersistedChunk ('x', 0): float32[2] 8 bytes, d_3 of s>"
     body = pickle.dumps(PersistedChunk("y", _Values("/elsewhere").session("other"), 1))
     gc.collect()
-    stranger = pickle.loads(body)  # noqa: S301 - our own
+    stranger = pickle.loads(body)
     with pytest.raises(GoneError, match=r"the chunk d_1 of session 'other' is not in /elsewhere any more"):
         stranger()
 
@@ -144,7 +144,7 @@ def test_each_chunk_is_removed_when_nothing_refers_to_it() -> None:
     """A slice has the graph of the whole; `dask.optimize` leaves what it needs. Pickles in this process keep chunks."""
     source = _Values()
     x = _array(source.session("s"))
-    copies = [pickle.loads(pickle.dumps(x.dask["x", 3]))]  # noqa: S301 - our own
+    copies = [pickle.loads(pickle.dumps(x.dask["x", 3]))]
     part = x[1:2]
     del x
     _flush()

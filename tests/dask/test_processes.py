@@ -109,7 +109,7 @@ def _check_persisted() -> Any:
     assert np.array_equal(x.compute(scheduler="synchronous"), expected)  # in another scheduler, chunks are fetched
     number, other = dask.persist(dask.delayed(operator.add)(1, 2), x.sum())
     assert dask.compute(dask.delayed(sum)([number, number]), other) == (6, expected.sum())
-    again = pickle.loads(pickle.dumps(x))  # noqa: S301 - our own
+    again = pickle.loads(pickle.dumps(x))
     twice = x.persist()
     assert [chunk.session for chunk in _chunks(twice)] == [chunk.session for chunk in _chunks(x)]
     assert dropflow.dask.persist({"x": x})[0]["x"].sum().compute() == expected.sum()

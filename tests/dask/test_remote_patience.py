@@ -46,7 +46,7 @@ class LateManager(FakeManager):
         self.answers = True
         self.silent: tuple[str, ...] = ("n2",)
 
-    def results(self, session: str, query: ResultsQuery = ResultsQuery()) -> ResultList:  # noqa: ARG002, B008
+    def results(self, session: str, query: ResultsQuery = ResultsQuery()) -> ResultList:  # noqa: B008
         """List the result, if its node answers."""
         if not self.answers:
             return ResultList(results=(), missing=self.silent)

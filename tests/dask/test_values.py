@@ -57,7 +57,7 @@ def test_large_arrays_are_npy_and_the_rest_is_pickled() -> None:
     large, small = np.arange(1000.0).reshape(20, 50).T, [np.arange(3), "text"]
 
     assert np.array_equal(np.load(io.BytesIO(b"".join(encode_value(large)))), large)
-    assert pickle.loads(b"".join(encode_value(small)))[1] == "text"  # noqa: S301 - written above
+    assert pickle.loads(b"".join(encode_value(small)))[1] == "text"
 
 
 @given(st.lists(st.integers(0, 3000), max_size=5))
@@ -79,7 +79,7 @@ def test_what_is_in_no_module_travels() -> None:
     """Functions that another process cannot import are in the content."""
     factor = 3
 
-    assert pickle.loads(b"".join(encode_value(lambda value: value * factor)))(2) == 6  # noqa: S301 - see above
+    assert pickle.loads(b"".join(encode_value(lambda value: value * factor)))(2) == 6
 
 
 def test_what_cannot_be_pickled_raises() -> None:

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(find_spec("sqlalchemy") is None, reason="needs t
 Node = Callable[..., Template]
 Slots = Callable[..., Slot]
 RDBMS_CLASS = "dlg.data.drops.rdbms.RDBMSDrop"
-PASSWORD = "right"  # noqa: S105 - of a server that only the tests have
+PASSWORD = "right"
 ROWS = [
     {"name": "a", "flux": 10.5, "count": 1, "good": True, "tags": ["x"]},
     {"name": "b", "flux": None, "count": 2, "good": False, "tags": {"y": 1}},

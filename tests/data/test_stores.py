@@ -339,7 +339,7 @@ def _pydata(value: Any, type_: str) -> Argument:
 def test_initial_values_are_typed(node: Node, slot: Slots, value: Any, type_: str, expected: Any) -> None:
     """At pickle ports, an initial value has its declared type: the text False is false."""
     handle = MemoryStore(node(pydata=_pydata(value, type_))).initial(slot())
-    found = pickle.loads(handle.body)  # noqa: S301 - our own
+    found = pickle.loads(handle.body)
 
     assert (type(found), handle.text) == (type(expected), False)
     assert found == pytest.approx(expected, rel=0.01) if isinstance(expected, float) else found == expected

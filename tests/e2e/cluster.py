@@ -143,7 +143,7 @@ def pipeline(
 
 def scattered(graph: PhysicalGraph, nodes: Sequence[str], seed: int) -> PhysicalGraph:
     """Return the graph with every drop on a random one of these nodes."""
-    rng = random.Random(seed)  # noqa: S311 - to be the same each time
+    rng = random.Random(seed)
     part = np.array([rng.randrange(len(nodes)) for _ in range(graph.drops)], dtype=np.int32)
     part[: len(nodes)] = range(len(nodes))  # every node has drops
     return replace(graph, part=part, places=tuple(nodes))

@@ -125,7 +125,7 @@ def _checksum(content: Download) -> int:
 
 def _together(graph: PhysicalGraph, nodes: Nodes, session: str) -> Picture:
     """Run a graph with its drops on random nodes, but for those that must stay together; return its outcome."""
-    rng = random.Random(f"{session} {graph.drops}")  # noqa: S311 - the same cut each time, not a secret
+    rng = random.Random(f"{session} {graph.drops}")
     part = np.array([rng.randrange(len(nodes)) for _ in range(graph.drops)], dtype=np.int32)
     if (groups := placement_groups(graph)) is not None:
         part = kept_together(part, groups, len(nodes), np.ones(graph.drops))
@@ -309,7 +309,7 @@ def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FaultyClu
             )
             for name in _NAMES
         }
-        rng = random.Random(seed)  # noqa: S311 - to be the same each time
+        rng = random.Random(seed)
         proxies = {
             (near, far): stack.enter_context(FaultyProxy(_address(nodes[far]), rng.randrange(2**32), faults))
             for near in _NAMES

@@ -201,7 +201,7 @@ def _start(trial: Trial, place: str, graph: Path) -> "subprocess.Popen[str]":
 def test_faults_at_random_moments(place: str, tmp_path: Path) -> None:
     """Results equal those without a fault, also of a job that went on after an end in words; nothing is left."""
     seed = int(os.environ.get("DROPFLOW_SEED", random.SystemRandom().randrange(10000)))
-    chance = random.Random(seed)  # noqa: S311 - no secret
+    chance = random.Random(seed)
     faults = list(_FAULTS[place].items())
     wrong = []
     with _place(place, tmp_path) as launched:

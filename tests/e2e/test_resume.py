@@ -156,7 +156,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(number: int, home: Path, tmp_pa
 
     Sometimes a file is removed or changed in between.
     """
-    chance = random.Random(f"{_SEED}-{number}")  # noqa: S311 - to be the same each time
+    chance = random.Random(f"{_SEED}-{number}")
     kind = sorted(GRAPHS)[number % len(GRAPHS)]
     expected = undisturbed(kind, home)
     run = Run(kind, tmp_path)

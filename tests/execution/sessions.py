@@ -60,7 +60,7 @@ class FakeRunner:
             raise AssertionError("the runner was not started")
         self._deliver(results)
 
-    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Record, and answer."""
         self.aborted.append(drop)
         self.deliver([aborted(drop, attempt)])

@@ -252,7 +252,7 @@ def _play_and_compare(graph: PhysicalGraph, data: st.DataObject) -> None:
     plain = tuple(msgspec.structs.replace(one, effective_inputs=-1) for one in graph.templates)
     graph = replace(graph, templates=plain)
     fails, leaves_out = outcomes(graph, data)
-    chance = random.Random(data.draw(st.integers(0, 2**32)))  # noqa: S311 - to be the same each time
+    chance = random.Random(data.draw(st.integers(0, 2**32)))
     world = _Values(graph, chance, fails=fails, leaves_out=leaves_out)
     world.play()
     names = data.draw(st.lists(st.integers(0, graph.drops - 1), min_size=1, max_size=3, unique=True))
@@ -373,7 +373,7 @@ def available(graph: PhysicalGraph, left: FrozenSession) -> np.ndarray[tuple[int
 @given(graphs(most=12), st.integers(0, 2**32))
 def test_a_session_continues_alike_in_its_process_and_from_its_directory(graph: PhysicalGraph, seed: int) -> None:
     """Attempts fail, have infrastructure faults, skip outputs, and write nothing to some drops; some still run."""
-    chance = random.Random(seed)  # noqa: S311 - to be the same each time
+    chance = random.Random(seed)
     graph = replace(graph, part=np.zeros(graph.drops, dtype=np.int32), places=("n",))
     outcome = {(drop, n): chance.choice((None, None, BOOM, DIED)) for drop in range(graph.drops) for n in range(1, 9)}
     omits = [drop for drop in range(graph.drops) if chance.random() < 0.2]

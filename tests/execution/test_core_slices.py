@@ -244,7 +244,7 @@ class Cluster:
 
 
 def _chance(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    return random.Random(seed)
 
 
 def _patient(graph: PhysicalGraph) -> PhysicalGraph:

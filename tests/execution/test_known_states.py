@@ -249,7 +249,7 @@ def play_with_interruptions(
 ) -> tuple[World, list[DropState]]:
     """Play to the end with one to three interruptions, some of them after the end. Returns also the oracle's states."""
     fails, leaves_out = outcomes(graph, data)
-    chance = random.Random(data.draw(st.integers(0, 2**32)))  # noqa: S311 - to be the same each time
+    chance = random.Random(data.draw(st.integers(0, 2**32)))
     world = World(graph, chance, fails=fails, leaves_out=leaves_out, streams=streams)
     completed: set[int] = set()
     for _ in range(data.draw(st.integers(1, 3))):
@@ -296,7 +296,7 @@ def test_interruptions_of_streams_do_not_change_the_outcome(graph: PhysicalGraph
 def test_failed_drops_run_again_with_all_of_their_tries(graph: PhysicalGraph, data: st.DataObject) -> None:
     """If the causes of failures are gone and all are tried again, no drop is in ERROR; what had completed is kept."""
     fails, leaves_out = outcomes(graph, data)
-    chance = random.Random(data.draw(st.integers(0, 2**32)))  # noqa: S311 - to be the same each time
+    chance = random.Random(data.draw(st.integers(0, 2**32)))
     world = World(graph, chance, fails=fails, leaves_out=leaves_out)
     world.play()
     former = world.states()
@@ -316,7 +316,7 @@ def test_failed_drops_run_again_with_all_of_their_tries(graph: PhysicalGraph, da
 
 def test_an_interrupted_attempt_does_not_use_up_a_try() -> None:
     """The attempt after an interruption has the next number, and as many tries are left as before."""
-    world = World(draw("A -> b", A={"tries": 2}), random.Random(1), fails={0: 1})  # noqa: S311 - no secret
+    world = World(draw("A -> b", A={"tries": 2}), random.Random(1), fails={0: 1})
     world.interrupt(())
 
     assert world.running == [Run(0, 2)]
@@ -328,7 +328,7 @@ def test_an_interrupted_attempt_does_not_use_up_a_try() -> None:
 
 def test_a_drop_that_is_reset_has_all_of_its_tries() -> None:
     """An application that had succeeded and is reset may fail as often as at first."""
-    world = World(draw("A -> b -> C -> d", A={"tries": 2}), random.Random(1), fails={0: 1})  # noqa: S311 - no secret
+    world = World(draw("A -> b -> C -> d", A={"tries": 2}), random.Random(1), fails={0: 1})
     world.play(2)
     world.fails[0] = 1
     reset = world.interrupt([1])
@@ -343,7 +343,7 @@ def test_a_drop_that_is_reset_has_all_of_its_tries() -> None:
 def test_contents_without_consumers_left_are_released() -> None:
     """What was released before is released again, and what has consumers left is not."""
     graph = draw("a -> B -> c -> D -> e")
-    world = World(graph, random.Random(1))  # noqa: S311 - no secret
+    world = World(graph, random.Random(1))
     world.play(2)
     world.contents.add(row(graph, "a"))  # as if the process had ended before it was removed
     world.interrupt(())
@@ -355,7 +355,7 @@ def test_contents_without_consumers_left_are_released() -> None:
 def test_an_application_runs_again_on_the_inputs_that_it_had() -> None:
     """One that waits for two of three inputs, and ran on two that completed, does not count the third, which failed."""
     graph = draw("A -> x -> G, B -> y -> G, D -> z -> G, G -> r", G={"effective_inputs": 2})
-    world = World(graph, random.Random(1), fails={row(graph, "D"): 9})  # noqa: S311 - no secret
+    world = World(graph, random.Random(1), fails={row(graph, "D"): 9})
     for name in ("A", "B", "G", "D"):
         world.step(row(graph, name))
     reset = world.interrupt(range(graph.drops))
@@ -374,7 +374,7 @@ def test_an_application_is_decided_again_as_it_was(*, block_skip: bool) -> None:
     drawing += "failed -> G, skipped -> G, x -> G" if block_skip else "skipped -> G, failed -> G, x -> G"
     graph = draw(drawing + ", G -> r", G=fields)
     fails, leaves_out = {row(graph, "E"): 9}, {row(graph, "S"): [row(graph, "skipped")]}
-    world = World(graph, random.Random(1), fails=fails, leaves_out=leaves_out)  # noqa: S311 - no secret
+    world = World(graph, random.Random(1), fails=fails, leaves_out=leaves_out)
     for name in ("A", "S" if block_skip else "E", "G", "E" if block_skip else "S"):
         world.step(row(graph, name))
     reset = world.interrupt(range(graph.drops))

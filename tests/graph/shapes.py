@@ -139,7 +139,7 @@ def _details(draw: st.DrawFn, template: Template) -> Template:
 def graphs(draw: st.DrawFn, *, acyclic: bool = True, detailed: bool = False) -> PhysicalGraph:
     """Draw random graphs of up to some forty drops, with random parts and edges in random order."""
     shapes = draw(st.lists(st.lists(st.integers(1, 3), max_size=2), min_size=2, max_size=5))
-    chance = random.Random(draw(st.integers(0, 1 << 30)))  # noqa: S311 - Hypothesis owns the seed
+    chance = random.Random(draw(st.integers(0, 1 << 30)))
     templates = []
     for number, shape in enumerate(shapes):
         axes = tuple(Axis(f"c{level}", "", "scatter", size) for level, size in enumerate(shape))

@@ -159,7 +159,7 @@ class DotReader:
     def _block(self, cluster: str) -> None:
         self._expect("{")
         while (token := self._take()) != "}":
-            if token == "subgraph":  # noqa: S105
+            if token == "subgraph":
                 name = self._value()
                 self.clusters[name] = []
                 self._block(name)

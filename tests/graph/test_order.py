@@ -63,7 +63,7 @@ def test_the_critical_path_is_a_longest_path(graph: PhysicalGraph) -> None:
 def test_the_largest_mean_of_a_port_is_missing(graph: PhysicalGraph, seed: int) -> None:
     """Shares go along the graph as if inputs are averaged one by one, without those that are skipped or only order."""
     chosen = (DropState.COMPLETED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
-    states = np.array(random.Random(seed).choices(chosen, k=graph.drops), np.uint8)  # noqa: S311 - not for secrets
+    states = np.array(random.Random(seed).choices(chosen, k=graph.drops), np.uint8)
     missing: dict[int, float] = {}
     for drop in order.topological_order(graph).tolist():
         inputs: dict[str, list[float]] = {}

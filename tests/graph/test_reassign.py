@@ -42,7 +42,7 @@ def everything_lost(graph: PhysicalGraph) -> tuple[npt.NDArray[np.int32], npt.ND
 @given(graphs(), st.integers(0, 2**32), st.integers(1, 5))
 def test_only_moving_drops_change_and_all_get_a_member(graph: PhysicalGraph, seed: int, count: int) -> None:
     """Whatever the graph, the placement, loads and capacities are; and the same arguments give the same result."""
-    chance = random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    chance = random.Random(seed)
     members = chance.sample(range(8), count)
     placement = np.array([chance.choice([*range(8), LOST]) for _ in range(graph.drops)], dtype=np.int32)
     moving = moving_of(placement)
@@ -65,7 +65,7 @@ def test_only_moving_drops_change_and_all_get_a_member(graph: PhysicalGraph, see
 def test_initial_work_is_balanced(copies: int, members: list[tuple[int, int]], seed: int) -> None:
     """No member has more to do than fits below the common level, by more than the work of one copy."""
     graph = triples(3 * copies, 1)
-    chance = random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    chance = random.Random(seed)
     work = np.where(graph.template == 1, np.array([chance.randrange(1, 9) for _ in range(graph.drops)]), 0.0)
     load, cores = [float(had) for had, _ in members], [float(number) for _, number in members]
     placement, moving = everything_lost(graph)
@@ -243,7 +243,7 @@ def is_possible(
 @given(st.sampled_from(sorted(_GRAPHS)), st.integers(0, 2**32), st.integers(1, 4))
 def test_groups_stay_together_and_alone_if_that_is_possible(copies: int, seed: int, count: int) -> None:
     """Whatever is lost: only that moves, groups are not split, and nothing is shared if a slow search finds a way."""
-    graph, chance = _GRAPHS[copies], random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    graph, chance = _GRAPHS[copies], random.Random(seed)
     groups = placement_groups(graph)
     assert groups is not None
     members = list(range(count))
@@ -347,7 +347,7 @@ def test_groups_stay_when_drops_are_rebalanced() -> None:
 @given(graphs(), st.integers(0, 2**32), st.integers(1, 5))
 def test_no_member_gives_more_than_it_has_too_much(graph: PhysicalGraph, seed: int, count: int) -> None:
     """Only what may move is chosen, and each member keeps at least its share, or what it had."""
-    chance = random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    chance = random.Random(seed)
     owner = np.array([chance.choice([*range(count), -1]) for _ in range(graph.drops)], dtype=np.int32)
     movable = np.array([chance.random() < 0.7 for _ in range(graph.drops)], dtype=np.bool_)
     capacities = [chance.choice([1.0, 4.0]) for _ in range(count)]

@@ -46,7 +46,7 @@ from managers.node.manager import NodeManager
 from tests.fake_manager import FakeManager, manager_with_sessions
 from tests.regular_graphs import fan
 
-TOKEN = "a-token-of-this-test"  # noqa: S105 - a token of the tests
+TOKEN = "a-token-of-this-test"
 SECRET = b"s" * 40
 
 

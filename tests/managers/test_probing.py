@@ -43,7 +43,7 @@ class Servers:
 
     def manager(self, manager: FakeManager, key: ClusterKey, prober: Prober | None = None) -> str:
         """Start a manager that admits a token and signatures, and return its URL."""
-        service = Service(manager, token="t", secret=key.secret, prober=prober)  # noqa: S106
+        service = Service(manager, token="t", secret=key.secret, prober=prober)
         service.start()
         self.stack.callback(service.close)
         return service.url

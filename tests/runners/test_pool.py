@@ -431,7 +431,7 @@ def test_an_abort_is_never_lost(kind: str, pool: WorkerPool, tmp_path: Path) -> 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_attempt_has_one_result(kind: str, seed: int, pool: WorkerPool, tmp_path: Path) -> None:
     """Each attempt has one result, whether it is aborted before it begins, after, or not at all."""
-    chance = random.Random(seed)  # noqa: S311 - not a secret
+    chance = random.Random(seed)
     attempts = Attempts(RUNNERS[kind](pool), tmp_path / "s")
     drops = list(range(300))
     unwanted = []

@@ -179,7 +179,7 @@ class _Killer:
 
     def __init__(self, seed: int) -> None:
         self.killed = 0
-        self._chance = random.Random(seed)  # noqa: S311 - not a secret
+        self._chance = random.Random(seed)
         self._progress, self._over = threading.Event(), threading.Event()
         self._settled = 0
         self._thread = threading.Thread(target=self._work)

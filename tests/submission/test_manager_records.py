@@ -51,7 +51,7 @@ def test_all_names_of_loopback_are_one_address() -> None:
     for url in ("http://127.0.0.1:8000", "http://localhost:8000/", "http://[::1]:8000"):
         found = record_for(url)
         assert found is not None
-        assert found.token == "secret"  # noqa: S105
+        assert found.token == "secret"
 
 
 def test_another_port_or_address_is_another_manager() -> None:
@@ -175,8 +175,8 @@ def test_the_token_of_an_option_is_for_one_manager(monkeypatch: pytest.MonkeyPat
         sent.append((url, token, secret))
 
     monkeypatch.setattr("dropflow.submission.connection.Client", client)
-    options = ConnectionOptions(url="http://a:1", token="mine")  # noqa: S106
-    record("http://127.0.0.1:2", token="its own")  # noqa: S106
+    options = ConnectionOptions(url="http://a:1", token="mine")
+    record("http://127.0.0.1:2", token="its own")
     for url in ("http://a:1", "http://127.0.0.1:2", "http://b:3"):
         connect_to(url, options)
 

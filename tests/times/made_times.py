@@ -27,7 +27,7 @@ def records_of(rows: Sequence[dict[str, float]]) -> npt.NDArray[Any]:
 
 def executed(graph: PhysicalGraph, seed: int, *, nodes: int = 2, workers: int = 2) -> list[list[dict[str, float]]]:
     """Return attempts by node: each application runs where it is free first; some fail once, some wait for messages."""
-    random = Random(seed)  # noqa: S311 - repeatable
+    random = Random(seed)
     kinds = graph.kinds[graph.template]
     out, into = graph.successors, graph.predecessors
     pending = np.diff(into.ptr).tolist()

@@ -45,7 +45,7 @@ class Drawing:
         """Add an application in the construct that is open."""
         return self._node(name, category, NodeKind.APP, {**self.application(name), **values})
 
-    def application(self, name: str) -> dict[str, Any]:  # noqa: ARG002 - drawings that run use the name
+    def application(self, name: str) -> dict[str, Any]:
         """Return the fields of an application."""
         return {"dropclass": "dlg.apps.simple.SleepApp"}
 

@@ -21,7 +21,7 @@ from translator.repository import fetch_file, is_repository_address, list_graphs
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = (ROOT / "examples" / "hello.graph").read_bytes()
-TOKEN = "not-to-be-seen"  # noqa: S105 - made up
+TOKEN = "not-to-be-seen"
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 

@@ -25,7 +25,7 @@ from dropflow.web.tickets import LONGEST, Permission, Tickets, request_ticket, t
 from tests.http_server import ReceivedResponse, ask, serve
 from tests.virtual_clock import VirtualClock
 
-TOKEN = "a-token"  # noqa: S105 - a token of the tests
+TOKEN = "a-token"
 
 
 def _page(_: Request) -> None:

@@ -330,7 +330,7 @@ def _searched(
     times = min(max(bound / _LONG_RUN, 1.0), _MOST_TIMES)
     steps = int(times * min(_SEARCH_BUDGET // max(cost, 300), _MOST_STEPS))
     steps = steps if options.steps < 0 else options.steps
-    assert best.made.priority is not None  # noqa: S101 - `_judged` sets it
+    assert best.made.priority is not None  # `_judged` sets it
     _, part, priority = search(
         task_graph(work),
         machines,

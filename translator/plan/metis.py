@@ -131,7 +131,7 @@ def feasible_limits(tasks: TaskGraph, options: PartitionOptions, machines: Machi
 
 def _overfull(limits: PartLimits, part: _Wide) -> float:
     over = float((limits.sums(part) / np.maximum(limits.most, 1e-300)).max(initial=0.0)) - 1
-    return over + 1e-9 if over > 1e-9 else 0.0  # noqa: PLR2004 - rounding
+    return over + 1e-9 if over > 1e-9 else 0.0
 
 
 def least_movement(

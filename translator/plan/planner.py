@@ -115,7 +115,7 @@ def grouped_in_islands(graph: PhysicalGraph, part: IntColumn, parts: int, island
     An island begins with the part that exchanges most with all remaining parts. It grows by the part that exchanges
     most with the island. Only for equal machines, on which parts can be renumbered freely.
     """
-    if islands <= 1 or parts <= 2 or not graph.edges:  # noqa: PLR2004 - of two parts, each is an island
+    if islands <= 1 or parts <= 2 or not graph.edges:
         return part
     traffic = np.zeros((parts, parts))
     one, other = part[edge_sources(graph)], part[graph.successors.neighbour]

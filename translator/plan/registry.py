@@ -252,7 +252,7 @@ def _within_limits(
     """
     work = work_of(graph)
     made = fitting(work, machines, made)
-    if len(machines.islands) < 2:  # noqa: PLR2004 - one island has nothing to be balanced with
+    if len(machines.islands) < 2:
         return made
     if are_equal:
         made = replace(made, part=grouped_in_islands(graph, made.part, len(machines.nodes), len(machines.islands)))

@@ -222,7 +222,7 @@ def _start(module: str, folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # noqa: S101 - asked for with PIPE
+    assert stream is not None  # asked for with PIPE
     return stream
 
 

@@ -59,7 +59,7 @@ def by_way(context: Context) -> dict[bool, list[OutputData]]:
     else:
         declared = [argument.name for argument in context.arguments.values() if argument.usage == "OutputPort"]
         order = declared if set(ports) <= set(declared) else list(dict.fromkeys(ports))
-        if len(order) > 2:  # noqa: PLR2004 - true and false
+        if len(order) > 2:
             raise AppError(
                 f"{len(order)} output ports, {', '.join(order)}: which is true and which is false?",
                 hint="name its output ports 'true' and 'false'",

@@ -308,5 +308,5 @@ class NgasArchivingApp(ExternalStoreApp):
     def _location(self, oid: str, now: float) -> str:
         return named_location(ngas_url(self.parameters), ngas_options(self.parameters), oid, now)
 
-    def _part(self, final: str, context: Context) -> str:  # noqa: ARG002 - as in the base
+    def _part(self, final: str, context: Context) -> str:
         return final

@@ -141,7 +141,7 @@ def _answer(output: CommandOutput, status: JobStatus, request: JobRequest) -> Ex
     from dropflow.cli.session_replies import SubmitReply, exit_of_session
 
     detail = status.detail
-    assert detail is not None  # noqa: S101 - the caller has looked
+    assert detail is not None  # the caller has looked
     for note in status.notes:
         output.note(note)
     parts = max(len(detail.nodes), 1)

@@ -280,7 +280,7 @@ def _launch(
     if login is not None:
         from dropflow.cli.jobs.login import launch_at_login
 
-        assert read is not None  # noqa: S101 - looked at above
+        assert read is not None  # looked at above
         return launch_at_login(output, login, order, read)
     parent = Path(site.directory).expanduser().absolute()
     if is_job:

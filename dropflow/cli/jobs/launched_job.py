@@ -277,7 +277,7 @@ class _JobHead:
         self._children.close()
         if self._nodes is None:
             return
-        assert self._nodes.stdin is not None  # noqa: S101 - it is a pipe
+        assert self._nodes.stdin is not None  # it is a pipe
         self._nodes.stdin.close()
         try:
             if not SYSTEMS[self._request.system].has_input:

@@ -71,8 +71,8 @@ def launch_at_login(output: CommandOutput, login: str, order: JobOrder, graph: P
     command = ssh_command(SshHost(name=login, python=order.site.python), "-m dropflow launch login --output json")
     # In a session of its own, so that Ctrl-C reaches it only by the end of its standard input.
     with Popen(command, stdin=PIPE, stdout=PIPE, start_new_session=True) as process:  # noqa: S603 - no shell here
-        assert process.stdin is not None  # noqa: S101 - it is a pipe
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdin is not None  # it is a pipe
+        assert process.stdout is not None
         try:
             with suppress(BrokenPipeError):
                 process.stdin.write(msgspec.json.encode(order) + b"\n" + content)
@@ -91,7 +91,7 @@ def launch_at_login(output: CommandOutput, login: str, order: JobOrder, graph: P
 
 def _answer(output: CommandOutput, login: str, order: JobOrder, results: Path, process: "Popen[bytes]") -> Exit:
     """Print what the login node answers, after its results are here."""
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    assert process.stdout is not None  # it is a pipe
     line = process.stdout.readline()
     hint = f"a job that was submitted continues; its results will be below {order.site.directory} on {login}"
     if not line:
@@ -315,13 +315,13 @@ class LoginTunnel:
 
     def _read_answer(self, process: "Popen[bytes]") -> list[str]:
         """Return the lines that the login node prints for the job; its shell may print others before."""
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        assert process.stdout is not None  # it is a pipe
         self._stack.callback(self._end, process)
         borders, lines = 0, list[str]()
         for line in process.stdout:
             text = line.decode(errors="replace").strip()
             borders += text == _BORDER
-            if borders == 2:  # noqa: PLR2004 - the second one is the end
+            if borders == 2:
                 return lines[1:]
             if borders:
                 lines.append(text)
@@ -366,7 +366,7 @@ class LoginTunnel:
 
     def _end(self, process: "Popen[bytes]") -> None:
         with process:
-            assert process.stdin is not None  # noqa: S101 - it is a pipe
+            assert process.stdin is not None  # it is a pipe
             process.stdin.close()
             process.terminate()
 

@@ -267,7 +267,7 @@ class Draining:
     def _why_stuck(self, record: SessionRecord) -> str:
         if record.member is None:
             return "the session has too few nodes to change them"
-        if len(record.member.views.view.members) < 2:  # noqa: PLR2004 - this one and another
+        if len(record.member.views.view.members) < 2:
             return "the session has no other node"
         return "all other nodes of the session are being drained"
 

@@ -102,7 +102,7 @@ def main() -> int:
         with _Places(directory, figures, arguments.trials) as places:
             trials = _trials(places, directory, figures, set(filter(None, arguments.only.split(","))))
             while figures.kills.total() + figures.cuts.total() < arguments.kills and clock.monotonic() < end:
-                chance = random.Random(seed)  # noqa: S311 - to be the same each time
+                chance = random.Random(seed)
                 (kind,) = chance.choices([*trials], [weight for weight, _ in trials.values()])
                 signal.alarm(_TRIAL_SECONDS)
                 trials[kind][1](seed)

@@ -61,7 +61,7 @@ class TorturedCluster:
 
     def torture(self, seed: int) -> None:
         """Run up to three sessions at a time, disturb them up to four times, and check how they end."""
-        chance = random.Random(seed)  # noqa: S311 - to be the same each time
+        chance = random.Random(seed)
         kinds = chance.sample(CLUSTER_GRAPHS, chance.choice((1, 2, 3)))
         sessions = [Session(kind, f"s{seed}-{kind}", self._home) for kind in kinds]
         self._losses, self._has_witness = 0, True
@@ -81,7 +81,7 @@ class TorturedCluster:
 
     def torture_deployment(self, seed: int) -> None:
         """Kill ``submit``, the manager that deploys or a node that is deployed to, and check how its session ends."""
-        chance = random.Random(seed)  # noqa: S311 - to be the same each time
+        chance = random.Random(seed)
         session = Session(chance.choice(CLUSTER_GRAPHS), f"d{seed}", self._home)
         self._losses, self._has_witness = 0, True
         with self._client() as client:

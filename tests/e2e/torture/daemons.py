@@ -45,7 +45,7 @@ class TorturedDaemon:
 
     def torture(self, seed: int) -> None:
         """Kill the daemon up to three times during one session, which is resumed each time."""
-        chance = random.Random(seed)  # noqa: S311 - to be the same each time
+        chance = random.Random(seed)
         session = Session(chance.choice(CLUSTER_GRAPHS), f"k{seed}", self._home)
         history = History(self._home / "history")
         with self._client() as client:

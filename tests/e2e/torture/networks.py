@@ -56,7 +56,7 @@ class TorturedNetwork:
 
     def torture(self, seed: int) -> None:
         """Run up to three sessions at a time, cut the network once or twice, and check how they end."""
-        chance = random.Random(seed)  # noqa: S311 - to be the same each time
+        chance = random.Random(seed)
         kinds = chance.sample(CLUSTER_GRAPHS, chance.choice((1, 2, 3)))
         sessions = [Session(kind, f"n{seed}-{kind}", self._home) for kind in kinds]
 

@@ -65,7 +65,7 @@ class Figures:
 
 def torture_run(seed: int, home: Path, figures: Figures) -> None:
     """Kill one run up to six times, and continue it to its end."""
-    chance = random.Random(seed)  # noqa: S311 - to be the same each time
+    chance = random.Random(seed)
     kind = chance.choice(sorted(GRAPHS))
     expected = undisturbed(kind, home)
     directory = home / f"run-{seed}"

@@ -130,7 +130,7 @@ class _Cluster:
     """
 
     def __init__(self, members: int, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - not for cryptography
+        self.random = random.Random(seed)
         self.now = 0.0
         view = View(0, tuple(_place(f"n{number}", 1) for number in range(members)), (_place("w0", 1),))
         self.members = {place.node: Voter(place.node, "s", 1, view, patience=_PATIENCE) for place in view.members}
@@ -231,7 +231,7 @@ def _place(name: str, incarnation: int) -> Place:
 
 def _trial(seed: int) -> int:
     """Let members lose each other and managers end, and return how many views were decided."""
-    draw = random.Random(seed)  # noqa: S311 - not for cryptography
+    draw = random.Random(seed)
     cluster = _Cluster(draw.choice((2, 2, 3, 4)), seed)
     names = list(cluster.members)
     if draw.random() < 0.5:

@@ -23,7 +23,7 @@ from managers.links import (
 
 HASTY = LinkSettings(heartbeat=0.1, receive_timeout=0.6, reconnect_delay=0.02, reconnect_delay_limit=0.1)
 SMALL = LinkSettings(window=200_000, flight=50_000, fragment=20_000, chunk_first=20_000, chunk_most=100_000)
-CONTENT = random.Random(1).randbytes(3_000_000)  # noqa: S311 - no secret
+CONTENT = random.Random(1).randbytes(3_000_000)
 
 
 def wanted_content(drop: int, **options: Any) -> WantedContent:

@@ -144,7 +144,7 @@ def test_a_hostile_network_loses_nothing(
     """Through a proxy that delays, stalls, throttles and cuts in mid-frame, messages and content arrive intact."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
-    draw = random.Random(seed)  # noqa: S311 - no secret
+    draw = random.Random(seed)
     settings = LinkSettings(
         heartbeat=0.1,
         receive_timeout=1.0,

@@ -193,7 +193,7 @@ def test_copies_are_where_they_are_wanted_in_the_end(data: st.DataObject) -> Non
     """After losses, releases, resets and full disks: as many as there are members for, and nothing is left over."""
     members = data.draw(st.integers(2, 6))
     full = set(data.draw(st.lists(st.sampled_from("abcdef"), max_size=2)))
-    session = Session(members, random.Random(data.draw(st.integers(0, 2**32))), full)  # noqa: S311 - to be the same
+    session = Session(members, random.Random(data.draw(st.integers(0, 2**32))), full)
     for _ in range(data.draw(st.integers(0, 25))):
         match data.draw(st.sampled_from(["commit", "commit", "commit", "release", "step", "step", "lose"])):
             case "commit":

@@ -65,7 +65,7 @@ def _run(node: NodeManager, code: str, session: str = "s") -> None:
 
 def pickled(node: NodeManager, name: str) -> object:
     """Return the value that a function wrote to a drop."""
-    return pickle.loads(b"".join(node.data("s", f"past_{name}_0").chunks))  # noqa: S301 - our own
+    return pickle.loads(b"".join(node.data("s", f"past_{name}_0").chunks))
 
 
 @pytest.mark.parametrize("code", ["def f(x): return x + 1", "def f(x): return x / 0"])

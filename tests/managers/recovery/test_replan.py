@@ -238,7 +238,7 @@ def test_losses_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObj
     fails = {drop: 99 if times else 0 for drop, times in fails.items()}  # the same outcome each time
     cluster = Cluster(
         graph,
-        random.Random(data.draw(st.integers(0, 2**32))),  # noqa: S311 - to be the same each time
+        random.Random(data.draw(st.integers(0, 2**32))),
         fails=fails,
         leaves_out=leaves_out,
     )
@@ -270,7 +270,7 @@ def test_changes_that_are_asked_for_do_not_change_the_outcome(graph: PhysicalGra
     fails = {drop: 99 if times else 0 for drop, times in fails.items()}
     cluster = Cluster(
         graph,
-        random.Random(data.draw(st.integers(0, 2**32))),  # noqa: S311 - to be the same each time
+        random.Random(data.draw(st.integers(0, 2**32))),
         fails=fails,
         leaves_out=leaves_out,
     )

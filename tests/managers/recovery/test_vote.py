@@ -38,7 +38,7 @@ class _Voters:
     """All voters of a session, and the messages between them: in order for each pair, in any order otherwise."""
 
     def __init__(self, view: View, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - not for cryptography
+        self.random = random.Random(seed)
         self.now = 0.0
         names = [place.node for place in (*view.members, *view.witnesses)]
         self.voters = {name: Voter(name, "s", 1, view, patience=_PATIENCE) for name in names}
@@ -392,7 +392,7 @@ def test_a_request_alone_waits_longer_for_a_silent_member() -> None:
 @pytest.mark.parametrize("seed", [*range(100), *nightly(*range(100, 400))])
 def test_at_most_one_successor_of_each_view(seed: int) -> None:
     """Whatever is lost and cut, no two views with one number are adopted; at the end no living member stays frozen."""
-    draw = random.Random(seed)  # noqa: S311 - not for cryptography
+    draw = random.Random(seed)
     view = _view(draw.randint(1, 6), draw.randint(0, 2))
     voters = _Voters(view, seed)
     names = list(voters.voters)

@@ -473,7 +473,7 @@ def test_names_are_escaped() -> None:
 
 def test_metrics_need_the_token() -> None:
     """They contain the names of nodes."""
-    with serve(metrics_routes(manager_with_sessions()), access=AccessRules(token="t")) as server:  # noqa: S106 - a token of the tests
+    with serve(metrics_routes(manager_with_sessions()), access=AccessRules(token="t")) as server:
         assert ask(server.url, "GET", "/metrics").status == 401
         assert ask(server.url, "GET", "/metrics", headers={"Authorization": "Bearer t"}).status == 200
 
@@ -501,7 +501,7 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
 # GET changes nothing, with any path, query and headers.
 
 
-_TOKEN = "a-token"  # noqa: S105 - a token of the tests
+_TOKEN = "a-token"
 _CHANGES = (
     "submit",
     "prepare",

@@ -394,7 +394,7 @@ class LossTrial:
     def __init__(
         self, seed: int, directory: Path, *, faults: Sequence[Fault] | None = None, keep_trace: bool = False
     ) -> None:
-        chance = random.Random(seed)  # noqa: S311 - not for secrets
+        chance = random.Random(seed)
         is_aimed = seed % AIMED == AIMED - 1
         shapes = _LARGE_SHAPES if chance.random() < _LARGE_SHARE else _SHAPES
         if is_aimed:
@@ -425,7 +425,7 @@ class LossTrial:
         self._disks = SimulatedDisks(root, chance)
         self._injector: FaultInjector = FaultInjector(self.cluster, self._disks, list(self.graphs), chance)
         self._injector.on_crash = self._on_crash
-        self._above = KnownAbove(self.cluster, self._injector, random.Random(seed))  # noqa: S311 - not for secrets
+        self._above = KnownAbove(self.cluster, self._injector, random.Random(seed))
         self._keep_trace = keep_trace
         self._lines: list[tuple[float, str]] = []
         self._violations: list[str] = []

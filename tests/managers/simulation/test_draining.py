@@ -282,7 +282,7 @@ def test_members_that_are_about_to_agree_are_waited_for(tmp_path: Path) -> None:
 
 def _random_trial(seed: int, directory: Path) -> None:
     """Drain one or two of four nodes of a random session; compare with a run in which none is drained."""
-    chance = random.Random(seed)  # noqa: S311 - to be the same each time
+    chance = random.Random(seed)
     drawn = msgspec.structs.replace(draw_graph("s", 4, chance), is_noisy=False)
     workload = msgspec.structs.replace(draw_workload({"s": drawn}, chance), seconds=0.5, stopping=0.0)
     outcomes = []

@@ -25,7 +25,7 @@ HOUR = 3600.0
 
 def _layers() -> PhysicalGraph:
     """Return layers of applications, of one to three cores, that each read some large contents of the layer before."""
-    chance, builder = random.Random(7), GraphBuilder("layers")  # noqa: S311 - to be the same each time
+    chance, builder = random.Random(7), GraphBuilder("layers")
     for layer in range(6):
         for at in range(8):
             name = f"{layer}-{at}"

@@ -116,7 +116,7 @@ def test_a_node_that_was_cut_off_leaves_although_the_candidate_is_lost(tmp_path:
 @pytest.mark.slow
 def test_others_go_on_without_a_node_that_cannot_continue(tmp_path: Path) -> None:
     """If the disk of a member is full when the next view begins, its part counts as lost, and the others finish."""
-    disks = SimulatedDisks(tmp_path, Random(0))  # noqa: S311 - not for secrets
+    disks = SimulatedDisks(tmp_path, Random(0))
     with disks:
         cluster = _cluster(4, tmp_path, seconds=12.0)
         cluster.submit(_fan(8), "s")
@@ -136,7 +136,7 @@ def test_others_go_on_without_a_node_that_cannot_continue(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_node_that_cannot_continue_stops_its_attempts(tmp_path: Path) -> None:
     """They end with its part, before the contents that they read are removed; others finish the session."""
-    disks = SimulatedDisks(tmp_path, Random(0))  # noqa: S311 - not for secrets
+    disks = SimulatedDisks(tmp_path, Random(0))
     with disks:
         cluster = _cluster(4, tmp_path, seconds=60.0)
         cluster.submit(_fan(8), "s")
@@ -350,7 +350,7 @@ def test_the_answer_to_a_submission_is_definite_although_a_node_is_lost_meanwhil
     A repeated submission gets the same answer, and a node that was only stopped keeps nothing either.
     """
     for seed in range(3):
-        chance = random.Random(seed)  # noqa: S311 - not for secrets
+        chance = random.Random(seed)
         directory = tmp_path / str(seed)
         directory.mkdir()
         cluster = SimulatedCluster(

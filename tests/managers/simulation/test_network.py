@@ -101,7 +101,7 @@ def _node(
 @given(st.integers(0, 2**32), FAULTS, SETTINGS)
 def test_every_message_arrives_once_and_in_order(seed: int, faults: NetworkFaults, numbers: LinkSettings) -> None:
     """With any faults of the network, both ends receive all messages once, in order and unchanged."""
-    draw = random.Random(seed)  # noqa: S311 - no secret
+    draw = random.Random(seed)
     network = _network(seed, faults)
     (a, at_a), (b, at_b) = (_node(network, name, settings=numbers) for name in "ab")
     a.connect("b", b.address)

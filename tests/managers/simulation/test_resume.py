@@ -119,7 +119,7 @@ def test_a_session_that_is_resumed_again_and_again_finishes(seed: int, tmp_path:
     """All nodes are switched off several times, at any moment, also while the session is being resumed."""
     cluster = _cluster(seed, tmp_path, seconds=2.0)
     assert isinstance(cluster.submit(_fan(8), "s"), Answered)
-    chance = random.Random(seed)  # noqa: S311 - the same each time
+    chance = random.Random(seed)
     for _ in range(4):
         cluster.simulation.wait(chance.choice([0.01, 0.05, 0.2, 1.0, 3.0]))
         _switch_off(cluster)
@@ -363,7 +363,7 @@ def _run_again_cluster(tmp_path: Path, versions: _Versions, *, nodes: int, seed:
 
 def _graph(nodes: int, seed: int) -> PhysicalGraph:
     """Return eight branches of two applications between a start and an end, with each drop on a random node."""
-    chance = random.Random(seed)  # noqa: S311 - the same each time
+    chance = random.Random(seed)
     graph = _fan(8)
     part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
     return replace(graph, part=part, places=tuple(f"#{number}" for number in range(nodes)))
@@ -399,7 +399,7 @@ def test_a_session_runs_again_from_a_drop(tmp_path: Path) -> None:
 
 def _trial(seed: int, tmp_path: Path) -> None:
     """Run again, and kill nodes in the middle: all, or one. Then resume until it is over; old and new never mix."""
-    chance = random.Random(seed)  # noqa: S311 - the same each time
+    chance = random.Random(seed)
     versions, nodes = _Versions(), chance.choice((2, 3))
     cluster = _run_again_cluster(tmp_path, versions, nodes=nodes, seed=seed)
     assert isinstance(cluster.submit(_graph(nodes, seed), "s"), Answered)

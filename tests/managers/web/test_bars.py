@@ -77,7 +77,7 @@ def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
     """Bars, counts, durations, rates and numbers of failures made by the scripts are those of the server."""
     from tests.fake_manager import FakeManager  # noqa: PLC0415 - beside its only use
 
-    chance = random.Random(20261121)  # noqa: S311 - cases, not secrets
+    chance = random.Random(20261121)
     cases = [[chance.choice((0, 1, chance.randrange(10**6))) for _ in GROUPS] for _ in range(200)]
     times = [0.0, 0.04, 9.94, 9.996, 10.2, 59.4, 59.97, 61.0, 3599.2, 3601.0, 86399.4, 86401.0, 1e6]
     brief = [0.0, 4.2e-7, 1.25e-5, 0.0009994, 0.0009999, 0.0123, 0.5, 0.9994, 0.9999, 61.0]

@@ -492,7 +492,7 @@ def test_the_focus_of_the_keyboard_is_visible(serve: Any, look: Any) -> None:
 
 def test_a_browser_without_a_token_is_redirected_to_the_login(serve: Any, look: Any) -> None:
     """After the login it gets the page that it requested."""
-    window = look(serve(manager_with_sessions(), token="secret-token"))  # noqa: S106 - made up
+    window = look(serve(manager_with_sessions(), token="secret-token"))
     window.allow_console_messages("401")
     page = window.page
     page.goto("/sessions/failed")

@@ -38,7 +38,7 @@ class _Told(FakeManager):
 
     detail: SessionDetail
 
-    def session(self, session: str) -> SessionDetail:  # noqa: ARG002 - as `dropflow.api.manager.Manager`
+    def session(self, session: str) -> SessionDetail:
         """Return the session."""
         return self.detail
 

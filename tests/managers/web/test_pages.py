@@ -426,7 +426,7 @@ def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
 
 def test_pages_need_the_token_and_static_files_do_not(serve: Any) -> None:
     """Pages and their JSON are refused without the token; the login page needs the style sheet."""
-    url = serve(manager_with_sessions(), token="secret-token")  # noqa: S106 - made up
+    url = serve(manager_with_sessions(), token="secret-token")
 
     for path in (*PAGES, "/overview.json", "/sessions/failed.json", "/sessions/finished/pictures/fan_r_0"):
         assert ask(url, path, Accept="application/json").status == 401

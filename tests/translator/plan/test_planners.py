@@ -371,7 +371,7 @@ def test_every_algorithm_puts_an_application_where_it_fits(algorithm: str) -> No
 @pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 def test_auto_does_not_depend_on_when_input_files_come(seed: int) -> None:
     """Also where inputs that no application makes are on all nodes at once, it takes no longer than HEFT."""
-    builder, draw = GraphBuilder(), random.Random(seed)  # noqa: S311 - repeatable, not secret
+    builder, draw = GraphBuilder(), random.Random(seed)
     for number in range(70):
         builder.app(f"A{number}", weight=draw.lognormvariate(1, 1)).data(f"d{number}", weight=draw.uniform(1, 50))
         builder.connect(f"A{number}", f"d{number}").data(f"in{number}", weight=draw.uniform(0.1, 1))
@@ -463,7 +463,7 @@ def test_declared_memory_is_not_balanced() -> None:
 @pytest.mark.parametrize("described", [False, True])
 def test_the_loads_of_any_two_islands_differ_by_the_imbalance_at_most(described: bool) -> None:  # noqa: FBT001
     """Parts may be 20 % above their share, and the lightest of three islands is within 20 % of the heaviest, too."""
-    builder, draw = GraphBuilder(), random.Random(5)  # noqa: S311 - repeatable, not secret
+    builder, draw = GraphBuilder(), random.Random(5)
     for number in range(90):
         builder.app(f"A{number}", weight=draw.uniform(1, 4)).data(f"d{number}", weight=draw.uniform(1, 100))
         builder.connect(f"A{number}", f"d{number}")

@@ -13,7 +13,7 @@ from dropflow.api.routes import StreamSlots
 from tests.fake_manager import FakeManager
 from translator.web.translator_service import TranslatorService
 
-TOKEN = "a token of the tests"  # noqa: S105 - no secret
+TOKEN = "a token of the tests"
 COOKIE = f"dropflow={cookie_value(TOKEN)}"
 LINKED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 """Headers that a browser sends when it follows a link on another site."""

@@ -171,7 +171,7 @@ _SECRET = b"s" * 32
 def test_deploying_needs_the_cluster_key(tmp_path: Path, secret: bytes | None, *, accepted: bool) -> None:
     """With the key, the manager has the session with the translated graph; without it, nothing is deployed."""
     manager, streams = FakeManager("boss", role="master", nodes=("a", "b")), StreamSlots(4)
-    access = AccessRules(token="another", secret=_SECRET)  # noqa: S106 - no secret
+    access = AccessRules(token="another", secret=_SECRET)
     server = RestServer(make_app(api_v1_routes(manager, streams), access, Limits()), streams=streams, stream_limit=4)
     server.start()
     _, _, service = make_translator(tmp_path, managers=[server.url], access=access, secret=secret)
