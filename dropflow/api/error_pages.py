@@ -120,7 +120,7 @@ def error_page(error: DropflowError, target: str, *, is_awaited: bool = False) -
 # The page that asks for the token before a form changes something, if the browser has only the
 # cookie.
 #
-# It repeats the form with all its fields. Its script (``key.js``) exchanges the token for the page
+# It repeats the form with all its fields. Its script (``page_key.js``) exchanges the token for the page
 # key, which the browser keeps, so that it is not asked again. Without a script, the form is posted
 # with the token.
 
@@ -162,7 +162,9 @@ def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
     """
     kept = [(name, value) for name, value in fields if name not in _ASKED]
     wrong = any(name == "token" for name, _ in fields)
-    return card_page("Please confirm", _FORM, target=target, script="key.js", action=target, fields=kept, wrong=wrong)
+    return card_page(
+        "Please confirm", _FORM, target=target, script="page_key.js", action=target, fields=kept, wrong=wrong
+    )
 
 
 # Makes the addresses in an answer relative, so that a server works below any path of a proxy.

@@ -66,7 +66,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, servers: KnownServers) -> 
     def ask(call: Request) -> Response:
         _, base, _ = _found(servers, call.query.to)
         host = urlsplit(base).netloc
-        page = card_page("Going on", _FORM, target=call.target, script="key.js", host=host, goal=call.query.to)
+        page = card_page("Going on", _FORM, target=call.target, script="page_key.js", host=host, goal=call.query.to)
         headers = (("Content-Security-Policy", CONFIRM_POLICY), ("Referrer-Policy", "same-origin"))
         return Response(body=page, content_type="text/html; charset=utf-8", headers=headers)
 
@@ -204,7 +204,7 @@ def login_routes(
     def logout(call: Request) -> Response:
         gone = f"{cookie_name(call.headers.get('Host', ''))}=; {_COOKIE}; Max-Age=0"
         # A script deletes the page key: Clear-Site-Data would delete what all applications of a proxy have stored.
-        page = card_page("Signed out", _SIGNED_OUT, target=call.target, script="key.js")
+        page = card_page("Signed out", _SIGNED_OUT, target=call.target, script="page_key.js")
         return Response(body=page, content_type=_HTML, headers=(("Set-Cookie", gone),))
 
     route = partial(Route, public=True, limit=_LOGIN_LIMIT, gives="text/html", tag="login")

@@ -219,7 +219,8 @@ def test_no_two_classes_share_a_name() -> None:
 
 def test_no_two_files_of_a_directory_differ_by_an_ending() -> None:
     """Names such as `fetch.py`, `fetching.py` and `fetchers.py` in one directory do not show what is in which."""
-    keys = sorted((str(path.parent), _stem(path.stem), path.stem) for path in files(*PRODUCT))
+    scripts = [path for each in PRODUCT for path in (ROOT / each).rglob("*.js")]
+    keys = sorted((str(path.parent), _stem(path.stem), path.stem) for path in [*files(*PRODUCT), *scripts])
     similar = {
         f"{directory}: {first}, {second}"
         for (directory, stem, first), (other, other_stem, second) in pairwise(keys)

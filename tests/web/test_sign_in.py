@@ -140,7 +140,7 @@ def test_logout_removes_cookie_and_page_key(server: RestServer) -> None:
 
     assert reply.status == 200
     assert "Max-Age=0" in reply.headers["Set-Cookie"]
-    assert b"data-forget" in reply.body  # key.js deletes the page key
+    assert b"data-forget" in reply.body  # page_key.js deletes the page key
 
 
 def test_without_a_token_every_login_succeeds() -> None:

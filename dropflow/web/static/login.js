@@ -10,7 +10,7 @@ const SOON = 15_000;
 /** Address of this server without a slash at its end, as the browser reaches it: below another path through a proxy. */
 const ROOT = new URL(".", document.currentScript.src).href.slice(0, -1);
 const PATH = new URL(ROOT).pathname.replace(/\/$/, "");
-/** Name of the page key, as in key.js. */
+/** Name of the page key, as in page_key.js. */
 const NAME = `dropflow-key${PATH}`;
 const VISITED = `dropflow-door-visited${PATH}`;
 

@@ -14,7 +14,7 @@
 % server = layout.server(get("manager"))
 <title>{{" · ".join(part for part in (title, server.name, "dropflow") if part)}}</title>
 <script src="/static/theme.js"></script>
-<script src="/static/key.js"></script>
+<script src="/static/page_key.js"></script>
 <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/static/dropflow.css">
 % for layout_sheet in layout.style_sheets:

@@ -186,7 +186,7 @@ def test_the_id_of_a_drop_may_end_in_json(serve: Any) -> None:
 def test_no_form_can_be_sent_before_the_script_that_completes_it_has_run(serve: Any, path: str) -> None:
     """It runs before the page is shown. A form without the page key would lead to a page that asks for the token."""
     head, _, _ = ask(serve(manager_with_sessions()), path).text.partition("<body>")
-    (script,) = re.findall(r"<script[^>]*/key\.js[^>]*>", head)
+    (script,) = re.findall(r"<script[^>]*/page_key\.js[^>]*>", head)
 
     assert not re.search("defer|async|module", script)
 
