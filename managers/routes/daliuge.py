@@ -25,8 +25,8 @@ from dropflow.ids import session_directory_name
 from dropflow.version import __version__
 from dropflow.web.frame import redirect
 from dropflow.web.signature import drop_modes, signature
+from managers.routes.daliuge_json import drop_status, find_node, log_records, node_string, refused, url_of
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions, session_name
-from managers.routes.graphs import drop_status, find_node, log_records, node_string, refused, url_of
 
 # Answers that are downloads, whole or in part.
 

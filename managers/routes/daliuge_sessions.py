@@ -27,7 +27,7 @@ from dropflow.graph.slices import slice_for
 from dropflow.graph.text_ids import oids
 from dropflow.ids import is_session_name, safe_name
 from dropflow.states import UNKNOWN, SessionState
-from managers.routes.graphs import find_node, node_string, specifications
+from managers.routes.daliuge_json import find_node, node_string, specifications
 
 # Drafts: sessions that clients of DALiuGE have created and not yet deployed.
 #

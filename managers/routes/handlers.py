@@ -4,6 +4,8 @@ Most operations call the method of `dropflow.api.manager.Manager` that has their
 read a graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
 """
 
+import io
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 
@@ -16,19 +18,22 @@ from dropflow.api.manager import Manager
 from dropflow.api.node_records import ProbeRequest, ProbeResult
 from dropflow.api.openapi import openapi_document
 from dropflow.api.operations import OPERATIONS, Operation
+from dropflow.api.request_bodies import check_depth, unpacked_limit
 from dropflow.api.requests import Done, ProbeResultList, Readiness, SessionList
 from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
 from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.clock import SystemClock
 from dropflow.errors import BadFileError, HttpError, NotFoundError
-from dropflow.graph.codec import Buffer, dump
+from dropflow.failure import refuse_no_drops
+from dropflow.graph.codec import Buffer, dump, is_dfg, parse
+from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.notes import logical_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.version import __version__
 from managers.archives import results_archive
 from managers.deployment import unpack
 from managers.routes.daliuge import content_response, download_response
-from managers.routes.graphs import pg_json, read_graph
+from managers.routes.daliuge_json import pg_json
 from managers.routes.owners import Owners
 from managers.routes.session_events import session_events, state_events
 from managers.state_hub import StateHub
@@ -37,6 +42,9 @@ _MAX_NAME = 1024
 _POLL = 1.0
 _OVER_PACE = 0.2
 """Seconds after a change of a session until it is looked at again, for those who wait for its end only."""
+_GZIP = b"\x1f\x8b"
+_LARGEST = 1 << 30
+_PROBE = 64
 _Handler = Callable[[Request], object]
 _ReadLog = Callable[[str, LogQuery], LogPage]
 Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
@@ -184,7 +192,7 @@ class _SpecialHandlers:
         return SessionList(sessions=sessions, users=self._owners.use(sessions, request.user))
 
     def _submit(self, request: Request) -> SessionInfo:
-        graph = read_graph(request.body, most=self._limits.drops, depth=self._limits.depth)
+        graph = _read_graph(request.body, most=self._limits.drops, depth=self._limits.depth)
         # Others than users are trusted: a manager above submits for them.
         query = msgspec.structs.replace(request.query, user=request.user) if request.user else request.query
         with self._owners.admitted(query.user, query.session, graph.drops):
@@ -271,6 +279,50 @@ class _SpecialHandlers:
         size = sum(buffer.nbytes for buffer in buffers)
         headers = (attachment(f"{name}.dfg"), ("Content-Length", str(size)))
         return Response(body=_chunks(buffers), content_type=operations.GRAPH.gives, headers=headers)
+
+
+def _read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
+    """Return the physical graph in a body: a ``.dfg`` container or DALiuGE's JSON, plain or in a gzip file.
+
+    Raises
+    ------
+    BadFileError, BadGraphError
+        It is neither, or damaged; with all problems.
+    HttpError
+        413 for a graph of more than `most` drops, 400 for JSON that is nested deeper than `depth` levels.
+    """
+    if body.startswith(_GZIP):
+        body = _unzipped(body)
+    if not body:
+        raise BadFileError("the body is empty", hint="send a .dfg file, or a physical graph in DALiuGE's JSON")
+    if is_dfg(body):
+        graph = parse(body)
+    else:
+        if body.lstrip()[:1] not in (b"[", b"{"):
+            raise BadFileError(
+                f"the body is not a physical graph: it begins with {body[:_PROBE]!a}",
+                hint="send a .dfg file, or a physical graph in DALiuGE's JSON",
+            )
+        check_depth(body, depth, what="the graph")
+        graph = read_pg_stream(io.BytesIO(body), name="")
+    if graph.drops > most:
+        raise HttpError(413, f"the graph has too many drops; this server takes {most}")
+    refuse_no_drops(graph.drops, name=graph.name)
+    return graph
+
+
+def _unzipped(body: bytes) -> bytes:
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        most = unpacked_limit(len(body), _LARGEST)
+        data = unpack.decompress(body, most)
+    except zlib.error as error:
+        raise BadFileError(f"the gzip file is damaged: {error}") from error
+    if not unpack.eof:
+        if len(data) >= most:
+            raise HttpError(413, f"the graph is larger than {most} bytes")
+        raise BadFileError("the gzip file is cut off")
+    return data
 
 
 def _log_text(request: Request, read: _ReadLog, variable: str) -> Response:

@@ -1,9 +1,7 @@
-"""Reads graphs from bodies, in any form, and writes DALiuGE's JSON."""
+"""DALiuGE's JSON: graphs, addresses of nodes, states of drops, rows of logs, and errors by name."""
 
 import html
-import io
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +11,6 @@ import msgspec
 from dropflow.api.drop_records import DropInfo
 from dropflow.api.error_body import status_of, to_body
 from dropflow.api.node_records import NodeInfo
-from dropflow.api.request_bodies import check_depth, unpacked_limit
 from dropflow.api.routes import Response
 from dropflow.errors import (
     BadFileError,
@@ -24,80 +21,12 @@ from dropflow.errors import (
     NotFoundError,
     UsageError,
 )
-from dropflow.failure import refuse_no_drops
-from dropflow.graph.codec import is_dfg, parse
-from dropflow.graph.daliuge_read import read_pg_stream
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import AppState, DropState
 
-_GZIP = b"\x1f\x8b"
-_LARGEST = 1 << 30
-_PROBE = 64
 _SPOOL = 16 * 1024 * 1024
 _CHUNK = 256 * 1024
-
-
-def read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
-    """Return the physical graph in a body: a ``.dfg`` container or DALiuGE's JSON, plain or in a gzip file.
-
-    Raises
-    ------
-    BadFileError, BadGraphError
-        It is neither, or damaged; with all problems.
-    HttpError
-        413 for a graph of more than `most` drops, 400 for JSON that is nested deeper than `depth` levels.
-    """
-    if body.startswith(_GZIP):
-        body = _unzipped(body)
-    if not body:
-        raise BadFileError("the body is empty", hint="send a .dfg file, or a physical graph in DALiuGE's JSON")
-    if is_dfg(body):
-        graph = parse(body)
-    else:
-        if body.lstrip()[:1] not in (b"[", b"{"):
-            raise BadFileError(
-                f"the body is not a physical graph: it begins with {body[:_PROBE]!a}",
-                hint="send a .dfg file, or a physical graph in DALiuGE's JSON",
-            )
-        check_depth(body, depth, what="the graph")
-        graph = read_pg_stream(io.BytesIO(body), name="")
-    if graph.drops > most:
-        raise _too_many(most)
-    refuse_no_drops(graph.drops, name=graph.name)
-    return graph
-
-
-def pg_json(graph: PhysicalGraph) -> Iterator[bytes]:
-    """Yield DALiuGE's JSON of a graph in chunks; a large one is buffered on disk."""
-    with tempfile.SpooledTemporaryFile(max_size=_SPOOL) as file:
-        write_pg(graph, file)
-        file.seek(0)
-        while chunk := file.read(_CHUNK):
-            yield chunk
-
-
-def _unzipped(body: bytes) -> bytes:
-    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        most = unpacked_limit(len(body), _LARGEST)
-        data = unpack.decompress(body, most)
-    except zlib.error as error:
-        raise BadFileError(f"the gzip file is damaged: {error}") from error
-    if not unpack.eof:
-        if len(data) >= most:
-            raise HttpError(413, f"the graph is larger than {most} bytes")
-        raise BadFileError("the gzip file is cut off")
-    return data
-
-
-def _too_many(most: int) -> HttpError:
-    return HttpError(413, f"the graph has too many drops; this server takes {most}")
-
-
-# Conversions to DALiuGE's JSON: addresses of nodes, states as integers, drops as dictionaries,
-# exceptions by name.
-
 _PORTS = ("8000", "5555", "6666")
 _APP_STATES = {
     DropState.INITIALIZED: AppState.NOT_RUN,
@@ -109,6 +38,21 @@ _APP_STATES = {
     DropState.EXPIRED: AppState.FINISHED,
     DropState.DELETED: AppState.FINISHED,
 }
+
+
+def pg_json(graph: PhysicalGraph) -> Iterator[bytes]:
+    """Yield DALiuGE's JSON of a graph in chunks; a large one is buffered on disk."""
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOL) as file:
+        write_pg(graph, file)
+        file.seek(0)
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def specifications(graph: PhysicalGraph) -> dict[str, Any]:
+    """Return the dictionary of every drop by its id."""
+    items = msgspec.json.decode(b"".join(pg_json(graph)))
+    return {item["oid"]: item for item in items if "oid" in item}
 
 
 def expanded(node: str) -> tuple[str, int]:
@@ -159,12 +103,6 @@ def drop_status(row: DropInfo) -> dict[str, int]:
         return {"status": int(state)}
     shown = DropState.INITIALIZED if state is DropState.WRITING else state
     return {"execStatus": int(_APP_STATES[state]), "status": int(shown)}
-
-
-def specifications(graph: PhysicalGraph) -> dict[str, Any]:
-    """Return the dictionary of every drop by its id."""
-    items = msgspec.json.decode(b"".join(pg_json(graph)))
-    return {item["oid"]: item for item in items if "oid" in item}
 
 
 def log_records(lines: Iterable[str]) -> Iterator[Mapping[str, object]]:
