@@ -148,7 +148,8 @@ class ContentQueries(SessionTimes):
         details = [ended_detail(part, ends) or known_detail(part, reported) for part in missing]
         remembered = [failure for detail in details for failure in detail.failures]
         causes = KnownCauses(answers, remembered)
-        silent = [*(part.child for part in missing), *(view.name for view, _ in first.replies.refusals)]
+        silent = {*(part.child for part in missing), *(view.name for view, _ in first.replies.refusals)}
+        silent.update(name for page in answers for name in page.missing)
         failures = causes.lost if query.columns else causes.page(query, partial(self._failures_in, session))
         return FailureList(
             failures=failures,

@@ -141,15 +141,15 @@ def merge(
         # The part that has the reason reports it, perhaps after the parts to which the failure has spread.
         failures = tuple(one for one in failures if one.node or not one.drop)
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
-    first = max(details, key=lambda detail: detail.epoch)
+    newest = max(details, key=lambda detail: detail.epoch)
     latest = max(details, key=lambda detail: (detail.view, detail.members))
     going = [detail for detail in details if detail.status == SessionState.RUNNING.name] or details
     least_quiet = min(going, key=lambda detail: detail.quiet - detail.usual_quiet)
     return SessionDetail(
-        session=first.session,
-        graph=first.graph,
+        session=newest.session,
+        graph=newest.graph,
         status=status,
-        epoch=first.epoch,
+        epoch=newest.epoch,
         version=version,
         drops=drops,
         settled=sum(detail.settled for detail in details),
@@ -176,9 +176,9 @@ def merge(
         recomputed=sum(detail.recomputed for detail in details),
         computed=sum(detail.computed for detail in details),
         reused=sum(detail.reused for detail in details),
-        joined_by=first.joined_by,
-        request_id=first.request_id,
-        user=first.user,
+        joined_by=newest.joined_by,
+        request_id=newest.request_id,
+        user=newest.user,
         lacks_witness=any(detail.lacks_witness for detail in details if detail.view == latest.view),
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],

@@ -3,7 +3,9 @@
 import io
 import tarfile
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,9 @@ from dropflow.api.contents_answer import (
     read_records,
 )
 from dropflow.api.drop_queries import order_of
-from dropflow.api.drop_records import DropInfo, DropQuery
-from dropflow.api.logs import LogLine
-from dropflow.api.requests import TimesQuery
+from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
+from dropflow.api.logs import LogLine, LogPage, LogQuery
+from dropflow.api.requests import DropStates, FailureList, FailureQuery, ResultList, TimesQuery
 from dropflow.errors import (
     AmbiguousError,
     ConflictError,
@@ -31,6 +33,8 @@ from dropflow.errors import (
 )
 from dropflow.states import DropState
 from dropflow.times.octets import RECORD, NodeReceipts, PeerReceipts, TimesSection, read_sections
+from tests.fake_manager import FakeManager
+from tests.managers.composite.filled_records import fields_with_defaults, filled
 from tests.managers.composite.world import SUBMIT, World, parts
 from tests.regular_graphs import chain, fan
 
@@ -52,6 +56,47 @@ def test_unknown_sessions_and_drops_are_not_found(world: World) -> None:
         island.watch("gone", version=0, seconds=0.0)
     with pytest.raises(NotFoundError, match="http://nowhere:1"):
         island.remove_child("http://nowhere:1")
+
+
+FILLED: dict[str, Callable[[int], Any]] = {
+    "drops": partial(filled, DropPage),
+    "failures": partial(filled, FailureList),
+    "states": partial(filled, DropStates),
+    "results": partial(filled, ResultList),
+    "session_log": partial(filled, LogPage, older="n:1", newer="n:2", is_first=False, is_last=False),
+}
+"""Records with a value in every field, made of a number, by the operation that they answer."""
+
+
+class Filled:
+    """A manager that answers what is asked about the contents of sessions with these records."""
+
+    def __init__(self, manager: FakeManager, number: int) -> None:
+        self._manager = manager
+        self._number = number
+
+    def __getattr__(self, name: str) -> Any:
+        fill = FILLED.get(name)
+        return (lambda **_: fill(self._number)) if fill else getattr(self._manager, name)
+
+
+def test_no_field_of_an_answer_is_lost(world: World) -> None:
+    """What an island makes of the answers of its children has a value in every field, and all missing nodes."""
+    for number in (2, 3):
+        world.managers[f"http://n{number}:8000"] = Filled(world.node(f"n{number}"), number)
+    island = world.composite("n2", "n3")
+    answers = {
+        "drops": island.drops("s", DropQuery(offset=1, limit=3)),
+        "failures": island.failures("s", FailureQuery(offset=1, limit=3, columns=True)),
+        "states": island.states("s"),
+        "results": island.results("s"),
+        "session_log": island.session_log("s", LogQuery(limit=1)),
+    }
+
+    assert answers.keys() == FILLED.keys()
+    for answer in answers.values():
+        assert fields_with_defaults(answer) == set()
+        assert answer.missing == ("missing 2", "missing 3")
 
 
 def test_pages_of_drops_run_over_all_nodes(world: World) -> None:

@@ -23,10 +23,19 @@ from dropflow.failure import Failure
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions import summaries
-from dropflow.states import DropState, SessionState
+from dropflow.states import DropState
 from managers.composite.log_merging import KnownCauses
-from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
+from managers.composite.merging import (
+    Freshness,
+    SessionPart,
+    as_info,
+    merge,
+    merge_failures,
+    merge_logical,
+    row_ranges,
+)
 from tests.execution.test_core_slices import BOOM, Cluster, Node, _chance
+from tests.managers.composite.filled_records import fields_with_defaults, filled
 from tests.strategies import graphs
 
 _KEYS = ("a", "b", "c")
@@ -366,12 +375,63 @@ def test_failures_with_one_root_cause_are_merged() -> None:
     assert [(failure.drop, failure.count, failure.has_log) for failure in found] == [("d", 5, True), ("e", 4, False)]
 
 
+def test_every_field_of_a_session_is_merged() -> None:
+    """No field is lost at an island: what a new one is made of is to be told here."""
+    two, three = (
+        filled(SessionDetail, number, status="RUNNING", states={"COMPLETED": number}, view=1, usual_quiet=100.0)
+        for number in (2, 3)
+    )
+    of_newest = {
+        name: getattr(three, name) for name in ("session", "graph", "epoch", "joined_by", "request_id", "user")
+    }
+    sums = ("drops", "settled", "running", "queued", "ready", "recomputed", "computed", "reused", "rate")
+    of_both = {
+        name: getattr(two, name) + getattr(three, name) for name in ("nodes", "unknown", "logical", "ends", "notes")
+    }
+
+    assert msgspec.structs.asdict(merge([SessionPart("n2", two), SessionPart("n3", three)], version=7)) == {
+        **of_newest,
+        **dict.fromkeys(sums, 5),
+        **of_both,
+        "status": "RUNNING",
+        "version": 7,
+        "counts": filled(DropCounts, 5),
+        "states": {"COMPLETED": 5},
+        "created": 2.0,
+        "started": 2.0,
+        "finished": 0.0,  # it runs
+        "seconds": 3.0,
+        "remaining": 3.0,
+        "quiet": 2.0,
+        "usual_quiet": 100.0,
+        "text": "text 2; text 3",
+        "whole": 3,
+        "silent_children": (),  # all answer
+        "view": 1,
+        "members": three.members,
+        "lacks_witness": True,
+        "failures": (*three.failures, *two.failures),
+    }
+
+
+def test_every_field_of_a_logical_node_and_of_a_failure_is_merged() -> None:
+    """What children count is added; what is the same on all of them, or known by one of them only, is kept."""
+    same: dict[str, Any] = {"key": "k", "name": "n", "category": "c", "order": 1}
+    (node,) = merge_logical(filled(LogicalNodeInfo, number, states={"ERROR": number}, **same) for number in (2, 3))
+    own, other = (filled(FailureInfo, number, row=1) for number in (3, 2))
+
+    assert node == filled(LogicalNodeInfo, 5, states={"ERROR": 5}, **same)
+    assert merge_failures([other, own]) == (
+        msgspec.structs.replace(own, count=5, took_along=5, drops=(*other.drops, *own.drops)),
+    )
+
+
 def test_as_info_keeps_every_field_of_the_list() -> None:
     """The record in the list has the same values as the detail."""
-    detail = _report([("n1", "a", "COMPLETED", "r1")])
+    detail = filled(SessionDetail, 1)
 
     assert msgspec.structs.asdict(as_info(detail)).items() <= msgspec.structs.asdict(detail).items()
-    assert SessionState[as_info(detail).status].is_terminal
+    assert fields_with_defaults(as_info(detail)) == {"epoch"}
 
 
 @given(
