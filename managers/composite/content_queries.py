@@ -10,6 +10,7 @@ from dropflow.api import operations
 from dropflow.api.contents_answer import ContentsRequest, DataQuery, Download
 from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, PageQuery, ResultInfo
+from dropflow.api.manager import Manager
 from dropflow.api.operations import Operation
 from dropflow.api.requests import (
     ALL_TIMES,
@@ -32,7 +33,7 @@ from managers.composite.children import ChildView
 from managers.composite.log_merging import MERGES, KnownCauses, sorted_rows
 from managers.composite.machine import CompositeMachine, Gathered
 from managers.composite.merging import ended_detail, known_detail, known_ends, lost_nodes, merge_failures, row_ranges
-from managers.composite.routines import SECONDS
+from managers.composite.routines import SECONDS, Replies
 from managers.owner_thread import Owner
 
 _Answer = TypeVar("_Answer")
@@ -73,11 +74,12 @@ class ContentQueries(SessionTimes):
         view, found = self._find(session, drop)
         what = f"{_PARTS.get(operation.name, '')}drop {found.oid!r} in session {session!r}"
         seconds = SECONDS if operation.answer is DropDetail else _LONG
-        return cast(_Answer, self._ask_one(view, session, operation.name, what, seconds, drop=found.oid, **arguments))
+        call: partial[_Answer] = partial(getattr(Manager, operation.name), session=session, drop=found.oid, **arguments)
+        return self._ask_one(view, call, what, seconds)
 
     def _at_all(self, operation: Operation[_Answer], session: str, **arguments: Any) -> _Answer:
         """Have all children carry out an operation, and merge their answers."""
-        found = self._ask(session, operation.name, _LONG, **arguments)
+        found = self._ask(session, partial(getattr(Manager, operation.name), session=session, **arguments), _LONG)
         return cast(_Answer, MERGES[operation.name](session, found, **arguments))
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
@@ -85,14 +87,14 @@ class ContentQueries(SessionTimes):
         if query.time:
             return self.drops_at(session, query)
         count = msgspec.structs.replace(query, offset=0, limit=1)
-        found = self._ask(session, "drops", query=count)
+        found = self._ask(session, partial(Manager.drops, session=session, query=count))
         replies = found.replies
         if not found.missing:
             replies.raise_unless_answered(f"session {session!r}")
         if not replies.values and replies.refusals:
             raise replies.refusals[0][1]
         if query.sort:
-            rows, late = sorted_rows(partial(self._ask, session, "drops"), query, replies.values)
+            rows, late = sorted_rows(partial(self._pages, session), query, replies.values)
         else:
             rows, late = self._rows(session, query, replies.values)
         return DropPage(
@@ -126,7 +128,8 @@ class ContentQueries(SessionTimes):
             if copy is None:
                 raise
             what = f"copy of the content of drop {copy.oid!r}"
-            return self._open(self._holder(copy.node), session, "data", what, drop=copy.oid, query=query)
+            call = partial(Manager.data, session=session, drop=copy.oid, query=query)
+            return self._ask_one(self._holder(copy.node), call, what, _LONG)
 
     def failures(self, session: str, query: FailureQuery) -> FailureList:
         """Return a page of the root causes, the most harmful first; lost nodes among them.
@@ -137,7 +140,7 @@ class ContentQueries(SessionTimes):
         if query.rows:
             found = merge_failures(self._failures_in(session, query.row_numbers))
             return FailureList(failures=found, total=len(found), offset=query.offset, limit=query.limit)
-        first = self._ask(session, "failures", query=FailureQuery(columns=True))
+        first = self._ask(session, partial(Manager.failures, session=session, query=FailureQuery(columns=True)))
         parts = self._owner.call(self._machine.parts, session)
         if not parts:
             first.replies.raise_unless_answered(f"session {session!r}")
@@ -165,8 +168,11 @@ class ContentQueries(SessionTimes):
         before = _cursors(since)
         holding = {part.child for part in self._owner.call(self._machine.parts, session)}
         children = self._owner.call(self._machine.list_children)
-        each = {child.url: {"since": before.get(child.url, "")} for child in children if child.name in holding}
-        found = self._ask(session, "states", each=each or None)
+        call = partial(Manager.states, session=session)
+        each = {
+            child.url: partial(call, since=before.get(child.url, "")) for child in children if child.name in holding
+        }
+        found = self._ask(session, each or call)
         if not found.missing:
             found.replies.raise_unless_answered(f"session {session!r}")
         answers = [(view.url, answer) for view, answer in found.replies.values]
@@ -183,7 +189,7 @@ class ContentQueries(SessionTimes):
 
         For a result of another node, one of its copies on nodes that answer is returned.
         """
-        found = self._ask(session, "results", query=query)
+        found = self._ask(session, partial(Manager.results, session=session, query=query))
         found.replies.raise_unless_answered(f"session {session!r}")
         results = [result for _, answer in found.replies.values for result in answer.results]
         if query != EVERY_RESULT and any(result.owner for result in results):
@@ -211,7 +217,7 @@ class ContentQueries(SessionTimes):
         status = self._owner.call(self._machine.sessions.session, session).status
         if status != SessionState.FINISHED.name:
             raise ConflictError(f"session {session!r} is {status}, and not FINISHED: its results are not released")
-        found = self._ask(session, "release", _LONG, rows=rows)
+        found = self._ask(session, partial(Manager.release, session=session, rows=rows), _LONG)
         found.replies.raise_unless_answered(f"session {session!r}")
         if found.replies.refusals:
             raise found.replies.refusals[0][1]
@@ -222,7 +228,8 @@ class ContentQueries(SessionTimes):
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return contents of many drops, from the child of their node; the records are forwarded without decoding."""
         view = self._holder(request.node)
-        return self._open(view, session, "contents", f"session {session!r}", request=request)
+        call = partial(Manager.contents, session=session, request=request)
+        return self._ask_one(view, call, f"session {session!r}", _LONG)
 
     def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
         """Return the times of attempts of all children."""
@@ -242,16 +249,15 @@ class ContentQueries(SessionTimes):
         counted : sequence of (ChildView, DropPage)
             The first rows of each child, with the number of all its rows.
         """
-        wanted: dict[str, Mapping[str, Any]] = {}
+        wanted: dict[str, DropQuery] = {}
         found: dict[str, DropPage] = {}
         for range_ in row_ranges([page.total for _, page in counted], query):
             view, first = counted[range_.child]
             if range_.offset + range_.limit <= len(first.drops):
                 found[view.url] = first
             else:
-                part = msgspec.structs.replace(query, offset=range_.offset, limit=range_.limit)
-                wanted[view.url] = {"query": part}
-        replies = self._ask(session, "drops", each=wanted).replies
+                wanted[view.url] = msgspec.structs.replace(query, offset=range_.offset, limit=range_.limit)
+        replies = self._pages(session, wanted)
         found |= {view.url: page for view, page in replies.values}
         rows = tuple(row for view, _ in counted if view.url in found for row in found[view.url].drops)
         late = [view.name for view, _ in (*replies.missing, *replies.refusals)]
@@ -261,8 +267,14 @@ class ContentQueries(SessionTimes):
     def _failures_in(self, session: str, rows: Sequence[int]) -> list[FailureInfo]:
         """Return the causes in these rows, as each child that answers reports them."""
         query = FailureQuery(rows=",".join(map(str, rows)))
-        answers = self._ask(session, "failures", query=query).replies.values if rows else ()
+        call = partial(Manager.failures, session=session, query=query)
+        answers = self._ask(session, call).replies.values if rows else ()
         return [failure for _, page in answers for failure in page.failures]
+
+    def _pages(self, session: str, queries: Mapping[str, DropQuery]) -> Replies[DropPage]:
+        """Return a page of drops of some children, by URL."""
+        calls = {url: partial(Manager.drops, session=session, query=query) for url, query in queries.items()}
+        return self._ask(session, calls).replies
 
     def _find(self, session: str, drop: str) -> tuple[ChildView, DropInfo]:
         """Return the child that holds the drop with the name or id `drop`, and its record."""
@@ -278,28 +290,16 @@ class ContentQueries(SessionTimes):
     def _holder(self, node: str) -> ChildView:
         return self._owner.call(self._machine.holder, node)
 
-    def _open(self, view: ChildView, session: str, operation: str, what: str, **arguments: Any) -> Download:
-        return cast(Download, self._ask_one(view, session, operation, what, _LONG, **arguments))
-
-    def _ask_one(
-        self, view: ChildView, session: str, operation: str, what: str, seconds: float = SECONDS, **arguments: Any
-    ) -> Any:
-        replies = self._ask(session, operation, seconds, each={view.url: {}}, **arguments).replies
+    def _ask_one(self, view: ChildView, call: partial[_Answer], what: str, seconds: float) -> _Answer:
+        replies = self._ask(call.keywords["session"], {view.url: call}, seconds).replies
         replies.raise_unless_answered(what)
         return replies.values[0][1]
 
     def _ask(
-        self,
-        session: str,
-        operation: str,
-        seconds: float = SECONDS,
-        *,
-        each: Mapping[str, Mapping[str, Any]] | None = None,
-        **arguments: Any,
-    ) -> Gathered:
-        """Call an operation of all children, or of those in `each`, with further arguments for each."""
-        every = {"session": session, **arguments}
-        return self._owner.call(self._machine.ask_children, session, operation, every, seconds, each)
+        self, session: str, calls: partial[_Answer] | Mapping[str, partial[_Answer]], seconds: float = SECONDS
+    ) -> Gathered[_Answer]:
+        """Call a method of all children, or of some, by URL."""
+        return self._owner.call(self._machine.ask_children, session, calls, seconds)
 
 
 def _copy_of(queries: ContentQueries, session: str, drop: str) -> ResultInfo | None:

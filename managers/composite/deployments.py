@@ -6,11 +6,13 @@ or misses the deadline, the deployment is undone on all children, also on that o
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from dropflow.api.manager import Manager
 from dropflow.api.node_records import NodeComponents, NodeInfo
 from dropflow.api.requests import CancelRequest, SubmitQuery
 from dropflow.errors import (
@@ -88,7 +90,8 @@ class Deployments:
 
     def components(self, needs: Sequence[str]) -> Routine[tuple[NodeComponents, ...]]:
         """Return the components of the nodes that answer, and which of these needs each lacks, sorted by name."""
-        replies = yield from self._shared.requests.ask_all("components", seconds=_COMPONENTS_SECONDS, needs=needs)
+        call = partial(Manager.components, needs=needs)
+        replies = yield from self._shared.requests.ask_all(call, _COMPONENTS_SECONDS)
         found = (one for _, nodes in replies.values for one in nodes)
         return tuple(sorted(found, key=lambda one: one.node))
 
@@ -240,7 +243,7 @@ class Deployments:
             targets = self._all_targets()
         else:
             targets = yield from self._targets(prepared.nodes)
-        outcomes = yield from self._call(targets, "start", _START_SECONDS, session=session, epoch=epoch)
+        outcomes = yield from self._call(targets, partial(Manager.start, session=session, epoch=epoch), _START_SECONDS)
         errors = _errors(targets, outcomes)
         if prepared is None:
             # After a restart we do not know which children were prepared, so NotFound is not an error.
@@ -264,7 +267,8 @@ class Deployments:
         else:
             targets = yield from self._targets(prepared.nodes, strict=False)
         self.note_undone(session, reason)
-        outcomes = yield from self._call(targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=reason)
+        undo = partial(Manager.undo, session=session, epoch=epoch, reason=reason)
+        outcomes = yield from self._call(targets, undo, _UNDO_SECONDS)
         # After a restart it is unknown whether the session had contents before, so they stay.
         self._undo_silent(session, epoch, outcomes, is_first=prepared is not None and not prepared.is_continuation)
         errors = _errors(targets, outcomes)
@@ -298,7 +302,7 @@ class Deployments:
         """Return all nodes below, asked for now: a node that was started again has another incarnation."""
         yield from self._shared.requests.settle()
         yield from self._shared.requests.ask_again(_AGAIN_SECONDS)
-        replies = yield from self._shared.requests.ask_all("nodes")
+        replies = yield from self._shared.requests.ask_all(partial(Manager.nodes))
         for view, nodes in replies.values:
             self._shared.children.update_nodes(view.url, nodes)
         return self._present_nodes()
@@ -331,7 +335,8 @@ class Deployments:
         cancelled = self._submitting[session]
         if not cancelled and not _errors(targets, outcomes):
             left = max(deadline - self._shared.time.now, 1.0)
-            step, outcomes = "start", (yield from self._call(targets, "start", left, session=session, epoch=epoch))
+            start = partial(Manager.start, session=session, epoch=epoch)
+            step, outcomes = "start", (yield from self._call(targets, start, left))
             cancelled = self._submitting[session]
         errors = _errors(targets, outcomes)
         if not errors and not cancelled:
@@ -340,9 +345,8 @@ class Deployments:
         self._shared.witness.forget(session, epoch)
         self._shared.log(f"session {session!r} is undone everywhere: {error}")
         self.note_undone(session, str(error))
-        outcomes = yield from self._call(
-            targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=str(error)
-        )
+        undo = partial(Manager.undo, session=session, epoch=epoch, reason=str(error))
+        outcomes = yield from self._call(targets, undo, _UNDO_SECONDS)
         self._undo_silent(session, epoch, outcomes, is_first=not deployment.is_continuation)
         stuck = {name: why for name, why in _errors(targets, outcomes).items() if name not in errors}
         undone = ", ".join(target.view.name for target in targets if target.view.name not in stuck)
@@ -357,17 +361,15 @@ class Deployments:
     ) -> Routine[dict[str, Outcome]]:
         deployments = ((target, msgspec.structs.replace(deployment, nodes=target.nodes)) for target in targets)
         questions = tuple(
-            Question(target.view.url, "prepare", {"deployment": each, "seconds": seconds})
+            Question(target.view.url, partial(Manager.prepare, deployment=each, seconds=seconds))
             for target, each in deployments
         )
         outcomes: dict[str, Outcome] = yield Gather(questions, seconds, grace=_GRACE)
         self._silence(outcomes)
         return outcomes
 
-    def _call(
-        self, targets: Iterable[_Target], operation: str, seconds: float, **arguments: Any
-    ) -> Routine[dict[str, Outcome]]:
-        questions = tuple(Question(target.view.url, operation, arguments) for target in targets)
+    def _call(self, targets: Iterable[_Target], call: partial[None], seconds: float) -> Routine[dict[str, Outcome]]:
+        questions = tuple(Question(target.view.url, call) for target in targets)
         outcomes: dict[str, Outcome] = yield Gather(questions, seconds)
         self._silence(outcomes)
         return outcomes

@@ -25,6 +25,7 @@ from dropflow.times.octets import RECORD, TimesSection, pack_times
 from managers.composite.children import ChildView
 from managers.composite.machine import Gathered
 from managers.composite.merging import merge_failures
+from managers.composite.routines import Replies
 
 
 class _Placed(NamedTuple):
@@ -173,14 +174,16 @@ _MOST = 20_000
 
 
 def sorted_rows(
-    ask: Callable[..., Gathered], query: DropQuery, counted: Sequence[tuple[ChildView, DropPage]]
+    ask: Callable[[Mapping[str, DropQuery]], Replies[DropPage]],
+    query: DropQuery,
+    counted: Sequence[tuple[ChildView, DropPage]],
 ) -> tuple[tuple[DropInfo, ...], list[str]]:
     """Return the rows of a page, and the names of the nodes whose rows are missing.
 
     Parameters
     ----------
     ask : callable
-        Asks children for pages of drops; takes the query of each by its URL, as ``each``.
+        Asks children for pages of drops; takes the query of each by its URL.
     query : DropQuery
         The page, and its order.
     counted : sequence of (ChildView, DropPage)
@@ -202,10 +205,10 @@ def sorted_rows(
     late = [name for _, page in counted for name in page.missing]
     for offset in range(0, end, _PAGE):
         part = msgspec.structs.replace(query, offset=offset, limit=min(_PAGE, end - offset))
-        each = {view.url: {"query": part} for view, page in counted if page.total > offset}
+        each = {view.url: part for view, page in counted if page.total > offset}
         if not each:
             break
-        replies = ask(each=each).replies
+        replies = ask(each)
         for view, page in replies.values:
             found[view.url] += page.drops
         late += [view.name for view, _ in (*replies.missing, *replies.refusals)]
@@ -273,7 +276,7 @@ def _read(file: IO[bytes]) -> Iterator[bytes]:
 # Answers that follow from those of all children, which are asked at the same time.
 
 
-def _merge_session_log(session: str, found: Gathered, query: LogQuery) -> LogPage:
+def _merge_session_log(session: str, found: Gathered[LogPage], query: LogQuery) -> LogPage:
     """Return a page of the log of a session, from the children that answer."""
     if not found.missing:
         found.replies.raise_unless_answered(f"session {session!r}")
@@ -281,21 +284,20 @@ def _merge_session_log(session: str, found: Gathered, query: LogQuery) -> LogPag
     return merge_log_pages([page for _, page in found.replies.values], query, [*found.missing, *refused])
 
 
-def _merge_journals(session: str, found: Gathered) -> Download:
+def _merge_journals(session: str, found: Gathered[Download]) -> Download:
     """Return the journal of the only child that has the session, or those of several in a tar file."""
     replies = found.replies
     replies.raise_unless_answered(f"session {session!r}")
     missing = [f"{name}: not reached" for name in found.missing]
     missing += [f"{view.name}: {error}" for view, error in replies.refusals]
     if len(replies.values) == 1 and not missing:
-        journal: Download = replies.values[0][1]
-        return journal
+        return replies.values[0][1]
     members = [(view.name, download) for view, download in replies.values]
     notes = "".join(f"{line}\n" for line in sorted(missing))
     return bundle(f"{session}-journals.tar", members, notes=notes)
 
 
-def _merge_times(session: str, found: Gathered, query: TimesQuery) -> Download:  # noqa: ARG001 - the children read it
+def _merge_times(session: str, found: Gathered[Download], query: TimesQuery) -> Download:  # noqa: ARG001 - the children read it
     """Return the sections of all children that answer, and one for each that does not."""
     replies = found.replies
     replies.raise_unless_answered(f"session {session!r}")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from math import inf
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 import msgspec
 
+from dropflow.api.manager import Manager
 from dropflow.api.node_records import Child, ManagerStatus, NodeInfo
 from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.session_records import SessionDetail, SessionInfo
@@ -20,13 +21,13 @@ from managers.composite.deployments import Deployments
 from managers.composite.members import MemberChanges
 from managers.composite.merging import SessionPart, as_info
 from managers.composite.resumptions import Resumptions
-from managers.composite.routines import SECONDS, Replies, Requests, Routine, RoutineAction, Routines, Until
+from managers.composite.routines import SECONDS, Replies, Requests, Routine, RoutineAction, Routines, Until, ask
 from managers.composite.session_cache import SessionCache
 from managers.composite.sessions import LongPoll, PendingDeletions, Sessions
 from managers.composite.shared import Shared
 from managers.composite.witness import VoterSent, Witness, WitnessListens
 from managers.composite.witness_replacement import WitnessReplacement
-from managers.machine_calls import Answer, Answered, Ask, Call, Return, Unanswered
+from managers.machine_calls import Answer, Answered, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.recovery.vote import SendToPeer
 
@@ -62,10 +63,10 @@ class LogWarning(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Gathered:
+class Gathered(Generic[Answer]):
     """The replies of children about a session, and the names of the children with a part of it that did not answer."""
 
-    replies: Replies
+    replies: Replies[Answer]
     missing: tuple[str, ...]
 
 
@@ -173,8 +174,8 @@ class CompositeMachine:
             "session": self.sessions.session,
             "watch": self.sessions.watch,
             "cancel": self.sessions.cancel,
-            "pause": partial(self.sessions.switch, "pause"),
-            "unpause": partial(self.sessions.switch, "unpause"),
+            "pause": self.sessions.pause,
+            "unpause": self.sessions.unpause,
             "graph": self.sessions.graph,
             "resume": self.sessions.resume,
             "remains": resumptions.remains,
@@ -244,20 +245,18 @@ class CompositeMachine:
         while before != (before := (self._children.changes, self._cache.changes)):
             self._routines.tick()  # the end of one routine may make the condition of another true
         for request in self._children.due():
-            self._ask(request, request.url, "status", {}, request.seconds)
+            self._ask(request, request.url, partial(Manager.status), request.seconds)
         for poll in self.sessions.watched.begin(self.sessions.wanted_polls()):
             version = self._cache.version_of(poll.session, poll.url)
-            arguments = {"session": poll.session, "version": version, "seconds": poll.seconds}
-            self._ask(poll, poll.url, "watch", arguments, poll.seconds + _POLL_MARGIN)
+            call = partial(Manager.watch, session=poll.session, version=version, seconds=poll.seconds)
+            self._ask(poll, poll.url, call, poll.seconds + _POLL_MARGIN)
         actions, self._actions = [*self._actions, *self._routines.actions()], []
         return actions
 
-    def _ask(
-        self, request: StatusRequest | LongPoll, url: str, operation: str, arguments: dict[str, Any], seconds: float
-    ) -> None:
+    def _ask(self, request: StatusRequest | LongPoll, url: str, call: partial[Any], seconds: float) -> None:
         number = next(self._ids)
         self._asked[number] = _Asked(request, self._cache.answers)
-        self._actions.append(Ask(number, url, operation, arguments, self._time.raw + seconds))
+        self._actions.append(ask(number, url, call, self._time.raw + seconds))
 
     def _return(self, call: int, value: Any, error: DropflowError | None) -> None:
         self._actions.append(Return(call, value, error))
@@ -314,14 +313,14 @@ class CompositeMachine:
         """Get a session that is over from a child."""
         since = self._cache.answers
         with suppress(DropflowError):
-            detail = yield from self._requests.ask_one(view.url, "session", session=session)
+            detail = yield from self._requests.ask_one(view.url, partial(Manager.session, session=session))
             self.sessions.note(view, detail, since=since)
 
     def _fetch_all(self, view: ChildView) -> Routine[None]:
         """Fetch all sessions of a child, because many are new or over."""
         since = self._cache.answers
         with suppress(DropflowError):
-            infos = yield from self._requests.ask_one(view.url, "sessions")
+            infos = yield from self._requests.ask_one(view.url, partial(Manager.sessions))
             for info in infos:
                 self.sessions.note(view, info, since=since)
 
@@ -337,7 +336,7 @@ class CompositeMachine:
         The request may arrive late, when a graph has been submitted under the same name: only `epoch` is meant.
         """
         with suppress(NotFoundError):
-            yield from self._requests.ask_one(url, "delete", session=session, epoch=epoch)
+            yield from self._requests.ask_one(url, partial(Manager.delete, session=session, epoch=epoch))
 
     # Operations on children.
 
@@ -378,7 +377,8 @@ class CompositeMachine:
         """Call an operation on a node of the child through which the node is reached."""
         yield from self._requests.settle()
         view: ChildView = yield from self.holder(node)
-        answer: Answer = yield from self._requests.ask_one(view.url, operation.name, node=node, **arguments)
+        call: partial[Answer] = partial(getattr(Manager, operation.name), node=node, **arguments)
+        answer = yield from self._requests.ask_one(view.url, call)
         return answer
 
     def _remove(self, url: str) -> None:
@@ -390,21 +390,16 @@ class CompositeMachine:
     # Operations for what is in a session; see `managers.composite.content_queries`.
 
     def ask_children(
-        self,
-        session: str,
-        operation: str,
-        arguments: Mapping[str, Any],
-        seconds: float = SECONDS,
-        each: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> Routine[Gathered]:
-        """Call an operation of all children, or of those in `each`, with further arguments for each of them."""
-        if each is None:
+        self, session: str, calls: partial[Answer] | Mapping[str, partial[Answer]], seconds: float = SECONDS
+    ) -> Routine[Gathered[Answer]]:
+        """Call a method of all children, or of some, by URL."""
+        if isinstance(calls, partial):
             yield from self._requests.settle(seconds)
         views = self._children.by_url()
         former = self._cache.former_holders(session)
-        asked = {url: {} for url in views if url not in former} if each is None else each
-        wanted = {url: {**arguments, **more} for url, more in asked.items() if url in views}
-        replies = yield from self._requests.ask_each(operation, wanted, views=views, seconds=seconds)
+        each = {url: calls for url in views if url not in former} if isinstance(calls, partial) else calls
+        wanted = {url: call for url, call in each.items() if url in views}
+        replies = yield from self._requests.ask_each(wanted, views, seconds)
         silent = self._cache.silent_children(session, self._children.by_url())
         holders = {*self._cache.holders(session) - former, *(view.url for view in silent)}
         return Gathered(replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)))

@@ -9,10 +9,11 @@ end at very different times.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from dropflow.api.manager import Manager
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.requests import MemberRequest, RetryRequest
@@ -22,7 +23,7 @@ from dropflow.states import DropState, SessionState
 from managers.composite.children import Newest, Tries, nodes_of
 from managers.composite.deployments import Deployments
 from managers.composite.merging import SessionPart, as_info
-from managers.composite.routines import Routine
+from managers.composite.routines import Routine, Value
 from managers.composite.sessions import Sessions
 from managers.composite.shared import Shared
 from managers.deployment import Deployment, Place
@@ -154,7 +155,7 @@ class MemberChanges:
         """Have the members of a session share the drops that have not begun."""
         self._changing.add(session)
         try:
-            yield from self._ask_member(session, "rebalance")
+            yield from self._ask_member(partial(Manager.rebalance, session=session))
         finally:
             self._changing.discard(session)
 
@@ -192,7 +193,7 @@ class MemberChanges:
 
     def _at_member(self, operation: Operation[object], session: str, **arguments: Any) -> Routine[Any]:
         """Have a member carry out an operation; if it answers with its part of a session, return the whole session."""
-        answer = yield from self._ask_member(session, operation.name, **arguments)
+        answer = yield from self._ask_member(partial(getattr(Manager, operation.name), session=session, **arguments))
         if operation.answer is not SessionInfo:
             return answer
         detail = yield from self._sessions.session(session)
@@ -206,7 +207,7 @@ class MemberChanges:
                 raise ConflictError(f"no drop of session {session!r} has failed so far", where=self._shared.name)
             try:
                 running = msgspec.structs.replace(request, if_running=True)
-                yield from self._ask_member(session, "retry", request=running)
+                yield from self._ask_member(partial(Manager.retry, session=session, request=running))
             except ConflictError:
                 found = yield from self._sessions.session(session)
                 if not found.is_over:
@@ -221,15 +222,15 @@ class MemberChanges:
 
     def deployment(self, session: str) -> Routine[Deployment]:
         """Return the deployment with which another node can join a session."""
-        found: Deployment = yield from self._ask_member(session, "deployment")
-        return found
+        found = yield from self._ask_member(partial(Manager.deployment, session=session))
+        return cast(Deployment, found)  # unpacked already
 
     def add_member(self, session: str, member: MemberRequest) -> Routine[None]:
         """Have a node that is prepared become a member of a session, or a manager its witness."""
-        yield from self._ask_member(session, "add_member", member=member)
+        yield from self._ask_member(partial(Manager.add_member, session=session, member=member))
 
-    def _ask_member(self, session: str, operation: str, **arguments: Any) -> Routine[Any]:
-        """Ask the children that have members of a session, one after the other, until one answers.
+    def _ask_member(self, call: partial[Value]) -> Routine[Value]:
+        """Ask the children that have members of the session of a call, one after the other, until one answers.
 
         Raises
         ------
@@ -241,14 +242,12 @@ class MemberChanges:
             A member refuses.
         """
         yield from self._shared.requests.settle()
-        views = self._shared.children.by_url()
+        session, views = call.keywords["session"], self._shared.children.by_url()
         current = self._shared.cache.holders(session) - self._shared.cache.former_holders(session)
         error: DropflowError = NotFoundError(f"there is no session {session!r}", hint="see the list of sessions")
         for url in sorted(url for url in current if url in views and views[url].is_asked):
             try:
-                answer = yield from self._shared.requests.ask_one(
-                    url, operation, seconds=_DECIDE_SECONDS, session=session, **arguments
-                )
+                answer = yield from self._shared.requests.ask_one(url, call, _DECIDE_SECONDS)
             except (NotFoundError, LinkError) as silent:
                 error = silent
             else:

@@ -1,9 +1,11 @@
 """Continues stopped sessions: collects the contents on their nodes, plans, and deploys again."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
+from dropflow.api.manager import Manager
 from dropflow.api.requests import ResumeRequest
 from dropflow.errors import DropflowError, GoneError, RestartedError
 from dropflow.graph.physical import PhysicalGraph
@@ -34,7 +36,7 @@ class Resumptions:
             No node has the session, or no node that has it answers.
         """
         replies = yield from self._shared.requests.ask_all(
-            "remains", seconds=_READ_SECONDS, session=session, ignore_damage=ignore_damage
+            partial(Manager.remains, session=session, ignore_damage=ignore_damage), _READ_SECONDS
         )
         replies.raise_unless_answered(f"session {session!r}")
         return tuple(part for _, parts in replies.values for part in parts)
@@ -83,8 +85,8 @@ class Resumptions:
         for node in nodes:
             url = yield from self._deployments.url_of(node)
             try:
-                graph: PhysicalGraph = yield from self._shared.requests.ask_one(
-                    url, "graph", seconds=_READ_SECONDS, session=session
+                graph = yield from self._shared.requests.ask_one(
+                    url, partial(Manager.graph, session=session), _READ_SECONDS
                 )
             except DropflowError as error:
                 findings.append(f"{node}: {error.text}")

@@ -2,7 +2,7 @@
 
 A routine yields the condition that it waits for, and gets its result::
 
-    outcomes = yield Gather((Question(url, "session", {"session": name}),), seconds=2.0)
+    outcomes = yield Gather((Question(url, partial(Manager.session, session=name)),), seconds=2.0)
 
 `Routines` advances all routines of a machine. It is given answers and the time, and returns actions.
 """
@@ -10,11 +10,13 @@ A routine yields the condition that it waits for, and gets its result::
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from dropflow.api.manager import Manager
 from dropflow.api.node_records import NodeComponents, NodeInfo
 from dropflow.api.requests import ResumeRequest, SubmitQuery
 from dropflow.errors import DropflowError, InternalError, LinkError, NotFoundError
@@ -32,11 +34,15 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Question:
-    """An operation to be called at one child."""
+    """A method of `Manager`, with its arguments by name, to be called at one child."""
 
     url: str
-    operation: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    call: partial[Any]
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of a deployment."""
+        return self.call.func in STEPS
 
 
 @dataclass(frozen=True)
@@ -120,8 +126,8 @@ class Discard(msgspec.Struct, frozen=True):
     value: Any
 
 
-STEPS = ("prepare", "start", "undo")
-"""Operations of a deployment. They are sent to a child even if it was removed meanwhile."""
+STEPS = (Manager.prepare, Manager.start, Manager.undo)
+"""The steps of a deployment. They are sent to a child even if it was removed meanwhile."""
 Wait = Gather | Until | PlanDeployment | PlanResumption
 Routine = Generator[Wait, Any, Value]
 Finish = Callable[[Any, DropflowError | None], None]
@@ -214,9 +220,9 @@ class Routines:
         if child is None:
             return
         waiting = list(child.queue)
-        child.queue = deque(one for one in waiting if one[1].operation in STEPS)
+        child.queue = deque(one for one in waiting if one[1].is_step)
         for gathering, question in waiting:
-            if question.operation not in STEPS and gathering in self._gatherings and url in gathering.pending:
+            if not question.is_step and gathering in self._gatherings and url in gathering.pending:
                 self._note(gathering, url, Outcome(error=LinkError("it was removed"), late=True))
 
     def take(self, event: Answered | Unanswered) -> bool:
@@ -319,7 +325,7 @@ class Routines:
                 self._asked[number] = gathering, url
                 left = max(gathering.wait.seconds, gathering.wait.longest) - (self._time.now - gathering.began)
                 deadline = self._time.raw + left
-                self._actions.append(Ask(number, url, question.operation, question.arguments, deadline))
+                self._actions.append(ask(number, url, question.call, deadline))
                 return
         child.under_way -= 1
         if not child.under_way:
@@ -351,6 +357,11 @@ class Routines:
         self._advance(gathering.running, outcomes)
 
 
+def ask(number: int, url: str, call: partial[Any], deadline: float) -> Ask:
+    """Return the action that calls a method of `Manager`, with its arguments by name, at one child."""
+    return Ask(number, url, call.func.__name__, call.keywords, deadline)
+
+
 def _own(error: Exception) -> DropflowError:
     """Return an error of another library, or a bug, as a `DropflowError`."""
     if isinstance(error, DropflowError):
@@ -369,7 +380,7 @@ _LONGEST = 12.0
 
 
 @dataclass(frozen=True)
-class Replies:
+class Replies(Generic[Value]):
     """The replies to a request.
 
     Attributes
@@ -384,7 +395,7 @@ class Replies:
         Children that were not asked or did not answer, and why.
     """
 
-    values: tuple[tuple[ChildView, Any], ...] = ()
+    values: tuple[tuple[ChildView, Value], ...] = ()
     absent: tuple[ChildView, ...] = ()
     refusals: tuple[tuple[ChildView, DropflowError], ...] = ()
     missing: tuple[tuple[ChildView, str], ...] = ()
@@ -435,36 +446,32 @@ class Requests:
             lambda: all(self._children.has_answer_after(url, number) for url, number in numbers.items()), seconds
         )
 
-    def ask_one(self, url: str, operation: str, *, seconds: float = SECONDS, **arguments: Any) -> Routine[Any]:
-        """Call an operation of one child, and return its answer or raise its error."""
-        outcomes = yield Gather((Question(url, operation, arguments),), seconds)
+    def ask_one(self, url: str, call: partial[Value], seconds: float = SECONDS) -> Routine[Value]:
+        """Call a method of one child, and return its answer or raise its error."""
+        outcomes = yield Gather((Question(url, call),), seconds)
         outcome: Outcome = outcomes[url]
         if outcome.error is not None:
             raise outcome.error
-        return outcome.value
+        value: Value = outcome.value
+        return value
 
-    def ask_all(self, operation: str, *, seconds: float = SECONDS, **arguments: Any) -> Routine[Replies]:
-        """Call an operation of all children."""
+    def ask_all(self, call: partial[Value], seconds: float = SECONDS) -> Routine[Replies[Value]]:
+        """Call a method of all children."""
         yield from self.settle(seconds)
         views = self._children.by_url()
-        replies = yield from self.ask_each(operation, dict.fromkeys(views, arguments), views=views, seconds=seconds)
+        replies = yield from self.ask_each(dict.fromkeys(views, call), views, seconds)
         return replies
 
     def ask_each(
-        self,
-        operation: str,
-        arguments: Mapping[str, Mapping[str, Any]],
-        *,
-        views: Mapping[str, ChildView],
-        seconds: float = SECONDS,
-    ) -> Routine[Replies]:
-        """Call an operation of some children, with arguments for each, by URL."""
-        asked = tuple(Question(url, operation, each) for url, each in arguments.items() if views[url].is_asked)
+        self, calls: Mapping[str, partial[Value]], views: Mapping[str, ChildView], seconds: float = SECONDS
+    ) -> Routine[Replies[Value]]:
+        """Call a method of some children, by URL."""
+        asked = tuple(Question(url, call) for url, call in calls.items() if views[url].is_asked)
         outcomes = yield Gather(asked, seconds, longest=max(seconds, _LONGEST))
-        values: list[tuple[ChildView, Any]] = []
+        values: list[tuple[ChildView, Value]] = []
         absent: list[ChildView] = []
         refusals: list[tuple[ChildView, DropflowError]] = []
-        missing = [(views[url], views[url].text) for url in arguments if not views[url].is_asked]
+        missing = [(views[url], views[url].text) for url in calls if not views[url].is_asked]
         for url, outcome in outcomes.items():
             error = outcome.error
             if error is None:

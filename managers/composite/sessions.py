@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 import msgspec
 
+from dropflow.api.manager import Manager
 from dropflow.api.requests import CancelRequest, ResumeRequest, SubmitQuery
 from dropflow.api.session_records import SessionDetail, SessionInfo, SessionVersion
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
@@ -227,7 +229,7 @@ class Sessions:
     def sessions(self) -> Routine[tuple[SessionInfo, ...]]:
         """Return all sessions of the children, the youngest first."""
         since = self._shared.cache.answers
-        replies = yield from self._shared.requests.ask_all("sessions")
+        replies = yield from self._shared.requests.ask_all(partial(Manager.sessions))
         for view, infos in replies.values:
             self.note_list(view, infos, (), since=since)
         return tuple(as_info(detail) for detail in self.all_merged())
@@ -235,7 +237,7 @@ class Sessions:
     def session(self, session: str) -> Routine[SessionDetail]:
         """Return one session as it is now, as far as the children answer."""
         since = self._shared.cache.answers
-        replies = yield from self._shared.requests.ask_all("session", session=session)
+        replies = yield from self._shared.requests.ask_all(partial(Manager.session, session=session))
         for view, detail in replies.values:
             self.note(view, detail, since=since)
         for view in replies.absent:
@@ -302,7 +304,7 @@ class Sessions:
         since = self._shared.cache.answers
         is_deploying = self._deployments.cancel(session, reason)
         replies = yield from self._shared.requests.ask_all(
-            "cancel", seconds=_CANCEL_SECONDS, session=session, reason=reason, grace=grace
+            partial(Manager.cancel, session=session, reason=reason, grace=grace), _CANCEL_SECONDS
         )
         if is_deploying:
             return _cancelled(session, reason)
@@ -321,25 +323,25 @@ class Sessions:
         self._refuse_missing(detail, replies, "is cancelled", "cancel")
         return as_info(detail)
 
-    def switch(self, operation: str, session: str) -> Routine[SessionInfo]:
-        """Pause or continue a session on all children that answer.
+    def pause(self, session: str) -> Routine[SessionInfo]:
+        """Pause a session on all children that answer. Raises as `cancel`."""
+        return self._switch(session, partial(Manager.pause, session=session), "is paused", "pause")
 
-        Raises
-        ------
-        LinkError
-            Children with a part that is not over did not answer. The others did it.
-        """
-        replies = yield from self._shared.requests.ask_all(operation, session=session)
+    def unpause(self, session: str) -> Routine[SessionInfo]:
+        """Continue a session on all children that answer. Raises as `cancel`."""
+        return self._switch(session, partial(Manager.unpause, session=session), "continues", "continue")
+
+    def _switch(self, session: str, call: partial[SessionInfo], done: str, verb: str) -> Routine[SessionInfo]:
+        replies = yield from self._shared.requests.ask_all(call)
         if not self._shared.cache.holders(session):
             replies.raise_unless_answered(f"session {session!r}")
         if replies.refusals:
             raise replies.refusals[0][1]
         detail = yield from self.session(session)
-        done, verb = ("is paused", "pause") if operation == "pause" else ("continues", "continue")
         self._refuse_missing(detail, replies, done, verb)
         return as_info(detail)
 
-    def _refuse_missing(self, detail: SessionDetail, replies: Replies, done: str, verb: str) -> None:
+    def _refuse_missing(self, detail: SessionDetail, replies: Replies[SessionInfo], done: str, verb: str) -> None:
         """Raise an error that names the children with a part of a session that have not answered, unless it is over."""
         session = detail.session
         present = self._shared.cache.holders(session) - self._shared.cache.former_holders(session)
@@ -379,16 +381,16 @@ class Sessions:
     def graph(self, session: str) -> Routine[PhysicalGraph]:
         """Return the graph of a session from the first child that can read it: each of them has the whole graph."""
         views = self._shared.children.by_url()
-        replies = yield from self._shared.requests.ask_all("session", session=session)
+        replies = yield from self._shared.requests.ask_all(partial(Manager.session, session=session))
         replies.raise_unless_answered(f"session {session!r}")
+        call = partial(Manager.graph, session=session)
+        graphs = Replies[PhysicalGraph]()
         for view, _ in replies.values:
-            wanted = {view.url: {"session": session}}
-            replies = yield from self._shared.requests.ask_each("graph", wanted, views=views, seconds=_GRAPH_SECONDS)
-            if replies.values:
+            graphs = yield from self._shared.requests.ask_each({view.url: call}, views, _GRAPH_SECONDS)
+            if graphs.values:
                 break
-        replies.raise_unless_answered(f"graph of session {session!r}")
-        graph: PhysicalGraph = replies.values[0][1]
-        return graph
+        graphs.raise_unless_answered(f"graph of session {session!r}")
+        return graphs.values[0][1]
 
     def resume(self, session: str, request: ResumeRequest) -> Routine[SessionInfo]:
         """Continue a session that is over, or try its failed drops again; see `dropflow.api.manager.Manager.resume`."""
@@ -424,7 +426,7 @@ class Sessions:
         known = self._shared.cache.epoch_of(session)
         yield from self._shared.requests.wait_for_silent(holders, _SILENT_SECONDS)
         replies = yield from self._shared.requests.ask_all(
-            "delete", seconds=_DELETE_SECONDS, session=session, epoch=epoch
+            partial(Manager.delete, session=session, epoch=epoch), _DELETE_SECONDS
         )
         away = [view for view, _ in replies.missing if view.url in holders]
         if not away:

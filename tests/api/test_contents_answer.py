@@ -1,7 +1,8 @@
 """Records of contents, and the table of operations."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -37,6 +38,7 @@ from dropflow.errors import ProtocolError, RangeError
 from dropflow.graph.physical import PhysicalGraph
 from managers.composite.log_merging import MERGES
 from managers.composite.manager import Composite
+from managers.machine_calls import CallId
 from managers.node.manager import NodeManager
 from managers.routes.handlers import api_v1_routes
 from tests.fake_manager import FakeManager
@@ -241,10 +243,11 @@ def test_routes_and_openapi_derive_from_the_table(operation: Operation[object]) 
 
 
 def test_a_node_carries_out_every_operation(tmp_path: Path) -> None:
-    """There is a handler for each, or the state machine of the node has it."""
+    """There is a handler for each, or the state machine of the node has it; it takes what `Manager` gives."""
     node = NodeManager("n", root=tmp_path, runner="threads", workers=1)
     try:
-        assert _names(_MANAGER) <= {*node._handlers, *node._owner._machine.operations}
+        called = {name: partial(one, CallId(1), 0.0) for name, one in node._machine.operations.items()}
+        _refuse_other_arguments(called | node._handlers)
     finally:
         node.close()
 
@@ -253,8 +256,18 @@ def test_an_island_carries_out_every_operation() -> None:
     """There is a handler for each, or the state machine has it; answers of all children have a way to be merged."""
     island = Composite("i", "island", connect=lambda _: FakeManager())
 
-    assert _names(_MANAGER) <= {*island._handlers, *island._owner._machine.operations}
+    _refuse_other_arguments({**island._machine.operations, **island._handlers})
     assert set(MERGES) == {operation.name for operation in OPERATIONS if operation.to == "all"}
+
+
+def _refuse_other_arguments(handlers: dict[str, Callable[..., object]]) -> None:
+    """Fail if there is no handler for an operation, or it does not take the arguments of the method of `Manager`."""
+    for operation in _MANAGER:
+        names = [name for name in inspect.signature(getattr(Manager, operation.name)).parameters if name != "self"]
+        try:
+            inspect.signature(handlers[operation.name]).bind(**dict.fromkeys(names))
+        except TypeError as error:
+            pytest.fail(f"{operation.name}: {error}")
 
 
 def test_records_are_json() -> None:
