@@ -67,9 +67,6 @@ class Owner:
     ----------
     machine : Machine
         The state machine that decides. Only this thread calls it.
-    effects : mapping of type to callable
-        Carries out the actions of each type, in the owner's thread. An effect must not block: what may block is given
-        to `work`. `Return` needs no entry.
     name : str
         Name of the manager, for the thread and for messages.
     clock : Clock
@@ -83,7 +80,6 @@ class Owner:
     def __init__(
         self,
         machine: Machine,
-        effects: Mapping[type, Callable[[Any], None]],
         *,
         name: str,
         clock: Clock,
@@ -91,7 +87,7 @@ class Owner:
         idle: float = _IDLE,
     ) -> None:
         self._machine = machine
-        self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
+        self._effects: dict[type, Callable[[Any], None]] = {Return: self._return}
         self._name = name
         self._clock = clock
         self._most_jobs = jobs
@@ -106,8 +102,16 @@ class Owner:
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name=f"owner-{name}", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread. What was posted before is handled first."""
+    def start(self, effects: Mapping[type, Callable[[Any], None]]) -> None:
+        """Start the thread. What was posted before is handled first.
+
+        Parameters
+        ----------
+        effects : mapping of type to callable
+            Carries out the actions of each type but `Return`, in the owner's thread. An effect must not block: what may
+            block is given to `work`.
+        """
+        self._effects.update(effects)
         self._thread.start()
 
     # For any thread.

@@ -23,7 +23,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
 from managers.composite.children import canonical
-from managers.composite.connections import ChildConnections, Job, WitnessLinks
+from managers.composite.connections import ChildConnections, WitnessLinks
 from managers.composite.content_queries import ContentQueries
 from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine
 from managers.deployment import deployment_download
@@ -109,11 +109,9 @@ class Composite(Manager):
             offset=self._clock.now() - self._clock.monotonic(),
         )
         self._machine = machine
-        connections = ChildConnections(name, connect, self._clock, work=self._work)
+        self._owner = Owner(machine, name=name, clock=self._clock, jobs=_JOBS)
+        self._connections = ChildConnections(name, connect, self._clock, work=self._owner.work)
         self._witness = WitnessLinks(name, clock=self._clock)
-        effects = {**connections.effects(), **self._witness.effects()}
-        self._owner = Owner(machine, effects, name=name, clock=self._clock, jobs=_JOBS)
-        self._connections = connections
         if links_bind:
             self._witness.listen(links_bind, links_advertise, key, post=self._owner.post)
         queries = ContentQueries(self._owner, machine)
@@ -126,12 +124,9 @@ class Composite(Manager):
             "manager_log": self._read_log,
         }
 
-    def _work(self, job: Job) -> None:
-        self._owner.work(job)
-
     def open(self) -> None:
         """Start to ask the children."""
-        self._owner.start()
+        self._owner.start({**self._connections.effects(), **self._witness.effects()})
         for url in self._first:
             self._owner.post(ChildConfigured(url))
 

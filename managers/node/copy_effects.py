@@ -169,30 +169,20 @@ class CopyRecords:
         return here(msgspec.structs.replace(handle, location=location), self._workspace)
 
 
-class CopyHost(Protocol):
-    """The owner of a node's machine, and its links: an interface of `managers.node.host.SessionHost`."""
-
-    @property
-    def owner(self) -> MachineOwner:
-        """Gets events, and runs jobs."""
-        ...
-
-    def send(self, peer: str, message: Message) -> None:
-        """Send a message to another node. If that node is lost, the view changes, and another node is asked."""
-        ...
-
-
 class CopyEffects:
     """Offers, fetches and removes copies, and lists the contents of a session.
 
     Parameters
     ----------
-    host : CopyHost
-        Has the owner and the links of the node, by the time of the first action.
+    owner : MachineOwner
+        Gets events, and runs jobs.
+    send : callable
+        Sends a message to another node. If that node is lost, the view changes, and another node is asked.
     """
 
-    def __init__(self, host: "CopyHost") -> None:
-        self._host = host
+    def __init__(self, owner: MachineOwner, send: Callable[[str, Message], None]) -> None:
+        self._owner = owner
+        self._send = send
 
     def effects(self) -> dict[type, Callable[[Any], None]]:
         """Return the functions that carry out the actions, by type, in the owner's thread."""
@@ -221,11 +211,11 @@ class CopyEffects:
                     contents.append(content)
                     hosted.copied.add(row)
             if gone:
-                self._host.owner.post(OffersRefused(action.session, action.epoch, action.view, action.peer, gone))
+                self._owner.post(OffersRefused(action.session, action.epoch, action.view, action.peer, gone))
             if contents:
                 counts = tuple(action.counts[content.drop] for content in contents)
                 message = CopyContents(action.session, action.epoch, action.view, tuple(contents), counts)
-                self._host.send(action.peer, message)
+                self._send(action.peer, message)
 
         hosted.session.post(offer)
 
@@ -236,13 +226,13 @@ class CopyEffects:
             states, contents = live.core.drops.states, live.contents()
             found = [drop for drop, content in contents.items() if piece.is_own[drop] and content.kind != "null"]
             rows = tuple(int(piece.drop[drop]) for drop in found if states[drop] == DropState.COMPLETED)
-            self._host.owner.post(ContentsRead(action.session, action.epoch, action.view, rows))
+            self._owner.post(ContentsRead(action.session, action.epoch, action.view, rows))
 
         action.hosted.session.post(read)
 
     def _take(self, action: TakeCopies) -> None:
         def done(taken: Mapping[int, Handle], failed: Mapping[int, str]) -> None:
-            self._host.owner.post(CopyWritten(action.session, action.epoch, action.view, taken, failed))
+            self._owner.post(CopyWritten(action.session, action.epoch, action.view, taken, failed))
 
         action.hosted.exchange.take_copies(action.peer, action.contents, done)
 
@@ -257,7 +247,7 @@ class CopyEffects:
                 records.forget(path)
 
         if paths:
-            self._host.owner.work(job)
+            self._owner.work(job)
 
 
 # Copies of results that a node serves after the end of a session, in place of lost nodes.

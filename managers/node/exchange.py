@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
@@ -88,6 +89,40 @@ class CopyJobs:
         on_done(taken, failed)
 
 
+class ExchangeResources(Protocol):
+    """What the exchanges of all sessions of a process share."""
+
+    @property
+    def clock(self) -> Clock:
+        """Tells the time."""
+        ...
+
+    @property
+    def links(self) -> NodeLinks:
+        """Links of this process."""
+        ...
+
+    @property
+    def fetch_pool(self) -> JobPool:
+        """Fetches contents from other nodes."""
+        ...
+
+    @property
+    def stream_pool(self) -> JobPool:
+        """Fetches streams while they grow, all at the same time."""
+        ...
+
+    @property
+    def file_watcher(self) -> DescriptorWatcher:
+        """Watches files that grow while other nodes read them."""
+        ...
+
+    @property
+    def in_place(self) -> bool:
+        """Whether to read files of other nodes in place, if they can be seen from here."""
+        ...
+
+
 class NodeExchange:
     """`dropflow.execution.interfaces.Exchange` of one session on one node.
 
@@ -102,23 +137,12 @@ class NodeExchange:
         Name of the session.
     epoch : int
         Its deployment; messages of other deployments are ignored.
-    links : NodeLinks
-        Links of this process, connected to the other nodes of the session.
-    fetch_pool : JobPool
-        Fetches contents.
+    resources : ExchangeResources
+        Those of this process; the links are connected to the other nodes of the session.
     workspace : Workspace
         The session's directories.
-    clock : Clock
-        Tells the time.
-    stream_pool : JobPool or None
-        Fetches streams while they grow, all at the same time. If it is None, contents are fetched when they are
-        complete.
-    file_watcher : DescriptorWatcher or None
-        Watches streams that are offered; if it is None, no streams are offered.
     streams : collection of int
         Links whose data can be read by their consumers while it is written.
-    in_place : bool
-        Whether to read files of other nodes in place, if they can be seen from here.
     view : int
         The view of the session; messages of other views are ignored.
     contents : ContentExchange or None
@@ -133,14 +157,9 @@ class NodeExchange:
         *,
         session: str,
         epoch: int,
-        links: NodeLinks,
-        fetch_pool: JobPool,
+        resources: ExchangeResources,
         workspace: Workspace,
-        clock: Clock,
-        stream_pool: JobPool | None = None,
-        file_watcher: DescriptorWatcher | None = None,
         streams: Collection[int] = (),
-        in_place: bool = True,
         view: int = 0,
         contents: ContentExchange | None = None,
         on_unavailable: Unavailable = lambda _, fail: fail(),
@@ -152,16 +171,16 @@ class NodeExchange:
         self._own = piece.is_own.tobytes()
         self._nodes = NeighbourNodes(piece)
         self._session = session
-        self._links = links
-        self.contents = self._contents = contents or ContentExchange(session, workspace, in_place=in_place)
+        self._links = links = resources.links
+        self.contents = self._contents = contents or ContentExchange(session, workspace, in_place=resources.in_place)
         self._streams = NodeStreams(
             session,
             workspace,
             links=links,
-            pool=stream_pool,
-            file_watcher=file_watcher,
+            pool=resources.stream_pool,
+            file_watcher=resources.file_watcher,
             receipts=self._contents.receipts,
-            clock=clock,
+            clock=resources.clock,
         )
         self._sender = EventSender(
             piece,
@@ -178,7 +197,7 @@ class NodeExchange:
             piece,
             self._nodes,
             session=session,
-            fetch_pool=fetch_pool,
+            fetch_pool=resources.fetch_pool,
             contents=self._contents,
             streams=self._streams,
             is_stopping=lambda: self._is_stopping,
@@ -189,7 +208,7 @@ class NodeExchange:
         def record(row: int, copy: Handle, owner: str, stamp: tuple[int, ...]) -> None:
             records.write((epoch, view), row, HeldCopy(copy, owner, 0, stamp), durable=workspace.durable)
 
-        self._copy_jobs = CopyJobs(self._contents, fetch_pool, lambda: self._is_stopping, record)
+        self._copy_jobs = CopyJobs(self._contents, resources.fetch_pool, lambda: self._is_stopping, record)
         self._is_stopping = False
         self._sent_to: set[str] = set()
         """Nodes that may have too many unprocessed messages."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dropflow.clock import Clock
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.continuation import FrozenSession
@@ -38,6 +37,7 @@ from managers.node.decisions.events import (
     NotConnected,
     NotPlanned,
     PeerChanged,
+    PeerEvent,
     PeerRestarted,
     PeerSent,
     PeersProbed,
@@ -62,7 +62,6 @@ from managers.node.decisions.sessions import SessionTable
 from managers.node.directory import SessionDirectory
 from managers.node.finished_sessions import recover
 from managers.node.hosted_session import HostedSession
-from managers.node.neighbours import NodeLinks
 from managers.node.resources import SessionResources
 from managers.node.view_states import Beginning, held_copies, nothing_before
 from managers.owner_thread import MachineOwner
@@ -78,8 +77,6 @@ _IS_DOWN: Mapping[LinkEvent, bool] = {LinkEvent.UP: False, LinkEvent.DOWN: True}
 class SessionHost:
     """Builds, starts, stops and removes the sessions of a node, as its machine decides.
 
-    `owner`, `links` and `resources` are set before the first event.
-
     Parameters
     ----------
     name : str
@@ -88,19 +85,21 @@ class SessionHost:
         The table of sessions of the machine.
     directory : Path
         Directory of the sessions' directories.
-    clock : Clock
-        Tells the time.
+    owner : MachineOwner
+        The owner of the machine.
+    resources : SessionResources
+        What sessions share.
     """
 
-    owner: MachineOwner
-    links: NodeLinks
-    resources: SessionResources
-
-    def __init__(self, name: str, table: SessionTable, *, directory: Path, clock: Clock) -> None:
+    def __init__(
+        self, name: str, table: SessionTable, *, directory: Path, owner: MachineOwner, resources: SessionResources
+    ) -> None:
         self._name = name
         self._table = table
         self._directory = directory
-        self._clock = clock
+        self._owner = owner
+        self._links = resources.links
+        self._resources = resources
 
     @property
     def sessions(self) -> Mapping[str, Any]:
@@ -113,12 +112,12 @@ class SessionHost:
             Build: self._build,
             ConnectPeers: self._connect_peers,
             ReadPeers: self._read_peers,
-            ProbePeers: lambda action: self.owner.work(lambda: PeersProbed(self.links.refused(action.addresses))),
+            ProbePeers: lambda action: self._owner.work(lambda: PeersProbed(self._links.refused(action.addresses))),
             StartSession: lambda action: action.hosted.start(),
             RecordCancel: self._record_cancel,
             CancelSession: lambda action: action.hosted.cancel(action.request, is_advancing=action.is_advancing),
             LoseNode: lambda action: action.hosted.lose(action.node, action.failure, is_advancing=action.is_advancing),
-            SendToPeer: lambda action: self.send(action.peer, action.message),
+            SendToPeer: lambda action: self._send(action.peer, action.message),
             FreezeSession: lambda action: action.hosted.freeze(action.shared, is_advancing=action.is_advancing),
             PlanNextView: self._plan,
             ContinueSession: self._continue,
@@ -132,7 +131,7 @@ class SessionHost:
             WithdrawSession: self._withdraw,
             RetireSession: self._retire,
             Log: self._write_log,
-            **CopyEffects(self).effects(),
+            **CopyEffects(self._owner, self._send).effects(),
         }
 
     # Effects, in the owner's thread.
@@ -150,7 +149,7 @@ class SessionHost:
                 return NotBuilt(name, epoch, InternalError(f"session {name!r} cannot be built: {summary_of(error)}"))
             return Built(name, epoch, hosted, (*hosted.exchange.neighbours, *hosted.ranks.others()))
 
-        self.owner.work(job)
+        self._owner.work(job)
 
     def _hosted(self, deployment: Deployment) -> HostedSession:
         """Build a session, which takes seconds for millions of drops. In the thread of a job."""
@@ -164,9 +163,8 @@ class SessionHost:
                 (empty_slice if deployment.is_joining else slice_for)(graph, self._name),
                 deployment,
                 directory,
-                resources=self.resources,
-                clock=self._clock,
-                report=self.owner.post,
+                resources=self._resources,
+                report=self._owner.post,
             )
         except BaseException:
             directory.discard()
@@ -191,9 +189,8 @@ class SessionHost:
                 directory.save_next(decision, placed, before, None if is_new else deployment),
                 deployment,
                 directory,
-                resources=self.resources,
-                clock=self._clock,
-                report=self.owner.post,
+                resources=self._resources,
+                report=self._owner.post,
                 beginning=Beginning(decision, frozen, copies),
             )
         except BaseException:
@@ -220,10 +217,10 @@ class SessionHost:
         is_latest = version == max(deployment.copies.values())
         return stopped.piece, stopped.frozen, held_copies(stopped) if is_latest else {}
 
-    def send(self, peer: str, message: Message) -> None:
+    def _send(self, peer: str, message: Message) -> None:
         """Send a message about the views or copies of a session. If the node is lost, the peer monitor finds that."""
         try:
-            self.links.send(peer, message)
+            self._links.send(peer, message)
         except (LinkError, UsageError) as error:
             _log.info("node %s could not be sent %s: %s", peer, type(message).__name__, error)
 
@@ -235,7 +232,7 @@ class SessionHost:
                 return NotPlanned(action.session, action.epoch, error)
             return Planned(action.session, action.epoch, action.plan.ballot, decision)
 
-        self.owner.work(job)
+        self._owner.work(job)
 
     def _continue(self, action: ContinueSession) -> None:
         def job() -> Continued | None:
@@ -248,25 +245,25 @@ class SessionHost:
                 return None
             return Continued(action.session, action.epoch)
 
-        self.owner.work(job)
+        self._owner.work(job)
 
     def _finish(self, action: FinishSession) -> None:
         action.hosted.ends = action.ends
         if action.is_advancing:
             action.hosted.finish(is_advancing=True)
         else:
-            self.owner.work(lambda: action.hosted.finish(action.error))
+            self._owner.work(lambda: action.hosted.finish(action.error))
 
     def _connect_peers(self, action: ConnectPeers) -> None:
         try:
             for place in action.places:
-                self.links.connect(place.node, place.address, place.incarnation)
+                self._links.connect(place.node, place.address, place.incarnation)
         except DropflowError as error:
-            self.owner.post(NotConnected(action.session, action.epoch, error))
+            self._owner.post(NotConnected(action.session, action.epoch, error))
 
     def _read_peers(self, action: ReadPeers) -> None:
         del action
-        self.owner.post(PeersRead(self.links.last_seen()))
+        self._owner.post(PeersRead(self._links.last_seen()))
 
     def _write_log(self, action: Log) -> None:
         level = logging.WARNING if action.is_warning else logging.INFO
@@ -281,14 +278,14 @@ class SessionHost:
                 _log.warning(text, action.session, error, extra={"session": action.session})
             return CancelRecorded(action.session, action.epoch, action.call, action.request)
 
-        self.owner.work(job)
+        self._owner.work(job)
 
     def _withdraw(self, action: WithdrawSession) -> None:
         def job() -> Removed:
             action.hosted.withdraw()
             return Removed(action.session, action.epoch)
 
-        self.owner.work(job)
+        self._owner.work(job)
 
     def _remove(self, action: RemoveSession) -> None:
         def job() -> Removed:
@@ -296,10 +293,10 @@ class SessionHost:
                 action.instance.directory.remove()
             except Exception as error:  # noqa: BLE001 - `delete` raises it
                 return Removed(action.session, action.epoch, error)
-            self.links.close_content(action.session)
+            self._links.close_content(action.session)
             return Removed(action.session, action.epoch)
 
-        self.owner.work(job)
+        self._owner.work(job)
 
     def _retire(self, action: RetireSession) -> None:
         def job() -> Retired:
@@ -311,53 +308,7 @@ class SessionHost:
                 finished = None
             return Retired(action.session, action.epoch, finished)
 
-        self.owner.work(job)
-
-    # The links' side, in their threads.
-
-    def on_message(self, received: ReceivedMessage) -> None:
-        """Pass on a message of another node."""
-        message = received.message
-        if isinstance(message, StopSession):
-            stopped = PeerStopped(
-                received.peer, message.session, message.epoch, message.reason, message.node, message.failure
-            )
-            self.owner.post(stopped)
-        elif isinstance(message, ViewMessage | PartDone | SessionDone | CopyMessage):
-            self.owner.post(PeerSent(received.peer, received.incarnation, message))
-        elif isinstance(message, Events | RankMessage):
-            hosted = self.sessions.get(message.session)
-            if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:
-                hosted.receive(received.peer, message)
-            else:
-                _log.debug(
-                    "node %s sent events of session %s, which is not on this node", received.peer, message.session
-                )
-
-    def on_change(self, change: LinkChange) -> None:
-        """Pass on a change of a link."""
-        match change.event:
-            case LinkEvent.REFUSED:
-                self.owner.post(LinkRefused(change.peer, change.text))
-            case LinkEvent.RESTARTED:
-                self.owner.post(PeerRestarted(change.peer, change.incarnation))
-            case _:
-                if change.event is LinkEvent.DOWN:
-                    _log.info("the link to node %s is down: %s", change.peer, change.text)
-                self.owner.post(PeerChanged(change.peer, _IS_DOWN.get(change.event)))
-
-    def open_content(self, session: str, drop: int, attempt: int, producer: int) -> ContentSource:
-        """Open a content that another node fetches.
-
-        Raises
-        ------
-        GoneError
-            The session or the content has been removed.
-        """
-        hosted = self.sessions.get(session)
-        if not isinstance(hosted, HostedSession):
-            raise GoneError(f"session {session!r} is not on node {self._name} any more")
-        return hosted.exchange.source(drop, attempt, producer)
+        self._owner.work(job)
 
 
 def _saved(directory: SessionDirectory, deployment: Deployment) -> PhysicalGraph:
@@ -371,3 +322,66 @@ def _saved(directory: SessionDirectory, deployment: Deployment) -> PhysicalGraph
         text = f"the graph has {graph.drops} drops, and its deployment {deployment.drops}"
         raise BadFileError(text, where=deployment.session)
     return graph
+
+
+class LinkHandlers:
+    """Passes on what links receive: messages, changes of links, and requests for contents. For the threads of links.
+
+    Parameters
+    ----------
+    name : str
+        Name of the node.
+    table : SessionTable
+        The sessions.
+    post : callable
+        Gives an event to the machine.
+    """
+
+    def __init__(self, name: str, table: SessionTable, post: Callable[[PeerEvent], None]) -> None:
+        self._name = name
+        self._table = table
+        self._post = post
+
+    def on_message(self, received: ReceivedMessage) -> None:
+        """Pass on a message of another node."""
+        message = received.message
+        if isinstance(message, StopSession):
+            stopped = PeerStopped(
+                received.peer, message.session, message.epoch, message.reason, message.node, message.failure
+            )
+            self._post(stopped)
+        elif isinstance(message, ViewMessage | PartDone | SessionDone | CopyMessage):
+            self._post(PeerSent(received.peer, received.incarnation, message))
+        elif isinstance(message, Events | RankMessage):
+            hosted = self._table.visible.get(message.session)
+            if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:
+                hosted.receive(received.peer, message)
+            else:
+                _log.debug(
+                    "node %s sent events of session %s, which is not on this node", received.peer, message.session
+                )
+
+    def on_change(self, change: LinkChange) -> None:
+        """Pass on a change of a link."""
+        match change.event:
+            case LinkEvent.REFUSED:
+                self._post(LinkRefused(change.peer, change.text))
+            case LinkEvent.RESTARTED:
+                self._post(PeerRestarted(change.peer, change.incarnation))
+            case _:
+                if change.event is LinkEvent.DOWN:
+                    _log.info("the link to node %s is down: %s", change.peer, change.text)
+                self._post(PeerChanged(change.peer, _IS_DOWN.get(change.event)))
+
+    def open_content(self, session: str, drop: int, attempt: int, producer: int) -> ContentSource:
+        """Open a content that another node fetches.
+
+        Raises
+        ------
+        GoneError
+            The session or the content has been removed.
+        """
+        hosted = self._table.visible.get(session)
+        if not isinstance(hosted, HostedSession):
+            raise GoneError(f"session {session!r} is not on node {self._name} any more")
+        return hosted.exchange.source(drop, attempt, producer)

@@ -15,7 +15,6 @@ from dropflow.api.session_records import PartEnd, SessionDetail, SessionInfo
 from dropflow.apps.needs import finding, findings, prepare_containers
 from dropflow.apps.ranks import deliver, join_nodes, leave_nodes
 from dropflow.apps.registry import streaming_links
-from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.execution.content_location import ContentRecord, Handle
@@ -134,8 +133,6 @@ class HostedSession:
         Makes the parts of the session, and executes it.
     beginning : Beginning, optional
         The state with which the session continues, if it was over; None for a new session.
-    clock : Clock
-        Tells the time.
     report : callable
         Takes the session's events, in the thread in which they happen: `Changed`, then `Over`, and at last `Ended`.
 
@@ -160,7 +157,6 @@ class HostedSession:
         directory: SessionDirectory,
         *,
         resources: SessionResources,
-        clock: Clock,
         report: Callable[[SessionEvent | ViewEvent | ContentUnavailable], None],
         beginning: Beginning | None = None,
     ) -> None:
@@ -170,7 +166,7 @@ class HostedSession:
         self.whole = deployment.drops
         self.directory = directory
         self.deployment = deployment.without_graph()
-        self._clock = clock
+        self._clock = clock = resources.clock
         self._report = report
         self._progress = ProgressLog(clock, self._on_progress)
         self._cancelled = ""
@@ -222,19 +218,13 @@ class HostedSession:
         def on_unavailable(peer: str, fail: Callable[[], None]) -> None:
             self._report(ContentUnavailable(self.name, self.epoch, view, peer, fail))
 
-        resources = self._resources
         return NodeExchange(
             piece,
             session=self.name,
             epoch=self.epoch,
-            links=resources.links,
-            fetch_pool=resources.fetch_pool,
-            stream_pool=resources.stream_pool,
-            file_watcher=resources.file_watcher,
+            resources=self._resources,
             workspace=self._repository.workspace,
-            clock=self._clock,
             streams=streaming_links(piece.graph),
-            in_place=resources.in_place,
             view=view,
             contents=contents,
             on_unavailable=on_unavailable,

@@ -36,7 +36,7 @@ from managers.messages import PROTOCOL
 from managers.node.decisions.machine import NodeMachine
 from managers.node.fetch_pool import FetchPool
 from managers.node.finished_sessions import DamagedSession, FinishedSession, recover_all
-from managers.node.host import SessionHost
+from managers.node.host import LinkHandlers, SessionHost
 from managers.node.operations import NodeOperations, NodeSession
 from managers.node.resources import LoadHistory, ProcessorUse, ProcessResources, next_incarnation, sample_of
 from managers.node.stream_copies import FileWatcher
@@ -136,22 +136,21 @@ class NodeManager(Manager):
             now=self._clock.monotonic(),
         )
         self._machine = machine
-        self._host = host = SessionHost(name, machine.table, directory=sessions, clock=self._clock)
-        self._owner = Owner(machine, host.effects(), name=name, clock=self._clock)
-        host.owner = self._owner
-        host.links = self._links = Links(
+        self._owner = Owner(machine, name=name, clock=self._clock)
+        handlers = LinkHandlers(name, machine.table, self._owner.post)
+        self._links = Links(
             name,
             bind=links_bind,
             advertise=links_advertise,
             key=key,
-            on_message=host.on_message,
-            on_change=host.on_change,
-            open_content=host.open_content,
+            on_message=handlers.on_message,
+            on_change=handlers.on_change,
+            open_content=handlers.open_content,
             incarnation=incarnation,
             settings=link_settings,
             clock=self._clock,
         )
-        host.resources = self._resources = ProcessResources(
+        self._resources = ProcessResources(
             links=self._links,
             fetch_pool=FetchPool(self._links),
             file_watcher=FileWatcher(),
@@ -164,11 +163,14 @@ class NodeManager(Manager):
             most=workers,
             capacity=None if self._cluster is None else self._cluster.read,
         )
+        self._host = host = SessionHost(
+            name, machine.table, directory=sessions, owner=self._owner, resources=self._resources
+        )
         self._operations = NodeOperations(name, lambda: host.sessions)
         self._processor_use = ProcessorUse(self._clock)
         self._history = LoadHistory(name, lambda: sample_of(self.nodes()[0], self._clock.now()))
         self._handlers = self._operations.handlers() | self._own_handlers()
-        self._owner.start()
+        self._owner.start(host.effects())
         self._history.start()
 
     def _own_handlers(self) -> dict[str, Callable[..., Any]]:

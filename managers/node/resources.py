@@ -32,16 +32,15 @@ from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.sessions.make_session import make_session
 from managers.deployment import Deployment
 from managers.links import Links
-from managers.node.exchange import NodeExchange
-from managers.node.fetch_pool import FetchPool, JobPool, JobThreads
-from managers.node.neighbours import NodeLinks
-from managers.node.stream_copies import DescriptorWatcher, FileWatcher
+from managers.node.exchange import ExchangeResources, NodeExchange
+from managers.node.fetch_pool import FetchPool, JobThreads
+from managers.node.stream_copies import FileWatcher
 
 OnStop = Callable[[Exception | None], None]
 """Called in the session's thread when it is over or frozen, with the exception of its execution or None."""
 
 
-class SessionResources(Protocol):
+class SessionResources(ExchangeResources, Protocol):
     """Makes the parts of hosted sessions, and executes them."""
 
     @property
@@ -52,31 +51,6 @@ class SessionResources(Protocol):
     @property
     def shared_memory(self) -> Path | None:
         """Parent of the sessions' directories in shared memory; None if attempts run on other hosts."""
-        ...
-
-    @property
-    def links(self) -> NodeLinks:
-        """Links of this process."""
-        ...
-
-    @property
-    def fetch_pool(self) -> JobPool:
-        """Fetches contents from other nodes."""
-        ...
-
-    @property
-    def stream_pool(self) -> JobPool:
-        """Fetches streams while they grow, all at the same time."""
-        ...
-
-    @property
-    def file_watcher(self) -> DescriptorWatcher:
-        """Watches files that grow while other nodes read them."""
-        ...
-
-    @property
-    def in_place(self) -> bool:
-        """Whether to read files of other nodes in place, if they can be seen from here."""
         ...
 
     def make_session(

@@ -161,7 +161,8 @@ class SimulatedComposite:
             SendToPeer: self._send_vote,
         }
         self.machine = CompositeMachine(name, role)
-        self.owner = SimulatedOwner(self.machine, effects, process=self.process)
+        self.owner = SimulatedOwner(self.machine, process=self.process)
+        self.owner.start(effects)
         self.links = SimulatedLinks(
             name, network, on_message=self._on_message, incarnation=incarnation, process=self.process
         )

@@ -33,7 +33,7 @@ from managers.messages import PROTOCOL
 from managers.node.decisions.machine import NodeMachine
 from managers.node.exchange import NodeExchange
 from managers.node.finished_sessions import recover_all
-from managers.node.host import SessionHost
+from managers.node.host import LinkHandlers, SessionHost
 from managers.node.operations import NodeOperations, NodeSession, joining_deployment
 from managers.node.resources import OnStop
 from managers.simulation.history import Recorder
@@ -272,26 +272,24 @@ class SimulatedNode:
         self._started = self.clock.now()
         machine = NodeMachine(name, incarnation, recover_all(directory, name), now=self.simulation.monotonic())
         self._machine = machine
-        self._host = SessionHost(name, machine.table, directory=directory, clock=self.clock)
-        self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process, on_action=on_action)
-        self._host.owner = self.owner
+        self.owner = SimulatedOwner(machine, process=self.process, on_action=on_action)
+        handlers = LinkHandlers(name, machine.table, self.owner.post)
         self.links = SimulatedLinks(
             name,
             network,
-            on_message=self._host.on_message,
-            on_change=self._host.on_change,
+            on_message=handlers.on_message,
+            on_change=handlers.on_change,
             on_room=self._on_room,
-            open_content=self._host.open_content,
+            open_content=handlers.open_content,
             incarnation=incarnation,
             process=self.process,
             address=address,
         )
-        self._host.links = self.links
         self._resources = _SimulatedResources(
             self.links, self.process, self.clock, workload, recorder=recorder, shared_memory=shared_memory
         )
-        self._host.resources = self._resources
-
+        self._host = SessionHost(name, machine.table, directory=directory, owner=self.owner, resources=self._resources)
+        self.owner.start(self._host.effects())
         self._operations = NodeOperations(name, lambda: self._host.sessions)
         self._handlers: Mapping[str, Callable[..., Any]] = {
             **self._operations.handlers(),
@@ -394,7 +392,7 @@ class _SimulatedResources:
         self._graphs: dict[str, PhysicalGraph] = {}
         """The latest part of the graph of each session: a runner outlives a view, in which its node may get drops."""
         self._process = process
-        self._clock = clock
+        self.clock = clock
         self._workload = workload
         self._recorder = recorder
 
@@ -458,7 +456,7 @@ class _SimulatedResources:
             graph,
             recorder.recorded(repository, graph, node=node, session=name),
             runner if before is None else before.runner,
-            clock=self._clock,
+            clock=self.clock,
             inbox=inbox,
             exchange=exchange,
             epoch=deployment.epoch,

@@ -300,8 +300,6 @@ class SimulatedOwner:
     ----------
     machine : Machine
         Decides what is done.
-    effects : mapping of type to callable
-        Carries out the actions of each type. `Return` needs no entry.
     process : SimulatedProcess
         The process of the manager.
     on_action : callable
@@ -311,13 +309,12 @@ class SimulatedOwner:
     def __init__(
         self,
         machine: Machine,
-        effects: Mapping[type, Callable[[Any], None]],
         *,
         process: SimulatedProcess,
         on_action: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.machine = machine
-        self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
+        self._effects: dict[type, Callable[[Any], None]] = {Return: self._return}
         self._process = process
         self._simulation = process.simulation
         self.job_seconds = 0.002
@@ -326,6 +323,10 @@ class SimulatedOwner:
         self._numbers = itertools.count(1)
         self._calls: dict[int, OnReturn] = {}
         self._timer: Timer | None = None
+
+    def start(self, effects: Mapping[type, Callable[[Any], None]]) -> None:
+        """Have `effects` carry out the actions of each type but `Return`, from the first event on."""
+        self._effects.update(effects)
 
     def post(self, event: Any) -> None:
         """Give an event to the machine, after the events that were posted before."""

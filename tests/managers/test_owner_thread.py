@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args
 
 import pytest
@@ -104,9 +105,8 @@ class Harness:
         self.gate = threading.Event()
         self.begun = threading.Semaphore(0)
         self.workers: set[int] = set()
-        effects = {Work: self.work, Break: lambda _: 1 // 0}
-        self.owner = Owner(self.machine, effects, name="x", clock=SystemClock(), jobs=2, idle=idle)
-        self.owner.start()
+        self.owner = Owner(self.machine, name="x", clock=SystemClock(), jobs=2, idle=idle)
+        self.owner.start({Work: self.work, Break: lambda _: 1 // 0})
 
     def work(self, action: Work) -> None:
         """Effect of `Work`."""
@@ -208,10 +208,10 @@ def test_a_closed_owner_refuses_calls(harness: Harness) -> None:
 def test_calls_behind_a_close_are_refused() -> None:
     """A call that is in the queue behind the end of the owner raises LinkError."""
     machine = Answers()
-    owner = Owner(machine, {}, name="y", clock=SystemClock())
+    owner = Owner(machine, name="y", clock=SystemClock())
     owner.close()
     late = owner.submit(machine.never)
-    owner.start()
+    owner.start({})
 
     with pytest.raises(LinkError, match="manager y is stopping"):
         late.result(60)
@@ -237,7 +237,8 @@ def test_each_action_of_a_machine_has_an_effect() -> None:
     A missing effect would only be seen in the log of the manager, and its session would wait.
     """
     clock = SystemClock()
-    node = SessionHost("n", SessionTable({}), directory=Path(), clock=clock).effects()
+    unused: Any = SimpleNamespace(links=None)
+    node = SessionHost("n", SessionTable({}), directory=Path(), owner=unused, resources=unused).effects()
     children = ChildConnections("i", pytest.fail, clock, work=lambda _: None).effects()
     island = children | WitnessLinks("i", clock=clock).effects()
 

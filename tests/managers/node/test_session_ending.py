@@ -1,7 +1,6 @@
 """One thing at a time works in a session, and ends it: the machine of a node, with a model of a session's thread."""
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -53,11 +52,10 @@ from managers.node.decisions.events import (
 )
 from managers.node.decisions.machine import NodeMachine
 from managers.node.decisions.sessions import Phase, SessionTable
-from managers.node.host import SessionHost
+from managers.node.host import LinkHandlers
 from managers.node.hosted_session import HostedSession
 from managers.recovery.records import MemberReport, View, ViewDecision
 from managers.recovery.vote import SendToPeer
-from tests.virtual_clock import VirtualClock
 
 PLACES = tuple(Place(name, f"tcp://{name}:1", 1) for name in ("a", "b", "c"))
 REPORT = MemberReport(rows=b"", states=b"", available=b"")
@@ -411,7 +409,7 @@ TestOneEnding = OneEnding.TestCase
 
 
 @pytest.mark.parametrize(("epoch", "is_passed"), [(1, False), (2, True), (3, False)])
-def test_events_of_another_deployment_are_not_passed_on(tmp_path: Path, epoch: int, *, is_passed: bool) -> None:
+def test_events_of_another_deployment_are_not_passed_on(epoch: int, *, is_passed: bool) -> None:
     """A session takes in the events of its own deployment only: rows and states of another one mean something else."""
     passed: list[Any] = []
     hosted = object.__new__(HostedSession)
@@ -419,8 +417,8 @@ def test_events_of_another_deployment_are_not_passed_on(tmp_path: Path, epoch: i
     hosted.events = cast(Any, SimpleNamespace(receive=lambda peer, message: passed.append((peer, message))))
     table = SessionTable({})
     table.visible = {"s": hosted}
-    host = SessionHost("a", table, directory=tmp_path, clock=VirtualClock())
+    handlers = LinkHandlers("a", table, lambda _: None)
     message = Events.of("s", epoch, 1, drops=[1], states=[2], attempts=[1], causes=[-1])
-    host.on_message(cast(ReceivedMessage, SimpleNamespace(message=message, peer="b")))
+    handlers.on_message(cast(ReceivedMessage, SimpleNamespace(message=message, peer="b")))
 
     assert passed == ([("b", message)] if is_passed else [])

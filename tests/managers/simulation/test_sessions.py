@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -59,15 +60,20 @@ class Node:
             settings=LinkSettings(window=2_000),
         )
         repository = LocalRepository(directory / name, "s", simulation, piece.graph)
+        resources = SimpleNamespace(
+            clock=simulation,
+            links=self.links,
+            fetch_pool=SimulatedFetchPool(self.links),
+            stream_pool=None,
+            file_watcher=None,
+            in_place=False,
+        )
         self.exchange = NodeExchange(
             piece,
             session="s",
             epoch=1,
-            links=self.links,
-            fetch_pool=SimulatedFetchPool(self.links),
+            resources=resources,  # type: ignore[arg-type]
             workspace=repository.workspace,
-            clock=simulation,
-            in_place=False,
         )
         inbox = SessionInbox()
         self._session = make_session(
