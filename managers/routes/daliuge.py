@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, quote
 import msgspec
 
 from dropflow.api.client import Client
-from dropflow.api.contents_answer import DataQuery, Download, attachment
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import NodeInfo, Role
 from dropflow.api.operations import Operation
@@ -27,37 +26,7 @@ from dropflow.web.frame import redirect
 from dropflow.web.signature import drop_modes, signature
 from managers.routes.daliuge_json import drop_status, find_node, log_records, node_string, refused, url_of
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions, session_name
-
-# Answers that are downloads, whole or in part.
-
-_LONGEST = 200
-"""Characters of a header that are read."""
-
-
-def content_response(request: Request, read: Callable[[DataQuery], Download]) -> Response:
-    """Return the content that `read` returns, or the part of it that the headers or the query of a request ask for."""
-    query = request.query or DataQuery()
-    if given := request.headers.get("Range", ""):
-        query = DataQuery(range=given[:_LONGEST], if_range=request.headers.get("If-Range", "")[:_LONGEST])
-    return download_response(read(query))
-
-
-def download_response(download: Download) -> Response:
-    """Return a download as an answer: with status 206 if it is a part of a content."""
-    headers = [attachment(download.name)]
-    if download.size is not None:
-        headers.append(("Content-Length", str(download.size)))
-    if download.etag:
-        headers += [("Accept-Ranges", "bytes"), ("ETag", download.etag)]
-    if download.part is not None:
-        headers.append(("Content-Range", download.part.header))
-    status = 200 if download.part is None else 206
-    return Response(
-        body=iter(download.chunks), content_type=download.content_type, status=status, headers=tuple(headers)
-    )
-
-
-# Handlers of DALiuGE's paths: each answers with the JSON that DALiuGE would.
+from managers.routes.handlers import content_response
 
 _SUCCESS = {"Status": "Success"}
 _RMODES = {

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.contents_answer import Download, attachment
+from dropflow.api.contents_answer import DataQuery, Download, attachment
 from dropflow.api.logs import LogPage, LogQuery, log_text, page_with_lines
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import ProbeRequest, ProbeResult
@@ -32,7 +32,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.version import __version__
 from managers.archives import results_archive
 from managers.deployment import unpack
-from managers.routes.daliuge import content_response, download_response
 from managers.routes.daliuge_json import pg_json
 from managers.routes.owners import Owners
 from managers.routes.session_events import session_events, state_events
@@ -42,9 +41,13 @@ _MAX_NAME = 1024
 _POLL = 1.0
 _OVER_PACE = 0.2
 """Seconds after a change of a session until it is looked at again, for those who wait for its end only."""
+_MAX_HEADER = 200
+"""Characters of a header that are read."""
 _GZIP = b"\x1f\x8b"
-_LARGEST = 1 << 30
-_PROBE = 64
+_MAX_UNZIPPED = 1 << 30
+"""Bytes."""
+_SHOWN = 64
+"""Bytes of a body that is no graph, in the error."""
 _Handler = Callable[[Request], object]
 _ReadLog = Callable[[str, LogQuery], LogPage]
 Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
@@ -281,6 +284,29 @@ class _SpecialHandlers:
         return Response(body=_chunks(buffers), content_type=operations.GRAPH.gives, headers=headers)
 
 
+def content_response(request: Request, read: Callable[[DataQuery], Download]) -> Response:
+    """Return the content that `read` returns, or the part of it that the headers or the query of a request ask for."""
+    query = request.query or DataQuery()
+    if given := request.headers.get("Range", ""):
+        query = DataQuery(range=given[:_MAX_HEADER], if_range=request.headers.get("If-Range", "")[:_MAX_HEADER])
+    return download_response(read(query))
+
+
+def download_response(download: Download) -> Response:
+    """Return a download as an answer: with status 206 if it is a part of a content."""
+    headers = [attachment(download.name)]
+    if download.size is not None:
+        headers.append(("Content-Length", str(download.size)))
+    if download.etag:
+        headers += [("Accept-Ranges", "bytes"), ("ETag", download.etag)]
+    if download.part is not None:
+        headers.append(("Content-Range", download.part.header))
+    status = 200 if download.part is None else 206
+    return Response(
+        body=iter(download.chunks), content_type=download.content_type, status=status, headers=tuple(headers)
+    )
+
+
 def _read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
     """Return the physical graph in a body: a ``.dfg`` container or DALiuGE's JSON, plain or in a gzip file.
 
@@ -300,7 +326,7 @@ def _read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
     else:
         if body.lstrip()[:1] not in (b"[", b"{"):
             raise BadFileError(
-                f"the body is not a physical graph: it begins with {body[:_PROBE]!a}",
+                f"the body is not a physical graph: it begins with {body[:_SHOWN]!a}",
                 hint="send a .dfg file, or a physical graph in DALiuGE's JSON",
             )
         check_depth(body, depth, what="the graph")
@@ -314,7 +340,7 @@ def _read_graph(body: bytes, *, most: int, depth: int) -> PhysicalGraph:
 def _unzipped(body: bytes) -> bytes:
     unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        most = unpacked_limit(len(body), _LARGEST)
+        most = unpacked_limit(len(body), _MAX_UNZIPPED)
         data = unpack.decompress(body, most)
     except zlib.error as error:
         raise BadFileError(f"the gzip file is damaged: {error}") from error
