@@ -24,7 +24,7 @@ from dropflow.data.file import FileWriter, remove_part
 from dropflow.data.storage_errors import storage_error
 from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.data.workspace import Workspace
-from dropflow.errors import GoneError, Interrupted, StorageError
+from dropflow.errors import GoneError, Interrupted
 from dropflow.execution.content_location import Handle
 from managers.links import WantedContent
 from managers.messages import Content, StreamUpdate
@@ -345,10 +345,10 @@ class NodeStreams:
         Its directories.
     links : NodeLinks
         Links of this process.
-    pool : JobPool or None
-        Fetches streams, all at the same time; if it is None, no streams are followed.
-    file_watcher : DescriptorWatcher or None
-        Watches streams that are offered; if it is None, no streams are offered.
+    pool : JobPool
+        Fetches streams, all at the same time.
+    file_watcher : DescriptorWatcher
+        Watches streams that are offered.
     receipts : Receipts
         Counts the fetched bytes.
     clock : Clock
@@ -361,8 +361,8 @@ class NodeStreams:
         workspace: Workspace,
         *,
         links: NodeLinks,
-        pool: JobPool | None,
-        file_watcher: DescriptorWatcher | None,
+        pool: JobPool,
+        file_watcher: DescriptorWatcher,
         receipts: Receipts,
         clock: Clock,
     ) -> None:
@@ -396,8 +396,6 @@ class NodeStreams:
         """
         key = (attempt, producer)
         if key not in self._offered.get(drop, ()):
-            if self._file_watcher is None:
-                raise StorageError("streams are not watched in this process", where=handle.location)
             offer = StreamOffer(StreamReader(handle.location))
             self._offered.setdefault(drop, {})[key] = offer
             self._file_watcher.watch(offer.descriptor, lambda: self._on_growth(drop, offer.reader))
@@ -474,8 +472,6 @@ class NodeStreams:
             _log.warning("node %s writes attempt %s of drop %s again", peer, stream.attempt, stream.drop)
             return
         self.unfollow(stream.drop)
-        if self._pool is None:
-            return
         copy = StreamCopy(self._workspace, stream, handle, on_open=on_open, on_failure=on_failure, clock=self._clock)
         self._running = [known for known in self._running if not known.is_done]
         self._copies[stream.drop] = copy

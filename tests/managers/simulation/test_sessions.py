@@ -36,7 +36,7 @@ from managers.simulation import (
     SimulatedNetwork,
     Simulation,
 )
-from managers.simulation.simulated_node import Workload
+from managers.simulation.simulated_node import SimulatedFileWatcher, Workload
 from tests.graph.shapes import slice_by_place
 from tests.managers.simulation.faults import DisturbanceRates, Disturbances
 from tests.managers.simulation.test_cluster import _fan
@@ -60,19 +60,15 @@ class Node:
             settings=LinkSettings(window=2_000),
         )
         repository = LocalRepository(directory / name, "s", simulation, piece.graph)
+        pool, watcher = SimulatedFetchPool(self.links), SimulatedFileWatcher(self.links.process)
         resources = SimpleNamespace(
-            clock=simulation,
-            links=self.links,
-            fetch_pool=SimulatedFetchPool(self.links),
-            stream_pool=None,
-            file_watcher=None,
-            in_place=False,
+            clock=simulation, links=self.links, fetch_pool=pool, stream_pool=pool, file_watcher=watcher, in_place=False
         )
         self.exchange = NodeExchange(
             piece,
             session="s",
             epoch=1,
-            resources=resources,  # type: ignore[arg-type]
+            resources=resources,
             workspace=repository.workspace,
         )
         inbox = SessionInbox()
