@@ -171,8 +171,8 @@ class Deadline:
         """Note that the attempt has ended. Idempotent; to be called again if the exception was raised in here.
 
         An exception that is pending is raised in here, and none is set later. It is not withdrawn by setting None:
-        CPython 3.11 and 3.12 would then look for a pending one at every later call in every thread, and in 3.11 a
-        thread that is traced, as by a debugger, would never return from that.
+        CPython 3.11 and 3.12 would then look for a pending one at every later call in every thread. In 3.11, a thread
+        that is traced, such as by a debugger, would never return from that.
         """
         with self._lock:
             self._over.set()

@@ -1,12 +1,12 @@
 """Streaming: which data drops are open, and which applications run ahead of their inputs.
 
-A data drop is *open* while its producer writes it and consumers may read what is there. An application runs *ahead*
-when each of its inputs is complete or open to it; its result, success or failure, counts when they are all complete.
-When one of them ends otherwise, or its producer has to try again, the drop is *withdrawn*, and the application starts
-over as if it had not begun, with a new attempt that does not count as one of its tries.
+A data drop is *open* while its producer writes it and consumers may read the data. An application runs *ahead* when
+each of its inputs is complete or open to it; its result, success or failure, counts when all inputs are complete. If an
+input ends otherwise, or its producer has to try again, the drop is *withdrawn*. Then the application starts over as if
+it had not begun, with a new attempt that does not count as one of its tries.
 
-Streaming changes when applications run, and never what they result in. Graphs without streams pay one test of an empty
-dictionary for it.
+Streaming changes when applications run, and never their results. Graphs without streams cost one test of an empty
+dictionary.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _NO_CAUSE = -1
 
 
 class _Stream:
-    """Which attempts of its producer have written a data drop before it was complete. Removed when the drop is settled.
+    """The attempts that have written a data drop before it was complete. Removed when the drop is settled.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class _Reader:
     Attributes
     ----------
     open_inputs : int
-        How many of its inputs are open to it.
+        Number of its inputs that are open to it.
     is_ahead : bool
-        Whether its attempt runs although they are not complete.
+        Whether its attempt runs although these inputs are not complete.
     """
 
     __slots__ = ("is_ahead", "open_inputs")
@@ -69,8 +69,8 @@ class Streaming:
     drops : DropTable
         The state of its drops.
     links : collection of int
-        Links whose data can be read while they are written. Those of applications that wait for some of their inputs
-        only are left out: they act on what is complete.
+        Links whose data can be read while they are written. Links of applications that wait for only some of their
+        inputs are left out: these act on complete inputs.
     """
 
     __slots__ = (
@@ -87,9 +87,9 @@ class Streaming:
 
     def __init__(self, graph: PhysicalGraph, drops: DropTable, links: Iterable[int]) -> None:
         self.streams: dict[int, _Stream] = {}
-        """By data drop. The core tests whether it is empty."""
+        """Streams by data drop. The core tests whether it is empty."""
         self.readers: dict[int, _Reader] = {}
-        """By application. The core tests whether it is empty."""
+        """Readers by application. The core tests whether it is empty."""
         self._drops = drops
         self._links = frozenset(
             link for link in links if graph.templates[graph.links[link].target].effective_inputs <= 0
@@ -132,7 +132,7 @@ class Streaming:
             return None
         self.streams[drop] = stream
         if not is_here and not is_reported:
-            # The node that the drop lives on opens it, for its consumers here too.
+            # The node of the drop opens it, also for its consumers here.
             stream.announced = attempt
             return [Publish(drop, DropState.WRITING, _NO_CAUSE, attempt)]
         actions: list[Action] = []
@@ -161,7 +161,7 @@ class Streaming:
         return actions
 
     def on_retry(self, producer: int) -> list[Action]:
-        """Withdraw what an application wrote whose attempt failed and is followed by another one."""
+        """Withdraw the data of an application whose attempt failed and is followed by another attempt."""
         actions: list[Action] = []
         self._withdraw(self._succ[self._succ_ptr[producer] : self._succ_ptr[producer + 1]].tolist(), actions)
         return actions
@@ -198,7 +198,7 @@ class Streaming:
             self._forget_idle(app, reader)
 
     def accept(self, app: int) -> list[Action]:
-        """Have the result of an application count that ran ahead of inputs that are complete now."""
+        """Have the result of an application count: the inputs that it ran ahead of are complete now."""
         reader = self.readers[app]
         reader.is_ahead = False
         self._forget_idle(app, reader)
@@ -210,7 +210,7 @@ class Streaming:
         self.readers.clear()
 
     def _readers_of(self, drop: int) -> list[int]:
-        """Return the applications here that may read a drop while it is written; one with two such ports twice."""
+        """Return the applications here that may read a drop while it is written; twice, if one has two such ports."""
         start, stop = self._succ_ptr[drop], self._succ_ptr[drop + 1]
         pairs = zip(self._succ[start:stop], self._succ_link[start:stop], strict=True)
         return [app for app, link in pairs if link in self._links and app not in self._drops.remote]
@@ -225,7 +225,7 @@ class Streaming:
         return apps
 
     def _withdraw(self, drops: list[int], actions: list[Action]) -> None:
-        """Withdraw what the producers of `drops` have written, and all that was written because of it."""
+        """Withdraw the data of the producers of `drops`, and all data that were written because of them."""
         waiting = drops.copy()
         while waiting:
             drop = waiting.pop()
@@ -250,7 +250,7 @@ class Streaming:
         return written
 
     def _start_over(self, apps: list[int], actions: list[Action]) -> list[int]:
-        """Abort those of `apps` that run ahead, as if they had not begun; return the drops that they write."""
+        """Abort the attempts of `apps` that run ahead, as if they had not begun; return the drops that they write."""
         drops = self._drops
         written: list[int] = []
         for app in apps:

@@ -2,9 +2,9 @@
 
 A content is a sequence of pieces of a tar archive, of limited size. `ContentRelay` stands between the runner and an
 engine. It makes each piece of an input an object of the engine (a future of Dask, an object reference of Ray), or a
-blob in a store, and keeps the objects that were used last for the batches that follow. They are arguments of a batch,
-so the engine brings them to its worker. There, `OwnDirectory` unpacks them. Outputs and logs come back with the answer,
-in pieces or in blobs, and stand under temporary names where the session commits them. So the session's journal and
+blob in a store. It keeps the objects that were used last for later batches. They are arguments of a batch, so the
+engine brings them to its worker. There, `OwnDirectory` unpacks them. Outputs and logs come back with the answer, in
+pieces or in blobs, and stand under temporary names where the session commits them. So the session's journal and
 directory are complete at any time, and the loss of a worker loses no content.
 """
 

@@ -53,8 +53,8 @@ class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An answer about a batch so far: results, and the attempts that have not begun and were taken back.
 
     An answer repeats the content of earlier answers for the same batch. `worker` names the worker of the engine, and is
-    empty if none has begun the batch. If the worker has a directory of its own, paths are relative to this directory,
-    and only the last answer has results, together with the contents, by their paths, and the logs.
+    empty if none has begun the batch. If the worker has its own directory, paths are relative to it. Then only the last
+    answer has results, together with the logs and the contents, by their paths.
     """
 
     number: int

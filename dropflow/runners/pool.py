@@ -5,8 +5,8 @@ gets which attempts is decided in `dropflow.runners.dispatcher`.
 
 The death of a worker fails its current attempt, or else its last one: the marker in shared memory has its number.
 Attempts that were over, but whose results had not been sent, fail as innocent. What the worker had been given ahead
-goes back into the queue. The pool notices a death by a descriptor of the process itself, not by the end of the socket,
-which a descendant of the worker may hold, and then ends those descendants. Workers that hang are killed
+goes back into the queue. The pool notices a death by a descriptor of the process itself, and not by the end of the
+socket, which a descendant of the worker may hold. Then it ends the descendants. Workers that hang are killed
 (`dropflow.runners.worker_process`).
 
 Starts of workers that fail are tried again after a pause. If several have
