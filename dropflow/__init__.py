@@ -19,6 +19,7 @@ may import each other; `pyproject.toml` has the whole contract::
     dropflow.execution                 the sans-IO core, sessions, the journal
     dropflow.times | dropflow.preview  where the time of a run went; pictures and tables of contents
     dropflow.graph                     physical graphs as tables, their files and formats
+    dropflow.states | dropflow.host    states of drops and sessions; processors and memory of this host
     dropflow.errors | dropflow.ids     and other modules that all of them use
 
 Read `dropflow.graph.physical` first (what a graph is), then `dropflow.execution.core` (how it advances).

@@ -5,7 +5,6 @@ these fields: each has its bounds, a description, its flag, and a title for form
 loads no libraries.
 """
 
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin
 
@@ -177,11 +176,6 @@ class RunKeywords(TypedDict, total=False):
     durable: bool
     containers: Literal["", "podman", "docker", "apptainer"]
     store: str
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use: the number of its workers, if no option has another."""
-    return len(os.sched_getaffinity(0))
 
 
 class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

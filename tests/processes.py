@@ -22,7 +22,7 @@ import psutil
 from packaging.requirements import Requirement
 
 from dropflow.clock import SystemClock
-from dropflow.runners.descendants import descendants_of
+from dropflow.host.descendants import descendants_of
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SECONDS = 200.0

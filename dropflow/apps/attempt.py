@@ -30,7 +30,7 @@ from dropflow.execution.drop_log import DropLog
 from dropflow.execution.tasks import Output, StreamOpened, Task
 from dropflow.graph.completeness import GONE, missing_by_port
 from dropflow.graph.templates import ORDER_PORT, Argument, needs_of
-from dropflow.runners.capacity import thread_variables
+from dropflow.host.processors import thread_variables
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS, is_importing, raise_in
 

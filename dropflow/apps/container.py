@@ -45,8 +45,9 @@ from dropflow.errors import AppError, BadParameterError, OutOfMemoryError
 from dropflow.formatting import format_size
 from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template, needs_of
-from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES
-from dropflow.runners.descendants import WORKER_VARIABLE
+from dropflow.host.descendants import WORKER_VARIABLE
+from dropflow.host.gpus import GPU_VARIABLE
+from dropflow.host.processors import THREAD_VARIABLES
 
 _OWN_ENTRY = "%%"
 _KILLED = 128 + signal.SIGKILL

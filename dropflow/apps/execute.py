@@ -38,8 +38,8 @@ from dropflow.failure import Failure, sendable, trace_of
 from dropflow.formatting import format_size
 from dropflow.graph.components import time_limit, timed_out
 from dropflow.graph.templates import Kind
+from dropflow.host.descendants import end_descendants
 from dropflow.runners.capacity import judge_memory
-from dropflow.runners.descendants import end_descendants
 from dropflow.stopping import GRACE_SECONDS, WAKE_SIGNAL, raise_in
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from dropflow.errors import BadParameterError, DropflowError, MissingDependencyE
 from dropflow.failure import Problem, Severity
 from dropflow.graph.components import TIMEOUT, time_limit
 from dropflow.graph.templates import GPU_FIELD, ORDER_PORT, Kind, Link, Template, needs_of
-from dropflow.runners.capacity import host_gpus, lack_of_gpus
+from dropflow.host.gpus import host_gpus, lack_of_gpus
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dropflow.errors import AppError, WorkerDiedError
-from dropflow.session_options import usable_cores
+from dropflow.host.processors import usable_cores
 
 
 class JobNodes(Protocol):

@@ -18,7 +18,7 @@ from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.errors import AppError, DropflowError, Interrupted
 from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template
-from dropflow.runners.capacity import thread_variables
+from dropflow.host.processors import thread_variables
 
 # The services that run in this process, by the directory of their session; they end with it.
 

@@ -41,9 +41,9 @@ from dropflow.apps.shell_quote import Replacement, placeholders, program_of, sub
 from dropflow.apps.surroundings import MODULES, VARIABLES, VIRTUAL, Surroundings
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
-from dropflow.execution.host_memory import count_kills
 from dropflow.graph.components import Component, Parameter, Unusable, expand, find, fold, is_empty
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.host.memory import count_kills
 
 # Values of the placeholders in a shell command.
 

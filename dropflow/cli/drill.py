@@ -16,7 +16,7 @@ from dropflow.cli.plan import PlanOrder, check_parts, plan_options, planned
 from dropflow.cli.written_files import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.formatting import DASH, format_brief, plural
-from dropflow.session_options import usable_cores
+from dropflow.host.processors import usable_cores
 
 if TYPE_CHECKING:
     from dropflow.cli.plan import Plan

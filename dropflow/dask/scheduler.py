@@ -36,7 +36,6 @@ from dropflow.dask.values import ValueMemory, value_of
 from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.errors import BadParameterError, InternalError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.host_memory import host_memory
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
@@ -44,8 +43,9 @@ from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import follower_column, without_fusion
 from dropflow.graph.text_ids import oid
+from dropflow.host.memory import host_memory
+from dropflow.host.processors import usable_cores
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
-from dropflow.session_options import usable_cores
 from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import BadParameterError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.host_memory import host_memory
 from dropflow.graph.components import Component, Parameter, Port, Unset, Unusable, convert_field, expand
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.host.memory import host_memory
 
 # Null drops: events without content.
 

@@ -1,7 +1,7 @@
 """How a session advances: a core that decides and does no I/O, and the session and the journal around it.
 
-May import `dropflow.graph`, `dropflow.times` and packages below them. It never imports `dropflow.data`,
-`dropflow.apps`, runners or managers: a session gets these through the protocols of `interfaces`.
+May import `dropflow.graph`, `dropflow.times`, `dropflow.host` and packages below them. It never imports
+`dropflow.data`, `dropflow.apps`, runners or managers: a session gets these through the protocols of `interfaces`.
 
 ==================  ====================================================================================================
 `interfaces`        The protocols through which a session meets storage, applications, other nodes, and places where
@@ -35,7 +35,5 @@ May import `dropflow.graph`, `dropflow.times` and packages below them. It never 
 `statistics`        Snapshots of a session: how many drops are in each state, and where attempts are
 `drop_log`          The log of one drop: a bounded file with the beginning and the end of the output of its attempts
 `invariants`        Invariants of a core between any two events
-`host_memory`       How much memory this process and its child processes may use together, and whether it is nearly used
-                    up
 ==================  ====================================================================================================
 """

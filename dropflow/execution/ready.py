@@ -18,7 +18,6 @@ from dropflow.execution.content_table import ContentTable, OpenStreams
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abort, CancelDrop, Event, Run, Stopped
 from dropflow.execution.followers import Followers
-from dropflow.execution.host_memory import host_memory
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.priority_queue import PriorityQueue
 from dropflow.execution.session_inputs import SessionInputs
@@ -26,6 +25,7 @@ from dropflow.execution.tasks import Input, Output, Task
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, needs_of, with_more_memory
 from dropflow.graph.text_ids import index_of, oid
+from dropflow.host.memory import host_memory
 from dropflow.states import SessionState
 from dropflow.stopping import stopped_after
 

@@ -17,8 +17,8 @@ names is first used.
 `backlog`           The attempts of a worker process with their expected costs, and how many more it can get
 `worker_process`    One worker process, as seen by the thread of its pool
 `worker`            A worker process: ``python -m dropflow.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``
-`worker_messages`   Messages between a pool and its worker processes: MessagePack in length-prefixed frames, contents
-                    sent once
+`worker_messages`   What a pool and its worker processes exchange: messages (MessagePack in length-prefixed frames,
+                    contents sent once), and a page of memory
 `external`          The runner of a session whose attempts another engine runs
 `dask_engine`       Batches as tasks of Dask, on a cluster that runs already, or on a cluster in this process
 `ray_engine`        Batches as calls of Ray actors, one for each processor, on a cluster that runs already, or on a new
@@ -26,7 +26,6 @@ names is first used.
 `capacity`          The processors and the memory that the attempts of a runner, or of all runners of a pool, share
 `carried_contents`  Contents that travel with batches, where workers of an engine cannot use the directory of the
                     session
-`descendants`       Ends all processes that an attempt or a worker process has started, daemons included
 `engine`            The interface of another engine, which runs batches of attempts of a session in its workers
 `external_host`     The side of a session in a worker of an engine: it runs the batches that come there in worker
                     processes of dropflow

@@ -31,17 +31,17 @@ import msgspec
 from dropflow.errors import WorkerStartError
 from dropflow.execution.chains import LONG_SECONDS, largest_needs, members, not_begun, rest_not_begun
 from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.host_memory import HostMemory, Pressure
 from dropflow.execution.priority_queue import by_priority
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.graph.components import time_limit
 from dropflow.graph.templates import ResourceNeeds, needs_of
+from dropflow.host.gpus import host_gpus
+from dropflow.host.memory import HostMemory, Pressure
 from dropflow.runners.backlog import NO_ROOM, ExpectedSeconds, PoolClock
-from dropflow.runners.capacity import Capacity, host_gpus
-from dropflow.runners.descendants import IDLE
+from dropflow.runners.capacity import Capacity
 from dropflow.runners.in_process import aborted
-from dropflow.runners.worker_messages import AbortTask, CloseExecutor, OpenExecutor, frame
+from dropflow.runners.worker_messages import IDLE, AbortTask, CloseExecutor, OpenExecutor, frame
 from dropflow.runners.worker_process import WorkerProcess, needs_own_worker
 from dropflow.stopping import kill_after
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from dropflow.clock import SystemClock
 from dropflow.errors import InternalError, WorldError
 from dropflow.execution.chains import LONG_SECONDS, largest_needs, members, not_begun, rest_not_begun, with_input
-from dropflow.execution.host_memory import host_memory
 from dropflow.execution.interfaces import Executor, Runner
 from dropflow.execution.priority_queue import PriorityQueue
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of
+from dropflow.host.memory import host_memory
 from dropflow.runners.capacity import Capacity
 from dropflow.stopping import GRACE_SECONDS
 

@@ -15,19 +15,19 @@ from dropflow.data.workspace import Workspace
 from dropflow.errors import BadParameterError, MissingDependencyError, UnknownComponentError
 from dropflow.execution.chains import members
 from dropflow.execution.executor_spec import ExecutorSpec, ReuseSpec
-from dropflow.execution.host_memory import host_memory
 from dropflow.execution.interfaces import Executor, Runner
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, ResourceNeeds, Template, ranks_per_node
+from dropflow.host.memory import host_memory
+from dropflow.host.processors import usable_cores
 from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import Engine
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
 from dropflow.runners.runner_choice import PROCESSES, RunnerChoice
-from dropflow.session_options import usable_cores
 from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:

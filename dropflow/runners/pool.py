@@ -37,14 +37,14 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, InternalError, OutOfMemoryError, ResultLostError, WorkerStartError
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.host_memory import counter_files, host_memory
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure, summary_of
+from dropflow.host.memory import counter_files, host_memory
 from dropflow.runners.backlog import MOST_AHEAD, PoolClock
 from dropflow.runners.capacity import judge_memory
-from dropflow.runners.descendants import IDLE
 from dropflow.runners.dispatcher import Dispatcher, RunnerQueue
 from dropflow.runners.worker_messages import (
+    IDLE,
     ExecutorFailed,
     FromWorker,
     Outdated,

@@ -37,10 +37,12 @@ from dropflow.execution.interfaces import Executor
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.failure import Failure, name_of, summary_of
 from dropflow.graph.templates import ResourceNeeds, needs_of
-from dropflow.runners.capacity import GPU_VARIABLE, THREAD_VARIABLES, lack_of_gpus, thread_variables
-from dropflow.runners.descendants import IDLE, Marker, adopt_orphans, end_descendants
+from dropflow.host.descendants import adopt_orphans, end_descendants
+from dropflow.host.gpus import GPU_VARIABLE, lack_of_gpus
+from dropflow.host.processors import THREAD_VARIABLES, thread_variables
 from dropflow.runners.in_process import aborted
 from dropflow.runners.worker_messages import (
+    IDLE,
     AbortTask,
     Buffer,
     CloseExecutor,
@@ -48,6 +50,7 @@ from dropflow.runners.worker_messages import (
     ExecutorFailed,
     ExecutorReady,
     FromWorker,
+    Marker,
     OpenExecutor,
     Outdated,
     OutputOpened,

@@ -20,15 +20,15 @@ import psutil
 
 from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
 from dropflow.execution.chains import members
-from dropflow.execution.host_memory import count_kills, host_memory
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.formatting import format_size
 from dropflow.graph.components import timed_out
 from dropflow.graph.templates import ResourceNeeds
+from dropflow.host.descendants import WORKER_VARIABLE, end_worker
+from dropflow.host.memory import count_kills, host_memory
+from dropflow.host.processors import thread_variables
 from dropflow.runners.backlog import NO_ROOM, Backlog, Room
-from dropflow.runners.capacity import thread_variables
-from dropflow.runners.descendants import IDLE, WORKER_VARIABLE, Marker, end_worker
-from dropflow.runners.worker_messages import Buffer, EndChain, Recall, SentContents, Tasks, frame
+from dropflow.runners.worker_messages import IDLE, Buffer, EndChain, Marker, Recall, SentContents, Tasks, frame
 from dropflow.stopping import GRACE_SECONDS, kill_after
 
 # Output that compiled code and child programs write to descriptors 1 and 2 of a worker process,
@@ -85,7 +85,7 @@ class WorkerOutput:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.by_attempt: dict[int, Tail] = {}
-        """Output by number of the attempt; `dropflow.runners.descendants.IDLE` outside of attempts."""
+        """Output by number of the attempt; `dropflow.runners.worker_messages.IDLE` outside of attempts."""
         self._last = Tail(_LAST)
 
     def read(self, attempt: int) -> bool:

@@ -20,8 +20,8 @@ from dropflow.data.storage_errors import refuse_reading, storage_errors
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.errors import GoneError, StorageError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.host_memory import host_memory
 from dropflow.files import force_to_disk
+from dropflow.host.memory import host_memory
 from dropflow.times.octets import read_receipts
 from managers.links import BufferSource, ContentSource, FileSource, TransferResult, WantedContent
 from managers.messages import Content

@@ -21,13 +21,13 @@ from dropflow.apps.registry import APPLICATIONS
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.workspace import SHARED_MEMORY, sweep_shared_memory
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError, StorageError
-from dropflow.execution.host_memory import host_memory
 from dropflow.files import make_directories
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.runners.capacity import host_gpus
+from dropflow.host.gpus import host_gpus
+from dropflow.host.memory import host_memory
+from dropflow.host.processors import usable_cores
 from dropflow.runners.pool import WorkerPool
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
-from dropflow.session_options import usable_cores
 from dropflow.version import __version__
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings

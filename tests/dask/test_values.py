@@ -21,7 +21,7 @@ from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.dask.values import MemoryBudget, ValueMemory, value_of
 from dropflow.dask_tasks.value_encoding import decode_value, encode_value, read_value
 from dropflow.errors import BadParameterError, StorageError
-from dropflow.execution.host_memory import host_memory
+from dropflow.host.memory import host_memory
 from tests.lazy_module import LazyModule
 
 da = LazyModule("dask.array")

@@ -20,8 +20,8 @@ from dropflow.data.store import Slot, Store
 from dropflow.data.workspace import Workspace
 from dropflow.errors import BadGraphError, GoneError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.host_memory import HostMemory, Pressure
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.host.memory import HostMemory, Pressure
 
 Node = Callable[..., Template]
 LARGE = SMALL + 1

@@ -17,15 +17,16 @@ from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.errors import BadGraphError
 from dropflow.execution.chains import LONG_SECONDS
-from dropflow.execution.host_memory import MemoryLimit, Pressure
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement
 from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
+from dropflow.host.gpus import GPU_VARIABLE, host_gpus, restrict_gpus
+from dropflow.host.memory import MemoryLimit, Pressure
 from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
-from dropflow.runners.capacity import GPU_VARIABLE, Capacity, claimed_gpus, host_gpus, restrict_gpus, unusual_needs
+from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.make_runner import LimitedRunner, make_runner
 from dropflow.runners.pool import ProcessRunner
@@ -106,20 +107,6 @@ def test_running_attempts_declare_no_more_processors_than_there_are(kind: str, t
     assert result.status is SessionState.FINISHED
     assert len(together) == len(_CPUS)
     assert all(len(names) == 1 or sum(cpus[name] for name in names) <= _WORKERS for names in together)
-
-
-def test_gpus_that_two_nodes_give_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second node manager of the same host learns which GPUs the first one gives, until that ends."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setenv(GPU_VARIABLE, "0,GPU-1a/2")
-    host_gpus.cache_clear()
-    with claimed_gpus() as first:
-        restrict_gpus("GPU-1a/2,7")
-        with claimed_gpus() as second:
-            assert (first, second) == ((), ("GPU-1a/2",))
-    with claimed_gpus() as third:
-        assert third == ()
-    host_gpus.cache_clear()
 
 
 @pytest.mark.slow

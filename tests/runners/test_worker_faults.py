@@ -19,7 +19,6 @@ import pytest
 
 from dropflow import Graph
 from dropflow.clock import SystemClock
-from dropflow.execution.host_memory import counter_files
 from dropflow.execution.journal import read, replay
 from dropflow.execution.session import Session
 from dropflow.execution.statistics import SessionResult, Statistics
@@ -27,7 +26,8 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.graph.templates import Argument, ResourceNeeds, with_more_memory
-from dropflow.runners.descendants import WORKER_VARIABLE
+from dropflow.host.descendants import WORKER_VARIABLE
+from dropflow.host.memory import counter_files
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks

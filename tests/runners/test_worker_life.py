@@ -16,7 +16,7 @@ from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.templates import Argument, Kind, Template
-from dropflow.runners.descendants import WORKER_VARIABLE
+from dropflow.host.descendants import WORKER_VARIABLE
 from dropflow.runners.pool import StartBackoff, WorkerPool
 from tests.runners.test_pool import Answers, seen, until
 

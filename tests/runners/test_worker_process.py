@@ -1,20 +1,15 @@
 """How the end of a worker process is told, and what shows that the kernel killed it."""
 
 import ctypes
-import itertools
 import os
 import signal
-import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from dropflow import Graph, app
-from dropflow.execution.host_memory import counter_files
 from dropflow.failure import Failure
-from dropflow.runners.capacity import THREAD_VARIABLES, thread_variables
-from dropflow.runners.descendants import descendants_of
+from dropflow.host.processors import THREAD_VARIABLES
 from dropflow.runners.worker_process import OomKiller, WorkerEnd
 
 
@@ -107,25 +102,6 @@ def test_a_kill_in_the_log_of_the_kernel_names_its_process(tmp_path: Path) -> No
     assert found == [False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("line", "path"),
-    [("0::/job/7", "job/7/memory.events"), ("4:cpu,memory:/job", "memory/job/memory.oom_control")],
-    ids=["v2", "v1"],
-)
-def test_the_counters_of_both_versions_of_control_groups_are_found(line: str, path: str, tmp_path: Path) -> None:
-    """The file of this process's own group is read, if there is one."""
-    membership = tmp_path / "cgroup"
-    membership.write_text(f"9:name=systemd:/\n{line}\n7:pids:/job\n")
-    missing = counter_files(membership, tmp_path)
-    counter = tmp_path / path
-    counter.parent.mkdir(parents=True)
-    counter.touch()
-
-    assert missing == []
-    assert counter_files(membership, tmp_path) == [counter]
-    assert counter_files(tmp_path / "none", tmp_path) == []
-
-
 def test_without_counters_and_log_nothing_is_claimed(tmp_path: Path) -> None:
     """Where neither can be read, a kill is a kill."""
     killer = OomKiller([tmp_path / "gone"], kernel_log=tmp_path / "none")
@@ -133,24 +109,6 @@ def test_without_counters_and_log_nothing_is_claimed(tmp_path: Path) -> None:
 
     assert not killer.has_killed(os.getpid())
     killer.close()
-
-
-# Finding the descendants of a process.
-
-
-def test_children_are_found_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child counts although it seems to be older than its parent; a child of a child does, too."""
-    booted, seconds = psutil.boot_time(), itertools.count()
-    with subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE) as shell:
-        assert shell.stdout is not None
-        sleeper = int(shell.stdout.readline())
-        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted - next(seconds))
-        found = {each.pid for each in descendants_of(os.getpid())}
-        monkeypatch.undo()
-        for pid in (sleeper, shell.pid):
-            psutil.Process(pid).kill()
-
-    assert {shell.pid, sleeper} <= found
 
 
 # How many threads libraries use in attempts, and who decides that.
@@ -188,20 +146,6 @@ def wide(before: tuple[str, int]) -> tuple[str, int]:
 def narrow_again(before: tuple[str, int]) -> tuple[str, int]:
     """Return the same in a later attempt that declares one processor."""
     return os.environ["OMP_NUM_THREADS"], _blas_threads() or before[1]
-
-
-def test_what_the_user_has_set_stands() -> None:
-    """A variable that is set is left alone; if OMP_NUM_THREADS is set, the user decides about all libraries."""
-    found = thread_variables(1, {"MKL_NUM_THREADS": "7"})
-    assert set(found) == set(THREAD_VARIABLES) - {"MKL_NUM_THREADS"}
-    assert set(found.values()) == {"1"}
-    assert thread_variables(1, {"OMP_NUM_THREADS": "3"}) == {}
-
-
-def test_no_attempt_gets_more_threads_than_there_are_cores() -> None:
-    """An attempt that declares more processors than this process may use runs alone, with a thread for each of them."""
-    assert set(thread_variables(10_000, {}).values()) == {str(_CORES)}
-    assert set(thread_variables(0, {}).values()) == {"1"}
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from dropflow.graph.codec import digest
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from dropflow.session_options import usable_cores
+from dropflow.host.processors import usable_cores
 from dropflow.standard_output import reserve
 from translator.graph_sizes import estimate
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions

@@ -20,8 +20,8 @@ from dropflow.cli.jobs.hosts import beat, request_ends, start_node
 from dropflow.cli.servers.server_process import StopSignal, announce, browser_url, claim_root, cluster_key, kept_token
 from dropflow.errors import ConflictError
 from dropflow.files import private_directory
-from dropflow.runners.capacity import host_gpus
-from dropflow.session_options import usable_cores
+from dropflow.host.gpus import host_gpus
+from dropflow.host.processors import usable_cores
 from dropflow.submission.manager_records import default_key, default_root
 from dropflow.web.known_servers import public_address
 from managers.child_processes import ChildProcess, ChildProcesses

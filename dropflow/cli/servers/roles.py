@@ -114,8 +114,8 @@ def node_command(
     """
     from dropflow.cli.servers.manager_service import announce_by_zeroconf, rest_service
     from dropflow.cli.servers.server_process import links_advertise, links_bind, serve
-    from dropflow.execution.host_memory import restrict_memory
-    from dropflow.runners.capacity import claimed_gpus, restrict_gpus
+    from dropflow.host.gpus import claimed_gpus, restrict_gpus
+    from dropflow.host.memory import restrict_memory
     from managers.node.manager import NodeManager
 
     if memory is not None:
