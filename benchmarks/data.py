@@ -53,7 +53,6 @@ import msgspec
 import numpy as np
 
 from dropflow.apps.encodings import decode, encode
-from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.memory import SMALL
 from dropflow.data.read import view
@@ -67,6 +66,7 @@ from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import Input, Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template
+from dropflow.runners.executor import LocalExecutor
 from dropflow.states import DropState
 from managers.keys import ClusterKey, create
 from managers.links import Links

@@ -4,17 +4,20 @@ This module is the public interface: everything in `__all__` is imported from he
 `dropflow.testing` has what tests of applications need. Other modules are internal and may change; the guides to an
 application, a store and a runner of one's own name the few that these need.
 
-The package is laid out in rings; an outer ring imports inner ones, never the other way. `apps`, `reuse` and `runners`
-may import each other; `pyproject.toml` has the whole contract::
+The package is laid out in rings; an outer ring imports inner ones, never the other way. `pyproject.toml` has the whole
+contract::
 
     dropflow.cli                       commands; each is imported when it is run
     dropflow.dask                      collections of dask
     dropflow.builder                   graphs written in Python
     dropflow.submission                the manager that is meant, and what is submitted to it
     dropflow.sessions                  one graph on this machine, and what runs leave in their directories
+    dropflow.testing                   what tests of applications need
+    dropflow.dask_tasks                tasks of dask as applications
     dropflow.web                       what the pages of all servers share
-    dropflow.apps                      applications and their execution
-    dropflow.reuse | dropflow.runners  results that are not computed twice; threads, processes and other engines
+    dropflow.runners                   attempts run in threads, processes and other engines
+    dropflow.reuse                     results that are not computed twice
+    dropflow.apps                      applications, and the context of one attempt
     dropflow.api | dropflow.data       operations and records of managers; stores of data drops
     dropflow.execution                 the sans-IO core, sessions, the journal
     dropflow.times | dropflow.preview  where the time of a run went; pictures and tables of contents

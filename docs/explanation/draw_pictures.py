@@ -86,8 +86,8 @@ class Picture:
 
 def house() -> Picture:
     """Return the picture of the rings: rooms import what is below them, never what is above."""
-    picture = Picture(900, 706, "Rings and rooms of dropflow: each ring imports only the rings below it")
-    picture.arrow((24, 40), (24, 664))
+    picture = Picture(900, 750, "Rings and rooms of dropflow: each ring imports only the rings below it")
+    picture.arrow((24, 40), (24, 708))
     picture.text(32, 30, "imports go down only", "small")
 
     picture.room((50, 42, 260, 30), "dropflow.cli", "the commands")
@@ -127,22 +127,23 @@ def house() -> Picture:
     picture.text(790, 168, "for EAGLE", "small")
 
     picture.room((50, 326, 820, 30), "dropflow.web", "what pages of all servers share: report, comparison, origin")
-    picture.room((50, 370, 400, 30), "dropflow.api", "operations, client and server")
-    picture.room((470, 370, 400, 30), "dropflow.apps", "functions, commands, your own")
-    picture.room((50, 414, 400, 30), "dropflow.runners", "threads, processes, Dask, Ray")
+    picture.room((50, 370, 400, 118), "dropflow.api", "operations, client and server")
+    picture.room((470, 370, 400, 30), "dropflow.runners", "threads, processes, Dask, Ray")
     picture.room((470, 414, 400, 30), "dropflow.reuse", "results of earlier runs")
+    picture.room((470, 458, 400, 30), "dropflow.apps", "functions, commands, your own")
     picture.room(
-        (50, 458, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
+        (50, 502, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
     )
 
-    picture.room((50, 502, 820, 88), "dropflow.execution", "executes one session")
-    picture.room((60, 542, 395, 42), "dropflow.execution.core", "handle(events) -> actions", kind="decides", inner=True)
-    picture.room((465, 542, 395, 42), "dropflow.execution.session", "one thread, one inbox, the journal", inner=True)
+    picture.room((50, 546, 820, 88), "dropflow.execution", "executes one session")
+    picture.room((60, 586, 395, 42), "dropflow.execution.core", "handle(events) -> actions", kind="decides", inner=True)
+    picture.room((465, 586, 395, 42), "dropflow.execution.session", "one thread, one inbox, the journal", inner=True)
 
-    picture.room((50, 604, 820, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
-    picture.room((50, 648, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
-    picture.box((50, 686, 14, 14), "decides")
-    picture.text(72, 698, "decides without I/O: events in, actions out, time is passed in", "small")
+    picture.room((50, 648, 490, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
+    picture.room((560, 648, 310, 30), "dropflow.host", "processors, memory, GPUs")
+    picture.room((50, 692, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
+    picture.box((50, 730, 14, 14), "decides")
+    picture.text(72, 742, "decides without I/O: events in, actions out, time is passed in", "small")
     return picture
 
 

@@ -1,10 +1,9 @@
-"""Applications and their execution. May import `dropflow.data`, and of runners `capacity` and `descendants`.
+"""Applications, and the context of one attempt. May import `dropflow.data` and what is below it; never runners.
 
 ====================  ==================================================================================================
 `api`                 The interface for authors of applications: `App`, and the `Context` of one attempt with its inputs
                       and outputs
 `registry`            The application of each class name in a graph
-`execute`             The executor: runs one attempt from its task to its result, in the calling process and thread
 `attempt`             The context of one attempt: its inputs, outputs and services while it runs, and its contents
                       afterwards
 `attempt_input`       One input of an attempt
@@ -32,7 +31,6 @@
 `ranks`               The ranks of MPI jobs that have arrived in this process, and messages of other nodes about them
 `needs`               Needs of components, whether this host has them, and the check of all components of a graph
 `check`               Lookup of the functions and classes that a graph names, without importing or running anything
-`logs`                Routing of printed and logged text to the logs of drops (`dropflow.execution.drop_log`)
 `template_cache`      Facts about templates that all their attempts share, computed once per process
 ====================  ==================================================================================================
 """

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.apps.api import App
     from dropflow.apps.attempt import AttemptContext
-    from dropflow.apps.execute import RunApp
     from dropflow.execution.content_location import Handle
     from dropflow.execution.statistics import FailureReport, SessionResult
     from dropflow.graph.physical import PhysicalGraph
+    from dropflow.runners.executor import RunApp
     from dropflow.sessions.replay import Contents, Replay
 
 _GIB = 1 << 30

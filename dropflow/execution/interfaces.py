@@ -1,6 +1,6 @@
 """The protocols through which a session meets storage, applications, other nodes, and places where code runs.
 
-The session decides *when* an attempt runs. An `Executor` (made by `dropflow.apps.execute`) decides *how*, and a
+The session decides *when* an attempt runs. An `Executor` (made by `dropflow.runners.executor`) decides *how*, and a
 `Runner` decides *where*: in this thread, in a pool of threads, or in worker processes that have built the same executor
 from the same `ExecutorSpec`. A `ContentRepository` (`dropflow.data.repository`) owns the committed contents of data
 drops; an `Exchange` (`managers.node.exchange`) connects the parts of a session on several nodes.

@@ -1,4 +1,4 @@
-"""What this process may use of its host, and which processes it has started there: nothing that knows a graph or a run.
+"""The processors, GPUs and memory of this host, and the descendants of this process; nothing here knows a graph or a run.
 
 =============  ========================================================================================================
 `processors`   The processors that this process may use, and the variables that tell libraries how many threads to use

@@ -10,6 +10,8 @@ names is first used.
 ==================  ===================================================================================================
 `make_runner`       The runner of a session: threads for applications that wait; worker processes, threads or an engine
                     for all others; a limit of the processors that its attempts use
+`executor`          The executor: runs one attempt from its task to its result, in the calling process and thread
+`log_router`        Routing of printed and logged text to the logs of drops (`dropflow.execution.drop_log`)
 `in_process`        Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of
                     threads
 `pool`              Worker processes that several sessions share: started once, fed in batches, replaced when they die
@@ -17,8 +19,8 @@ names is first used.
 `backlog`           The attempts of a worker process with their expected costs, and how many more it can get
 `worker_process`    One worker process, as seen by the thread of its pool
 `worker`            A worker process: ``python -m dropflow.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``
-`worker_messages`   What a pool and its worker processes exchange: messages (MessagePack in length-prefixed frames,
-                    contents sent once), and a page of memory
+`worker_messages`   Messages between a pool and its worker processes (MessagePack in length-prefixed frames, contents
+                    sent once), and a page of memory that they share
 `external`          The runner of a session whose attempts another engine runs
 `dask_engine`       Batches as tasks of Dask, on a cluster that runs already, or on a cluster in this process
 `ray_engine`        Batches as calls of Ray actors, one for each processor, on a cluster that runs already, or on a new
@@ -41,7 +43,6 @@ from typing import TYPE_CHECKING
 from dropflow.public_names import imported
 
 if TYPE_CHECKING:
-    from dropflow.apps.execute import build_executor
     from dropflow.errors import ResultLostError, WorkerDiedError
     from dropflow.execution.chains import not_begun, rest_not_begun
     from dropflow.execution.executor_spec import ExecutorSpec
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from dropflow.failure import Failure
     from dropflow.runners.carried_contents import ContentRelay
     from dropflow.runners.engine import Batch, BatchAnswer, Engine, EngineEvents, WorkerView
+    from dropflow.runners.executor import build_executor
     from dropflow.runners.external import ExternalRunner
     from dropflow.runners.in_process import aborted
     from dropflow.stopping import stopped_after
@@ -81,7 +83,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     _MODULES = {
-        "dropflow.apps.execute": ("build_executor",),
+        "dropflow.runners.executor": ("build_executor",),
         "dropflow.errors": ("ResultLostError", "WorkerDiedError"),
         "dropflow.execution.chains": ("not_begun", "rest_not_begun"),
         "dropflow.execution.executor_spec": ("ExecutorSpec",),

@@ -32,6 +32,7 @@ from dropflow.runners.backlog import ExpectedSeconds
 from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import ENOUGH_SECONDS, AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
 from dropflow.runners.in_process import aborted
+from dropflow.runners.worker_messages import BUILD_EXECUTOR
 from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 
 # The attempts of a session that wait for one place of its placement, and the workers of that place.
@@ -430,7 +431,7 @@ class ExternalRunner:
         engine: Engine,
         spec: ExecutorSpec,
         *,
-        factory: str = "dropflow.apps.execute:build_executor",
+        factory: str = BUILD_EXECUTOR,
         most: int | None = None,
         places: Sequence[str] = (),
         place_of: IntColumn | None = None,

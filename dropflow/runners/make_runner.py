@@ -31,7 +31,7 @@ from dropflow.runners.runner_choice import PROCESSES, RunnerChoice
 from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:
-    from dropflow.apps.execute import RunApp
+    from dropflow.runners.executor import RunApp
 
 
 _WAITING_THREADS = 64
@@ -83,7 +83,7 @@ def make_runner(
     report_locals : bool
         Whether failures have the local variables of the function that raised.
     run_app : callable, optional
-        For the kind ``inline``: runs applications, see `dropflow.apps.execute.LocalExecutor`.
+        For the kind ``inline``: runs applications, see `dropflow.runners.executor.LocalExecutor`.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _unlimited(
 
 
 def _executor(spec: ExecutorSpec, run_app: "RunApp | None" = None) -> Executor:
-    from dropflow.apps.execute import LocalExecutor  # noqa: PLC0415 - worker processes have it; few runs need it here
+    from dropflow.runners.executor import LocalExecutor  # noqa: PLC0415 - worker processes have it; few runs need it here
 
     return LocalExecutor(spec, run_app=run_app)
 

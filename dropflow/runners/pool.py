@@ -44,6 +44,7 @@ from dropflow.runners.backlog import MOST_AHEAD, PoolClock
 from dropflow.runners.capacity import judge_memory
 from dropflow.runners.dispatcher import Dispatcher, RunnerQueue
 from dropflow.runners.worker_messages import (
+    BUILD_EXECUTOR,
     IDLE,
     ExecutorFailed,
     FromWorker,
@@ -181,7 +182,7 @@ class WorkerPool:
         ``package.module:function`` that makes an `Executor` from a spec.
     """
 
-    def __init__(self, workers: int, *, logs: Path, factory: str = "dropflow.apps.execute:build_executor") -> None:
+    def __init__(self, workers: int, *, logs: Path, factory: str = BUILD_EXECUTOR) -> None:
         self.size = workers
         self._runner_numbers = itertools.count()
         self._worker_numbers = itertools.count()
@@ -601,9 +602,7 @@ class ProcessRunner(PooledRunner):
         ``package.module:function`` that makes an `Executor` from the spec.
     """
 
-    def __init__(
-        self, spec: ExecutorSpec, *, workers: int, factory: str = "dropflow.apps.execute:build_executor"
-    ) -> None:
+    def __init__(self, spec: ExecutorSpec, *, workers: int, factory: str = BUILD_EXECUTOR) -> None:
         super().__init__(WorkerPool(workers, logs=Path(spec.directory, "logs"), factory=factory), 1, spec)
 
     def close(self) -> None:

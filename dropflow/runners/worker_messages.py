@@ -1,4 +1,4 @@
-"""What a pool and its worker processes exchange: messages, and a page of memory.
+"""Messages between a pool and its worker processes, and a page of memory that they share.
 
 Messages are MessagePack in length-prefixed frames, with contents sent once.
 """
@@ -14,6 +14,9 @@ import msgspec
 from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, StreamOpened, Task
+
+BUILD_EXECUTOR = "dropflow.runners.executor:build_executor"
+"""The function that makes the executors of applications: the `factory` where none is given, as in tests."""
 
 _LENGTH = struct.Struct("<Q")
 _BLOCK = 1 << 18

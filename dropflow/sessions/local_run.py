@@ -39,9 +39,9 @@ from dropflow.sessions.make_session import make_session
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
-    from dropflow.apps.execute import RunApp
     from dropflow.reuse.reasons import NodeForecast
     from dropflow.reuse.store import ResultStore
+    from dropflow.runners.executor import RunApp
     from dropflow.sessions.retry import Again
     from dropflow.sessions.stopped import StoppedRun
     from dropflow.times.measured_run import MeasuredSeconds

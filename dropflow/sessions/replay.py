@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from dropflow.apps.api import App
 from dropflow.apps.attempt import AttemptContext
-from dropflow.apps.execute import RunApp
 from dropflow.apps.failed_inputs import is_secret
 from dropflow.apps.formats import copy_content
 from dropflow.apps.surroundings import Surroundings
@@ -35,6 +34,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import subgraph
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.graph.text_ids import find_drop, oid
+from dropflow.runners.executor import RunApp
 from dropflow.session_options import RunOptions
 from dropflow.sessions.local_run import RunHooks, execute, refuse_unusable
 from dropflow.sessions.stopped import StoppedRun

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dropflow.apps.execute import LocalExecutor
 from dropflow.data.read import read
 from dropflow.errors import AppError
 from dropflow.execution.chains import LONG_SECONDS
@@ -19,6 +18,7 @@ from dropflow.execution.tasks import AttemptResult, Input, Output, StreamOpened,
 from dropflow.failure import Failure
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name
+from dropflow.runners.executor import LocalExecutor
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 

@@ -296,7 +296,7 @@ class ContentExchange:
         """Return a content in place; if it is in the session directory of its node, by a hard link here if possible.
 
         Its node removes that directory after a restart, or when the session goes on without the node, while attempts
-        here may read the content. Without a link they lose it then: see `dropflow.apps.execute`.
+        here may read the content. Without a link they lose it then: see `dropflow.runners.executor`.
         """
         is_file = handle.kind in ("file", "shm")
         if not is_file or not (handle.kind == "shm" or self._workspace.is_on_other_node(handle.location)):

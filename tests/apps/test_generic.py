@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from dropflow.apps import function
-from dropflow.apps.execute import LocalExecutor
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template
+from dropflow.runners.executor import LocalExecutor
 from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
 
 SIMPLE = "dlg.apps.simple."

@@ -292,7 +292,7 @@ def test_packages_of_users_are_looked_into_and_not_imported(tmp_path: Path, monk
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _OWN = """
-from dropflow.apps.execute import LocalExecutor
+from dropflow.runners.executor import LocalExecutor
 from dropflow.runners.in_process import InlineRunner
 
 made = []

@@ -7,6 +7,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -63,6 +64,23 @@ def test_the_docstring_of_a_package_lists_its_modules() -> None:
             wrong[str(path)] = listed ^ (found - {"__init__", "__main__"})
 
     assert wrong == {}
+
+
+def test_the_drawing_of_the_rings_follows_the_contract() -> None:
+    """The docstring of dropflow has each of its packages where the contract has it: those of one line in one layer."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = [re.split(r" [|:] ", layer) for layer in project["tool"]["importlinter"]["contracts"][0]["layers"]]
+    lines = re.findall("^    dropflow.*?  ", dropflow.__doc__ or "", re.MULTILINE)
+    drawn = [re.findall(r"dropflow\.\w+", line) for line in lines]
+
+    def layer_of(name: str) -> int:
+        return next(row for row, names in enumerate(layers) if any(f"{each}.".startswith(f"{name}.") for each in names))
+
+    rows = [{layer_of(name) for name in line} for line in drawn]
+    assert all(len(row) == 1 for row in rows)
+    assert [row.pop() for row in rows] == sorted({layer_of(name) for line in drawn for name in line})
+    packages = {f"dropflow.{path.parent.name}" for path in (ROOT / "dropflow").glob("*/__init__.py")}
+    assert packages <= {name for line in drawn for name in line}
 
 
 @pytest.mark.slow

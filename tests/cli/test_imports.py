@@ -67,7 +67,7 @@ print(json.dumps([name for name in sys.argv[2:] if name in sys.modules]))
 _NOT_FOR_A_RUN = (
     *(
         "dropflow.api.session_records",
-        "dropflow.apps.execute",
+        "dropflow.runners.executor",
         "dropflow.graph.completeness",
         "dropflow.graph.daliuge_read",
     ),

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.apps.execute import UsageMeter
 from dropflow.clock import SystemClock
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.events import Run
@@ -17,6 +16,7 @@ from dropflow.execution.ready import attempt_priority
 from dropflow.execution.tasks import AttemptResult, Usage
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.runners.executor import UsageMeter
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.testing.drawing import draw, row

@@ -18,7 +18,6 @@ import pytest
 from dask.core import convert_legacy_graph, flatten
 
 from dropflow.api.requests import SubmitQuery
-from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.dask import Scheduler
 from dropflow.dask.portable import portable
@@ -37,6 +36,7 @@ from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.graph.text_ids import oids
+from dropflow.runners.executor import LocalExecutor
 from dropflow.states import DropState
 from managers.node.manager import NodeManager
 from managers.planning import plan_deployment

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.apps.execute import LocalExecutor
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, StorageError, WorkerStartError
 from dropflow.execution.drop_explanation import explain_repeat
 from dropflow.execution.events import Begin, Cancel, Stopped
@@ -30,6 +29,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.runners.executor import LocalExecutor
 from dropflow.runners.in_process import InlineRunner
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.errors import StorageError, WorkerStartError
@@ -34,6 +33,7 @@ from dropflow.runners.engine import (
     decode_answers,
     encode,
 )
+from dropflow.runners.executor import LocalExecutor
 from dropflow.runners.external import ExternalRunner
 from dropflow.runners.external_host import Host
 from dropflow.runners.external_store import ContentStore

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from dropflow.apps.api import App, Context
-from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.read import read
 from dropflow.data.repository import LocalRepository
@@ -24,6 +23,7 @@ from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name
+from dropflow.runners.executor import LocalExecutor
 from dropflow.states import DropState
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
@@ -248,7 +248,7 @@ def test_a_failure_has_the_exception_and_its_traceback(bench: Bench) -> None:
     assert result.failure is not None
     assert (result.failure.kind, result.failure.text) == ("KeyError", "KeyError: 'missing'")
     assert "in helper" in result.failure.detail
-    assert "dropflow/apps/execute.py" not in result.failure.detail
+    assert "dropflow/runners/executor.py" not in result.failure.detail
     assert "KeyError: 'missing'" in bench.log()
 
 

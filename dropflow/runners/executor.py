@@ -21,7 +21,6 @@ import msgspec
 from dropflow.apps.api import App
 from dropflow.apps.attempt import AttemptContext
 from dropflow.apps.failed_inputs import input_lines, local_lines
-from dropflow.apps.logs import LogRouter
 from dropflow.apps.missing import enter
 from dropflow.apps.service import end_services
 from dropflow.apps.template_cache import TemplateCache
@@ -40,6 +39,7 @@ from dropflow.graph.components import time_limit, timed_out
 from dropflow.graph.templates import Kind
 from dropflow.host.descendants import end_descendants
 from dropflow.runners.capacity import judge_memory
+from dropflow.runners.log_router import LogRouter
 from dropflow.stopping import GRACE_SECONDS, WAKE_SIGNAL, raise_in
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from dropflow.runners.in_process import ThreadRunner
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
-from tests.apps.test_execute import Bench
+from tests.runners.test_executor import Bench
 from tests.runners.test_pool import Answers
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
@@ -45,8 +45,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dropflow.apps.execute._STOP_SECONDS", 0.1)
-    monkeypatch.setattr("dropflow.apps.execute._INTERRUPT_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.runners.executor._STOP_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.runners.executor._INTERRUPT_SECONDS", 0.1)
 
 
 def _compute(_: Context) -> None:
@@ -91,7 +91,7 @@ def test_an_attempt_ends_at_its_limit(
 
 _TRACED = """
 import sys
-from dropflow.apps.execute import Deadline
+from dropflow.runners.executor import Deadline
 from dropflow.errors import Interrupted
 
 try:

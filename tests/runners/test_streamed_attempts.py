@@ -9,7 +9,6 @@ import pytest
 
 from dropflow.apps.api import App, Context
 from dropflow.apps.builtin.copy import CopyApp
-from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import streaming_links
 from dropflow.data.streams import StreamReader
 from dropflow.execution.content_location import Handle
@@ -17,6 +16,7 @@ from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, Output, StreamOpened, Task
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Kind, Link, Template
+from dropflow.runners.executor import LocalExecutor
 from dropflow.states import DropState
 
 APP, IN, OUT = 0, 1, 2

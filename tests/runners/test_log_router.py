@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.apps.logs import LogRouter
 from dropflow.execution.drop_log import DropLog
 from dropflow.formatting import format_stamp
+from dropflow.runners.log_router import LogRouter
 
 
 @pytest.fixture
