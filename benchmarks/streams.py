@@ -30,7 +30,7 @@ from cluster_nodes import Nodes, nodes
 from links import fetch
 from links import latency as round_trips
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.components import Component
 from dropflow.graph.physical import PhysicalGraph

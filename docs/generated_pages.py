@@ -17,7 +17,7 @@ from dropflow import errors
 from dropflow.api.contents_answer import Download
 from dropflow.api.error_body import status_of_class
 from dropflow.api.operations import OPERATIONS, Operation
-from dropflow.apps.parameters import COMMON_APP, SURROUNDING
+from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.cli.main import commands, load_command
 from dropflow.dask.lost_chunks import LostChunksError
 from dropflow.dask.persist import LostContentsError
@@ -100,7 +100,7 @@ def component_page(_stored: str) -> str:
         "",
         "Python functions and commands also take [these](../howto/environments.md):",
         "",
-        *_table(SURROUNDING),
+        *_table(ENVIRONMENT_PARAMETERS),
     ]
     data = [component for component in components() if component.kind is Kind.DATA]
     common = [one for one in data[0].parameters if all(one in component.parameters for component in data)]

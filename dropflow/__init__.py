@@ -34,9 +34,9 @@ from dropflow.version import __version__
 
 if TYPE_CHECKING:
     from dropflow import testing
-    from dropflow.apps.api import App, Context, InputData, OutputData, component
+    from dropflow.apps.app_interface import App, Context, InputData, OutputData, component
     from dropflow.apps.formats import FitsPath, InputPath, MeasurementSet, OutputPath
-    from dropflow.apps.missing import missing, write_missing
+    from dropflow.apps.missing_data import missing, write_missing
     from dropflow.builder.functions import AppFunction, app
     from dropflow.builder.graph import Graph
     from dropflow.builder.handles import Data, glob
@@ -132,9 +132,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "dropflow.apps.api": ("App", "Context", "InputData", "OutputData", "component"),
+    "dropflow.apps.app_interface": ("App", "Context", "InputData", "OutputData", "component"),
     "dropflow.apps.formats": ("FitsPath", "InputPath", "MeasurementSet", "OutputPath"),
-    "dropflow.apps.missing": ("missing", "write_missing"),
+    "dropflow.apps.missing_data": ("missing", "write_missing"),
     "dropflow.builder.functions": ("AppFunction", "app"),
     "dropflow.builder.graph": ("Graph",),
     "dropflow.builder.handles": ("Data", "glob"),

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from dropflow.apps.parameters import COMMON_APP, SURROUNDING
+from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.apps.registry import APPLICATIONS, app_components, import_builtin
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.data.store import IO
@@ -259,7 +259,7 @@ def fields_of(component: Component, *, owner: str = "") -> Iterator[EagleField]:
     """Yield class, parameters and ports of a component. Its own parameters replace common ones of the same name."""
     whose = owner or component.dropclass
     own = {parameter.name for parameter in component.parameters}
-    common = (*COMMON_APP, *_surrounding(component)) if component.kind is Kind.APP else ()
+    common = (*COMMON_APP, *_environment_fields(component)) if component.kind is Kind.APP else ()
     dropclass = Parameter(
         name="dropclass",
         default=component.dropclass,
@@ -274,10 +274,10 @@ def fields_of(component: Component, *, owner: str = "") -> Iterator[EagleField]:
         yield _port(whose, port, taken.get(port.name))
 
 
-def _surrounding(component: Component) -> Iterator[Parameter]:
+def _environment_fields(component: Component) -> Iterator[Parameter]:
     """Yield the parameters for the environment that a built-in application uses."""
-    used = import_builtin(component.name).surroundings if component.name in APPLICATIONS else ()
-    yield from (parameter for parameter in SURROUNDING if parameter.name in used)
+    used = import_builtin(component.name).environment_fields if component.name in APPLICATIONS else ()
+    yield from (parameter for parameter in ENVIRONMENT_PARAMETERS if parameter.name in used)
 
 
 def _field(owner: str, parameter: Parameter) -> EagleField:

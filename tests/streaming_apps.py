@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dropflow.apps.api import App, Context, InputData
+from dropflow.apps.app_interface import App, Context, InputData
 from dropflow.errors import AppError
 from dropflow.graph.components import Component
 from dropflow.graph.templates import Argument, Kind

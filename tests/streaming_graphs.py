@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from dropflow.api.contents_answer import Download
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.components import Component
 from dropflow.graph.physical import PhysicalGraph

@@ -510,7 +510,7 @@ def test_the_class_of_a_user_may_raise_anywhere(
     """An exception in the constructor is refused before the run; one in `run` fails the attempt."""
     module = f"hostile_{method.strip('_')}_{abs(hash(raised))}"
     source = f"""
-        from dropflow.apps.api import App
+        from dropflow.apps.app_interface import App
         {{}}
         class Hostile(App):
             component = None

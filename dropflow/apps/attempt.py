@@ -12,13 +12,13 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from dropflow.apps.api import InputData
+from dropflow.apps.app_interface import InputData
 from dropflow.apps.attempt_input import AttemptInput, StreamedInput
 from dropflow.apps.command import Command, program_path
 from dropflow.apps.encodings import cannot_hold, canonical, encode, is_text, separator
 from dropflow.apps.formats import FORMATS, copy_content, write_format
-from dropflow.apps.missing import VARIABLE
-from dropflow.apps.surroundings import hidden_in
+from dropflow.apps.missing_data import VARIABLE
+from dropflow.apps.runtime_environment import hidden_in
 from dropflow.apps.template_cache import AppNode, TemplateCache, effective, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.store import ContentWriter, Slot
@@ -40,7 +40,7 @@ _BUFFER = 1 << 16
 
 
 class AttemptOutput:
-    """`dropflow.apps.api.OutputData` of one attempt."""
+    """`dropflow.apps.app_interface.OutputData` of one attempt."""
 
     __slots__ = (
         "_abandoned",
@@ -334,7 +334,7 @@ _NO_CALL: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = ((), (), {})
 
 
 class AttemptContext:
-    """`dropflow.apps.api.Context` of one task.
+    """`dropflow.apps.app_interface.Context` of one task.
 
     Cheap to make: inputs, outputs, files and events are made when the application uses them.
 
@@ -511,7 +511,7 @@ class AttemptContext:
         sink: Callable[[bytes], object] | None = None,
         hidden: Collection[str] = (),
     ) -> int:
-        """Run a shell command in `directory` and return its exit status; see `dropflow.apps.api.Context.command`.
+        """Run a shell command in `directory` and return its exit status; see `app_interface.Context.command`.
 
         Its environment is that of this process with limits of threads, ``DLG_UID``, ``DLG_SESSION_ID`` and
         ``DLG_ROOT``, and `environment` on top.

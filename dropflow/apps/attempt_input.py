@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class AttemptInput:
-    """`dropflow.apps.api.InputData` of one attempt; `dropflow.apps.encodings` decodes it."""
+    """`dropflow.apps.app_interface.InputData` of one attempt; `dropflow.apps.encodings` decodes it."""
 
     __slots__ = ("_attempt", "_handle", "_path", "_seen", "_template", "name", "oid", "port", "state")
 
@@ -263,7 +263,7 @@ def _state_of(path: str, name: str, look: Callable[[str], os.stat_result]) -> tu
 
 
 class StreamedInput(AttemptInput):
-    """`dropflow.apps.api.InputData` of a data drop that is still being written.
+    """`dropflow.apps.app_interface.InputData` of a data drop that is still being written.
 
     `open` returns a stream that waits for more data. All methods that need the whole content wait for its end.
     """

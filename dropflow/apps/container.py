@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.app_interface import Context, InputData, OutputData
 from dropflow.apps.attempt_input import AttemptInput
 from dropflow.apps.container_engine import (
     ANSWER_SECONDS,
@@ -37,8 +37,8 @@ from dropflow.apps.container_engine import (
     pull_error,
     read_record,
 )
+from dropflow.apps.runtime_environment import RUN_IN, VARIABLES
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFiller, status_text
-from dropflow.apps.surroundings import RUN_IN, VARIABLES
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError
@@ -96,7 +96,7 @@ class ContainerApp(BashShellApp):
         ),
     )
     needs_command = False
-    surroundings: ClassVar[tuple[str, ...]] = (RUN_IN, VARIABLES)
+    environment_fields: ClassVar[tuple[str, ...]] = (RUN_IN, VARIABLES)
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
@@ -105,7 +105,7 @@ class ContainerApp(BashShellApp):
 
     def needs(self) -> tuple[str, ...]:
         """Return its needs: a container engine, and its image."""
-        return (*self.container.needs, *self.around.needs)
+        return (*self.container.needs, *self.environment.needs)
 
     def run(self, context: Context) -> None:
         """Fill in the placeholders and run the command in a container.
@@ -129,8 +129,8 @@ class ContainerApp(BashShellApp):
             program = Program("", tuple(shlex.split(text.removeprefix(_OWN_ENTRY))))
         else:
             program = Program("/bin/sh", ("-c", text))
-        values = self.around.values()
-        hidden = self.around.secrets(values)
+        values = self.environment.values()
+        hidden = self.environment.secrets(values)
         status, lack = self.container.run(context, filling, program, {**given, **values}, hidden=hidden)
         if status:
             raise (OutOfMemoryError if lack else AppError)(

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.shell import PlaceholderFiller
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError
 from dropflow.graph.components import TIMEOUT, Component, Parameter, fold

@@ -50,7 +50,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
-from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.app_interface import Context, InputData, OutputData
 from dropflow.apps.formats import FORMATS, CannotHoldError, DamagedError, read_format
 from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.check import signature_of
 from dropflow.apps.encodings import canonical
 from dropflow.apps.formats import FORMATS, CannotHoldError, refuse_other_format
@@ -31,8 +31,7 @@ from dropflow.apps.load_function import (
     refuse_source,
 )
 from dropflow.apps.parameters import describe_state, encoding_of, is_event
-from dropflow.apps.surroundings import FIELDS as SURROUNDINGS
-from dropflow.apps.surroundings import Surroundings
+from dropflow.apps.runtime_environment import ENVIRONMENT_FIELDS, RuntimeEnvironment
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.components import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
 from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, TWO_PORTS, Argument, Kind, Template
@@ -65,7 +64,7 @@ _OF_THE_DROP = frozenset(
         *("dropclass", "appclass", "Application Class", "base_name", "execution_time", "num_cpus", "No. of CPUs"),
         *MEMORY_FIELDS,
         GPU_FIELD,
-        *SURROUNDINGS,
+        *ENVIRONMENT_FIELDS,
         *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs", "timeout"),
         *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
     )
@@ -456,11 +455,11 @@ class PyFuncApp(App):
         "return value goes to every output, each with the encoding of its port.",
         parameters=FUNCTION_PARAMETERS,
     )
-    surroundings: ClassVar[tuple[str, ...]] = SURROUNDINGS
+    environment_fields: ClassVar[tuple[str, ...]] = ENVIRONMENT_FIELDS
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
-        self.around = Surroundings.of(template)
+        self.environment = RuntimeEnvironment.of(template)
         name, source = str(self.parameters["func_name"]).strip(), str(self.parameters["func_code"])
         if self.needs_function and not name and not source.strip():
             raise BadParameterError(
@@ -471,7 +470,7 @@ class PyFuncApp(App):
         self._source = source
         # Compiled now, so that a syntax error is found before anything runs; executed at the first attempt.
         self._code = compile_source(source, template.name) if source.strip() and not is_pickled(source) else None
-        if not self.around.are_plain and (is_pickled(source) or (not source.strip() and "." not in name)):
+        if not self.environment.are_plain and (is_pickled(source) or (not source.strip() and "." not in name)):
             raise BadParameterError(
                 f"the function of '{template.name}' is called in another environment, which needs its source or its "
                 "dotted name",
@@ -500,11 +499,11 @@ class PyFuncApp(App):
 
     def needs(self) -> tuple[str, ...]:
         """Return the function, unless the node has its source."""
-        image = self.around.run_in
+        image = self.environment.run_in
         found: tuple[str, ...] = () if not image else ("container:engine", f"image:{image}")
-        if self.around.is_own and not self._source.strip() and "." in self.function_name:
+        if self.environment.is_own and not self._source.strip() and "." in self.function_name:
             found = (f"function:{self.function_name}",)
-        return (*found, *self.around.needs)
+        return (*found, *self.environment.needs)
 
     def check(self) -> None:
         """Raise if the function certainly does not exist. Runs and imports nothing of the graph."""
@@ -576,7 +575,7 @@ class PyFuncApp(App):
         BadParameterError, Exception
             See `function`.
         """
-        if self._code is None or not self.around.are_plain:
+        if self._code is None or not self.environment.are_plain:
             return False
         file.write_text(self._source, encoding="utf-8")
         self._code = compile_source(self._source, self.template.name, str(file))
@@ -585,7 +584,7 @@ class PyFuncApp(App):
     @cached_property
     def signature(self) -> Signature:
         """Parameters of the function. If this process cannot import it, they are not known."""
-        if self.around.are_plain or (self.around.is_own and not self._source.strip()):
+        if self.environment.are_plain or (self.environment.is_own and not self._source.strip()):
             return Signature(self.function)
         found = signature_of(self._source, self.function_name)
         return Signature(found or inspect.Signature([_ANY_NAMED]), title=self.function_name)
@@ -593,13 +592,13 @@ class PyFuncApp(App):
     def run(self, context: Context) -> None:
         """Call the function and write its return value to the outputs."""
         bound = bind(self.signature, context, self.values, self.defaults)
-        if self.around.are_plain:
+        if self.environment.are_plain:
             value = self.function(*bound.args, **bound.kwargs)
         else:
             from dropflow.apps.function_elsewhere import FunctionCall, call_elsewhere  # noqa: PLC0415 - few functions need it
 
             call = FunctionCall(self._source, self.function_name, bound.args, bound.kwargs, bound.written)
-            value = call_elsewhere(context, self.template, self.around, call)
+            value = call_elsewhere(context, self.template, self.environment, call)
         deliver(context, value, bound)
 
 
@@ -689,7 +688,7 @@ _SHOWN = 5
 class PythonMemberFunction(PyFuncApp):
     """Calls a constructor, or a member function of an object."""
 
-    surroundings: ClassVar[tuple[str, ...]] = ()
+    environment_fields: ClassVar[tuple[str, ...]] = ()
     component = Component(
         name="PythonMemberFunction",
         kind=Kind.APP,

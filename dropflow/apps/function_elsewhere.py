@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dropflow.apps.api import Context, OutputData
+from dropflow.apps.app_interface import Context, OutputData
 from dropflow.apps.container import Container, ContainerFiller, Program
-from dropflow.apps.surroundings import Surroundings
+from dropflow.apps.runtime_environment import RuntimeEnvironment
 from dropflow.errors import AppError
 from dropflow.graph.templates import Template
 
@@ -85,7 +85,7 @@ class FunctionCall:
         return self.name or "the function"
 
 
-def call_elsewhere(context: Context, template: Template, surroundings: Surroundings, call: FunctionCall) -> Any:
+def call_elsewhere(context: Context, template: Template, environment: RuntimeEnvironment, call: FunctionCall) -> Any:
     """Call a function in another process, and return its value.
 
     Raises
@@ -95,12 +95,12 @@ def call_elsewhere(context: Context, template: Template, surroundings: Surroundi
         run it.
     """
     folder = Path(context.scratch())
-    values = surroundings.values()
-    hidden = tuple(surroundings.secrets(values).values())
+    values = environment.values()
+    hidden = tuple(environment.secrets(values).values())
     script = folder / "call.py"
     script.write_text(_CALL, encoding="utf-8")
-    if surroundings.run_in:
-        container = Container(template, {"image": surroundings.run_in})
+    if environment.run_in:
+        container = Container(template, {"image": environment.run_in})
         filling = ContainerFiller(context)
         for data in context.inputs:
             if data.ok and not data.in_memory:
@@ -111,19 +111,19 @@ def call_elsewhere(context: Context, template: Template, surroundings: Surroundi
             key: moved.get(value, value) if isinstance(value, str) else value for key, value in call.kwargs.items()
         }
         _write_call(folder, replace(call, args=args, kwargs=kwargs))
-        context.log(f"{call.title} in {surroundings.run_in}")
+        context.log(f"{call.title} in {environment.run_in}")
         program = Program("python3", (str(script), str(folder)))
-        status, lack = container.run(context, filling, program, values, hidden=surroundings.secrets(values))
-        where = f"the image {surroundings.run_in}"
+        status, lack = container.run(context, filling, program, values, hidden=environment.secrets(values))
+        where = f"the image {environment.run_in}"
         filling.collect()
     else:
         _write_call(folder, call)
-        python = sys.executable if surroundings.is_own else "python3"
-        if surroundings.is_own:
+        python = sys.executable if environment.is_own else "python3"
+        if environment.is_own:
             values = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **values}
         words = shlex.join([python, str(script), str(folder)])
-        status, lack = context.command(f"{surroundings.prelude}exec {words}", values, hidden=hidden), ""
-        where = surroundings.virtual or f"the modules {' '.join(surroundings.modules)}".removesuffix("the modules ")
+        status, lack = context.command(f"{environment.prelude}exec {words}", values, hidden=hidden), ""
+        where = environment.virtual or f"the modules {' '.join(environment.modules)}".removesuffix("the modules ")
     try:
         return _value_in(folder, call.title, where or "dropflow", status, lack)
     except AppError as error:

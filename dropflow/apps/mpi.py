@@ -35,7 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from dropflow.apps.api import Context
+from dropflow.apps.app_interface import Context
 from dropflow.apps.ranks import CHANGED, HEARD, JOBS, NODES, Job, JobNodes, claimed
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.data.workspace import claim_shared_memory, release_shared_memory
@@ -216,16 +216,16 @@ class MPIApp(BashShellApp):
 
     def _execute(self, context: Context, job: Job, folder: Path, text: str, environment: Mapping[str, str]) -> int:
         """Run a command for all ranks here, and return its status."""
-        values, pid = self.around.values(), folder / "pid"
+        values, pid = self.environment.values(), folder / "pid"
         with CHANGED:
             if job.outcome is not None:
                 return 1
             job.has_begun, job.pid = True, pid
         try:
             return context.command(
-                f"echo $$ > {shlex.quote(str(pid))}\n{self.around.prelude}{text}",
+                f"echo $$ > {shlex.quote(str(pid))}\n{self.environment.prelude}{text}",
                 {"DROPFLOW_RANKS": str(self.ranks), **_SLURM, **environment, **values},
-                hidden=tuple(self.around.secrets(values).values()),
+                hidden=tuple(self.environment.secrets(values).values()),
             )
         finally:
             with CHANGED:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dropflow.apps.api import App
+from dropflow.apps.app_interface import App
 from dropflow.apps.check import find_absent
 from dropflow.apps.command import program_path
 from dropflow.apps.load_function import refuse_name
 from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse_missing_class, user_errors
-from dropflow.apps.surroundings import refuse_surrounding, refuse_unsupported
+from dropflow.apps.runtime_environment import refuse_unmet_need, refuse_unsupported
 from dropflow.data.registry import store_for
 from dropflow.errors import BadParameterError, DropflowError, MissingDependencyError
 from dropflow.failure import Problem, Severity
@@ -160,7 +160,7 @@ def refuse_need(need: str, where: str = "") -> None:
         case "gpus" if len(host_gpus()) < int(name):
             raise lack_of_gpus(int(name), len(host_gpus()), where)
         case "secret" | "virtual" | "modules":
-            refuse_surrounding(kind, name)
+            refuse_unmet_need(kind, name)
         case "container":
             from dropflow.apps.container_engine import container_engine  # noqa: PLC0415 - as above
 
@@ -280,7 +280,7 @@ def _checked_app(template: Template, *, imports: bool) -> App | None:
     time_limit(with_time_limit(template))
     if imports or builtin_name(template):
         application = app_for(template)
-        refuse_unsupported(template, application.surroundings)
+        refuse_unsupported(template, application.environment_fields)
         with user_errors(template):
             application.check()
         gpus = gpu_needs(template)

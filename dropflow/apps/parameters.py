@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dropflow.apps.api import InputData
+from dropflow.apps.app_interface import InputData
 from dropflow.graph.components import TIMEOUT, Parameter, is_empty
 from dropflow.graph.templates import GPU_FIELD, Argument
 from dropflow.states import DropState
@@ -111,7 +111,7 @@ COMMON_APP: tuple[Parameter, ...] = (
 )
 """Parameters of every application, besides its own."""
 
-SURROUNDING: tuple[Parameter, ...] = (
+ENVIRONMENT_PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="run_in",
         parameter_type="ComponentParameter",
@@ -134,7 +134,7 @@ SURROUNDING: tuple[Parameter, ...] = (
         description="Directory of the virtual or conda environment of a function or a command.",
     ),
 )
-"""Further parameters of functions and commands; see `dropflow.apps.surroundings`."""
+"""Further parameters of functions and commands; see `dropflow.apps.runtime_environment`."""
 
 
 # Texts about inputs without content: how many failed, were skipped, or are not complete.

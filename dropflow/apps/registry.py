@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import cast
 
-from dropflow.apps.api import App
+from dropflow.apps.app_interface import App
 from dropflow.apps.check import find_absent
-from dropflow.apps.surroundings import Surroundings
+from dropflow.apps.runtime_environment import RuntimeEnvironment
 from dropflow.data.registry import store_for
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.failure import summary_of
@@ -213,7 +213,7 @@ def _for_member(name: str, template: Template) -> str:
 
 def _for_image(name: str, template: Template) -> str:
     """Return the application of containers for a command that is to run in an image."""
-    return "DockerApp" if name == "BashShellApp" and Surroundings.of(template).run_in else name
+    return "DockerApp" if name == "BashShellApp" and RuntimeEnvironment.of(template).run_in else name
 
 
 def _by_category(template: Template) -> str:
@@ -325,8 +325,8 @@ def _name(template: Template) -> str:
 def streaming_links(graph: PhysicalGraph) -> tuple[int, ...]:
     """Return the rows of the links that the graph declares as streaming and whose two ends support it.
 
-    The application must set `dropflow.apps.api.App.streams`, and the data class must be readable while it grows. Over
-    all other links, consumers get complete data.
+    The application must set `dropflow.apps.app_interface.App.streams`, and the data class must be readable while it
+    grows. Over all other links, consumers get complete data.
 
     Raises
     ------

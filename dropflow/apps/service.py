@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.apps.command import Command
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.errors import AppError, DropflowError, Interrupted
@@ -103,7 +103,7 @@ _LOG_LIMIT = 1_000_000
 class ServiceApp(BashShellApp):
     """Starts a command, and leaves it running."""
 
-    surroundings: ClassVar[tuple[str, ...]] = ()
+    environment_fields: ClassVar[tuple[str, ...]] = ()
 
     component = Component(
         name="ServiceApp",

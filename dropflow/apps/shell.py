@@ -35,10 +35,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.parameters import describe_missing, encoding_of, is_event
+from dropflow.apps.runtime_environment import MODULES, VARIABLES, VIRTUAL, RuntimeEnvironment
 from dropflow.apps.shell_quote import Replacement, placeholders, program_of, substitute
-from dropflow.apps.surroundings import MODULES, VARIABLES, VIRTUAL, Surroundings
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
 from dropflow.graph.components import Component, Parameter, Unusable, expand, find, fold, is_empty
@@ -355,11 +355,11 @@ class BashShellApp(App):
     """Whether standard output goes to the outputs."""
     needs_command: ClassVar[bool] = True
     """Whether a node without a command is refused."""
-    surroundings: ClassVar[tuple[str, ...]] = (VARIABLES, MODULES, VIRTUAL)
+    environment_fields: ClassVar[tuple[str, ...]] = (VARIABLES, MODULES, VIRTUAL)
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
-        self.around = Surroundings.of(template)
+        self.environment = RuntimeEnvironment.of(template)
         self.command = _command(template, self.parameters)
         self._mentions_arguments = mentions_arguments(self.command, template)
         if not self.command and self.needs_command:
@@ -370,8 +370,8 @@ class BashShellApp(App):
 
     def needs(self) -> tuple[str, ...]:
         """Return the need for the program that certainly runs first."""
-        program = program_of(self.command) if not self.around.prelude else ""  # the prelude may change PATH
-        return (*([f"program:{program}"] if program else ()), *self.around.needs)
+        program = program_of(self.command) if not self.environment.prelude else ""  # the prelude may change PATH
+        return (*([f"program:{program}"] if program else ()), *self.environment.needs)
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:
@@ -395,14 +395,14 @@ class BashShellApp(App):
         command = self._redirected(context, command, None if source and source.is_open else source, is_piped=is_piped)
         _refuse_long(command)
         context.log(f"$ {command}")
-        values = self.around.values()
+        values = self.environment.values()
         kills = count_kills()
         status = context.command(
-            self.around.prelude + command,
+            self.environment.prelude + command,
             values,
             source=source if source and source.is_open else None,
             sink=(lambda block: [output.write(block) for output in context.outputs]) if is_piped else None,
-            hidden=tuple(self.around.secrets(values).values()),
+            hidden=tuple(self.environment.secrets(values).values()),
         )
         if status in _KILLED and count_kills() > kills:
             raise OutOfMemoryError(

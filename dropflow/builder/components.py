@@ -24,10 +24,10 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from dropflow.apps.api import App
+from dropflow.apps.app_interface import App
 from dropflow.apps.function import SELF, PyFuncApp, PythonMemberFunction
 from dropflow.apps.needs import ENTRY_POINTS
-from dropflow.apps.parameters import COMMON_APP, SURROUNDING
+from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.builder.draft import type_name
 from dropflow.builder.functions import NO_ARGUMENTS, AppFunction, as_app
 from dropflow.builder.handles import ANY, format_path, port_type
@@ -236,7 +236,11 @@ class _Finder:
         text = " ".join(f"{docs.short_description or ''} {docs.long_description or ''}".split())
         fields, inputs = self._arguments(path, function, docs)
         own = {"func_name": function.function.__name__ if code else path, "func_code": code, **function.settings}
-        known = (*base.parameters, *COMMON_APP, *(one for one in SURROUNDING if one.name in function.settings))
+        known = (
+            *base.parameters,
+            *COMMON_APP,
+            *(one for one in ENVIRONMENT_PARAMETERS if one.name in function.settings),
+        )
         fixed = [structs.replace(one, default=own.get(one.name, one.default)) for one in known]
         self._components[path] = structs.replace(
             base,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from dropflow.apps.parameters import COMMON_APP, SURROUNDING
+from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.builder.draft import DraftNode, type_name
 from dropflow.builder.handles import (
     ANY,
@@ -260,7 +260,7 @@ Result = TypeVar("Result")
 OPEN_GRAPHS: contextvars.ContextVar["tuple[Graph, ...]"] = contextvars.ContextVar("open graphs", default=())
 """The graphs of the ``with`` statements around the present call, outermost first."""
 
-_SETTINGS = {parameter.name: parameter for parameter in (*COMMON_APP, *SURROUNDING)}
+_SETTINGS = {parameter.name: parameter for parameter in (*COMMON_APP, *ENVIRONMENT_PARAMETERS)}
 
 
 class AppFunction(Generic[Arguments, Result]):

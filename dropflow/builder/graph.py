@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
 from dropflow.api.patience import PATIENCE, PatientClient
-from dropflow.apps.api import App
-from dropflow.apps.parameters import COMMON_APP, SURROUNDING
+from dropflow.apps.app_interface import App
+from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.apps.registry import app_class
 from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftGraph, DraftLink, DraftNode, logical_graph, type_name
 from dropflow.builder.functions import OPEN_GRAPHS, AppFunction, as_app, connect, connect_inputs, pickled_text
@@ -50,7 +50,7 @@ COLLECT = "dlg.apps.simple.ArrayGatherApp"
 GROUP = "dropflow.apps.GroupByApp"
 BRANCH = "dlg.apps.simple.Branch"
 _COMMON = Component(
-    name="", kind=Kind.APP, category="", dropclass="", description="", parameters=(*COMMON_APP, *SURROUNDING)
+    name="", kind=Kind.APP, category="", dropclass="", description="", parameters=(*COMMON_APP, *ENVIRONMENT_PARAMETERS)
 )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pdb  # noqa: T100 - people debug with it
 
     from dropflow.api.client import Client
-    from dropflow.apps.api import App
+    from dropflow.apps.app_interface import App
     from dropflow.apps.attempt import AttemptContext
     from dropflow.execution.content_location import Handle
     from dropflow.execution.statistics import FailureReport, SessionResult

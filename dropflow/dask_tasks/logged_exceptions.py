@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 
-from dropflow.apps.api import Context
+from dropflow.apps.app_interface import Context
 from dropflow.failure import sendable, summary_of
 
 _EXCEPTION = "exception as a pickle: "

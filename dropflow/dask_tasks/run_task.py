@@ -12,7 +12,7 @@ from dask._task_spec import _execute_subgraph
 from dask.task_spec import Task
 from dask.utils import funcname
 
-from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.app_interface import Context, InputData, OutputData
 from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.dask_tasks.logged_exceptions import log_exception
 from dropflow.dask_tasks.task_pages import TaskPages

@@ -6,7 +6,7 @@ It imports dask when it runs its first task: managers make it to check it, and k
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.errors import MissingDependencyError, install_hint
 from dropflow.graph.templates import Template
 

@@ -20,7 +20,7 @@ May import `dropflow.graph`, `dropflow.times`, `dropflow.host` and packages belo
                     that must run again after contents are lost
 `session`           A session: the owner of a core, and the order in which decisions become effects
 `session_inputs`    The inbox of a session, its items, and the events for the core that follow from them
-`ready`             Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
+`ready_attempts`    Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
 `priority_queue`    The order by priority, and a queue in that order
 `walltime`          The time by which attempts must end, or not be started
 `handover`          The objects that a frozen session passes to the session that continues it in the same process

@@ -13,7 +13,7 @@ from dropflow.execution.events import Abort, KnownStates
 from dropflow.execution.failure_table import FailureTable
 from dropflow.execution.followers import Followers
 from dropflow.execution.interfaces import Exchange
-from dropflow.execution.ready import ReadyRuns
+from dropflow.execution.ready_attempts import ReadyRuns
 from dropflow.execution.session_inputs import SessionInput, SessionInputs
 from dropflow.states import DropState, SessionState
 

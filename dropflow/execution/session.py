@@ -55,7 +55,7 @@ from dropflow.execution.handover import Handover
 from dropflow.execution.interfaces import ContentRepository, Exchange, Runner
 from dropflow.execution.invariants import check
 from dropflow.execution.journal import Journal
-from dropflow.execution.ready import ReadyRuns, TaskBuilder
+from dropflow.execution.ready_attempts import ReadyRuns, TaskBuilder
 from dropflow.execution.session_inputs import Inbox, OwnerCall, SessionInput, SessionInputs
 from dropflow.execution.statistics import (
     Attempts,

@@ -1,4 +1,4 @@
-"""The processors, GPUs and memory of this host, and the descendants of this process; nothing here knows a graph or a run.
+"""Processors, GPUs and memory of this host, and descendants of this process: nothing that depends on a graph or a run.
 
 =============  ========================================================================================================
 `processors`   The processors that this process may use, and the variables that tell libraries how many threads to use

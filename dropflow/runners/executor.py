@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 import msgspec
 
-from dropflow.apps.api import App
+from dropflow.apps.app_interface import App
 from dropflow.apps.attempt import AttemptContext
 from dropflow.apps.failed_inputs import input_lines, local_lines
-from dropflow.apps.missing import enter
+from dropflow.apps.missing_data import enter
 from dropflow.apps.service import end_services
 from dropflow.apps.template_cache import TemplateCache
 from dropflow.clock import Clock, SystemClock

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.apps.api import App
+from dropflow.apps.app_interface import App
 from dropflow.apps.attempt import AttemptContext
 from dropflow.apps.failed_inputs import is_secret
 from dropflow.apps.formats import copy_content
-from dropflow.apps.surroundings import Surroundings
+from dropflow.apps.runtime_environment import RuntimeEnvironment
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.survival import surviving_contents
 from dropflow.errors import ConflictError, ExportError, UsageError
@@ -176,7 +176,7 @@ class Replay:
         for row in np.unique(graph.template).tolist():
             template = graph.templates[row]
             if template.kind is Kind.APP:
-                needs = Surroundings.of(template).needs
+                needs = RuntimeEnvironment.of(template).needs
                 yield from (f"{need} of {template.name}" for need in needs if need.startswith("secret:"))
             elif any(map(is_secret, (template.name, *ports.get(row, ())))):
                 yield f"content of {template.name!r}"
@@ -234,7 +234,8 @@ def _secret_values(template: Template) -> Iterator[str]:
     values = {one.name: one.value for one in template.arguments}
     if not is_app:
         values.pop("Key", None)  # the name of an object in a bucket
-    for what, some in (("parameter", values), ("variable", Surroundings.of(template).variables if is_app else {})):
+    variables = RuntimeEnvironment.of(template).variables if is_app else {}
+    for what, some in (("parameter", values), ("variable", variables)):
         for name, value in some.items():
             if is_secret(name) and isinstance(value, str) and value and not value.startswith("secret:"):
                 yield f"{what} {name!r} of {template.name}"

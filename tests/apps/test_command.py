@@ -1,4 +1,4 @@
-"""Shell commands: output, status, streams, surroundings, and how they are stopped."""
+"""Shell commands: output, status, streams, runtime environment, and how they are stopped."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ import pytest
 
 from dropflow.apps.command import Command, StdinFeeder
 from dropflow.apps.needs import check, refuse_need
-from dropflow.apps.surroundings import SECRETS_VARIABLE, Surroundings, hidden_in
+from dropflow.apps.runtime_environment import SECRETS_VARIABLE, RuntimeEnvironment, hidden_in
 from dropflow.data.streams import StreamPublisher, StreamReader
 from dropflow.errors import AppError, BadParameterError, Interrupted, MissingDependencyError, StorageError
 from dropflow.execution.content_location import Handle
@@ -397,7 +397,7 @@ def test_a_command_gets_variables_and_secrets_and_its_log_has_no_secret(secrets:
 
 def test_a_secret_that_is_not_there_or_can_be_read_by_others_is_refused(secrets: Path) -> None:
     """Before anything runs: the error names the secret, its file, and what to do."""
-    (needed,) = Surroundings.of(_template(environment='{"KEY": "secret:TOKEN"}')).needs
+    (needed,) = RuntimeEnvironment.of(_template(environment='{"KEY": "secret:TOKEN"}')).needs
     refuse_need(needed)
     with pytest.raises(MissingDependencyError, match="the secret 'OTHER' is not known on this host"):
         refuse_need("secret:OTHER")
@@ -474,7 +474,7 @@ def test_fields_of_the_environment_are_checked_before_anything_runs(tmp_path: Pa
         ("virtual_environment", "env", "expected the absolute path"),
     ):
         with pytest.raises(BadParameterError, match=text):
-            Surroundings.of(_template(**{field: value}))
+            RuntimeEnvironment.of(_template(**{field: value}))
     with pytest.raises(MissingDependencyError, match="no virtual or conda environment at"):
         refuse_need(f"virtual:{tmp_path}")
     (found,) = check([_template("dlg.apps.simple.CopyApp", environment='{"A": "b"}')], [])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dropflow
-from dropflow.apps.api import App
+from dropflow.apps.app_interface import App
 from dropflow.apps.check import MissingName, find_absent, names_of
 from dropflow.apps.needs import check
 from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for
@@ -137,7 +137,7 @@ def test_unknown_classes_are_an_error(component: str, hint: str) -> None:
 def test_applications_of_users_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph can name any importable subclass of App; a broken module gives an error with the reason."""
     (tmp_path / "users_own_apps.py").write_text(
-        "from dropflow.apps.api import App\n\n\nclass MyApp(App):\n    def run(self, context):\n        pass\n"
+        "from dropflow import App\n\n\nclass MyApp(App):\n    def run(self, context):\n        pass\n"
     )
     (tmp_path / "users_broken_apps.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -18,7 +18,7 @@ import pytest
 import dropflow
 from dropflow import Graph, app
 from dropflow.apps.failed_inputs import local_lines
-from dropflow.apps.surroundings import VARIABLES
+from dropflow.apps.runtime_environment import VARIABLES
 from dropflow.errors import ExportError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument

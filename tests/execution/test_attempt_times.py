@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dropflow.clock import SystemClock
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.events import Run
-from dropflow.execution.ready import attempt_priority
+from dropflow.execution.ready_attempts import attempt_priority
 from dropflow.execution.tasks import AttemptResult, Usage
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind

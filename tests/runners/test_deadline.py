@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dropflow.apps.api import Context
+from dropflow.apps.app_interface import Context
 from dropflow.apps.needs import with_time_limit
 from dropflow.data.file import FileWriter
 from dropflow.errors import BadGraphError, BadParameterError, Interrupted

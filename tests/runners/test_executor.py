@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.clock import SystemClock
 from dropflow.data.read import read
 from dropflow.data.repository import LocalRepository

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.apps.builtin.copy import CopyApp
 from dropflow.apps.registry import streaming_links
 from dropflow.data.streams import StreamReader

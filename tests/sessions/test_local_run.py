@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.cli.common_options import Duration
 from dropflow.cli.main import load_command
 from dropflow.clock import SystemClock

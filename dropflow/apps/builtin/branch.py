@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, bind
 from dropflow.apps.parameters import is_event
@@ -79,7 +79,7 @@ _PASSED_ON = "x"
 class Branch(PyFuncApp):
     """Calls a function, and passes its input on to the output that the return value names."""
 
-    surroundings: ClassVar[tuple[str, ...]] = ()
+    environment_fields: ClassVar[tuple[str, ...]] = ()
     skips = True
     component = Component(
         name="Branch",

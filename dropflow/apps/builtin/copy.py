@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.encodings import usable
 from dropflow.errors import AppError
 from dropflow.graph.components import Component, Parameter, Port

@@ -6,7 +6,7 @@ import urllib.parse
 import urllib.request
 from http.client import HTTPException
 
-from dropflow.apps.api import App, Context, InputData
+from dropflow.apps.app_interface import App, Context, InputData
 from dropflow.apps.encodings import usable
 from dropflow.apps.parameters import NOT_DETERMINISTIC
 from dropflow.clock import SystemClock

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import array_of, give, group_by_port, keeps, usable, value_of, values_of
 from dropflow.apps.parameters import NOT_DETERMINISTIC

@@ -2,7 +2,7 @@
 
 import math
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.app_interface import App, Context
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import give, usable, value_of
 from dropflow.apps.parameters import NOT_DETERMINISTIC

@@ -11,7 +11,7 @@ from dropflow.errors import AppError, optional_package
 from dropflow.files import FITS_START, HDF5_START, PNG_START, ZARR_FILES
 
 if TYPE_CHECKING:
-    from dropflow.apps.api import Context
+    from dropflow.apps.app_interface import Context
 
 VARIABLE = "DROPFLOW_MISSING"
 """Environment variable of commands with the shares by port, as JSON."""

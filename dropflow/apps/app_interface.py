@@ -254,8 +254,8 @@ class App(ABC):
     fuses: ClassVar[bool] = True
     """Whether it may be one of a chain of applications that run one after another as one unit. False for applications
     that live as long as others, or wait for others."""
-    surroundings: ClassVar[tuple[str, ...]] = ()
-    """Which of the fields of `dropflow.apps.surroundings` it uses. A node that has another one is refused."""
+    environment_fields: ClassVar[tuple[str, ...]] = ()
+    """Which of the fields of `dropflow.apps.runtime_environment` it uses. A node that has another one is refused."""
     skips: ClassVar[bool] = False
     """True for built-in applications that may skip outputs. Applications of users always may."""
 

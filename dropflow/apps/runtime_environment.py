@@ -1,4 +1,4 @@
-"""What an application is to find around it: variables, secrets, modules, a virtual environment, a container.
+"""The runtime environment of an application: variables, secrets, modules, a virtual environment, a container.
 
 Applications of commands and Python functions have these fields, which `dropflow.apps.parameters` describes. A function
 that has any of them is called in another process (`dropflow.apps.function_elsewhere`), because variables count when
@@ -24,7 +24,7 @@ from dropflow.formatting import few
 from dropflow.graph.components import is_empty
 from dropflow.graph.templates import Template
 
-RUN_IN, VARIABLES, MODULES, VIRTUAL = FIELDS = ("run_in", "environment", "modules", "virtual_environment")
+RUN_IN, VARIABLES, MODULES, VIRTUAL = ENVIRONMENT_FIELDS = ("run_in", "environment", "modules", "virtual_environment")
 """Names of the fields. Those of application arguments and ports belong to the application itself."""
 SECRETS_VARIABLE = "DROPFLOW_SECRETS"
 """Environment variable with the path of the file of secrets."""
@@ -46,8 +46,8 @@ for script in {path}/etc/conda/activate.d/*.sh; do if [ -r "$script" ]; then . "
 """
 
 
-class Surroundings(NamedTuple):
-    """The fields of one node.
+class RuntimeEnvironment(NamedTuple):
+    """The runtime environment of one node, from its fields.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Surroundings(NamedTuple):
     virtual: str
 
     @classmethod
-    def of(cls, template: Template) -> "Surroundings":
+    def of(cls, template: Template) -> "RuntimeEnvironment":
         """Return those of a node.
 
         Raises
@@ -75,7 +75,7 @@ class Surroundings(NamedTuple):
         BadParameterError
             A field cannot be used.
         """
-        given = {name: _field(template, name) for name in FIELDS}
+        given = {name: _field(template, name) for name in ENVIRONMENT_FIELDS}
         found = cls(given[RUN_IN], _variables(given[VARIABLES]), _modules(given[MODULES]), given[VIRTUAL])
         if found.virtual and not Path(found.virtual).is_absolute():
             raise _unusable(VIRTUAL, found.virtual, "the absolute path of a directory")
@@ -143,7 +143,7 @@ def refuse_unsupported(template: Template, supported: Collection[str]) -> None:
     BadParameterError
         Names the fields.
     """
-    lost = [name for name in FIELDS if name not in supported and _field(template, name)]
+    lost = [name for name in ENVIRONMENT_FIELDS if name not in supported and _field(template, name)]
     if lost:
         raise BadParameterError(
             f"'{template.name}' has {few(lost)}, which its application cannot use",
@@ -192,8 +192,8 @@ def secret(name: str) -> str:
     )
 
 
-def refuse_surrounding(kind: str, name: str) -> None:
-    """Raise if this host lacks a need of `Surroundings.needs`.
+def refuse_unmet_need(kind: str, name: str) -> None:
+    """Raise if this host lacks a need of `RuntimeEnvironment.needs`.
 
     Raises
     ------
