@@ -21,7 +21,7 @@ May import `dropflow.graph`, `dropflow.times`, `dropflow.host` and packages belo
 `session`           A session: the owner of a core, and the order in which decisions become effects
 `session_inputs`    The inbox of a session, its items, and the events for the core that follow from them
 `ready_attempts`    Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
-`priority_queue`    The order by priority, and a queue in that order
+`priority_queue`    The order by priority, a queue in that order, and whether to wait for more urgent attempts
 `walltime`          The time by which attempts must end, or not be started
 `handover`          The objects that a frozen session passes to the session that continues it in the same process
 `followers`         The attempts of a session that were given to its runner together with the one that they follow

@@ -1,11 +1,16 @@
-"""The order by priority: for a list of items, and as a queue with the methods of `collections.deque`."""
+"""The order by priority: of a list, of a queue with the methods of `collections.deque`, and after a long attempt."""
 
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+from dropflow.execution.chains import LONG_SECONDS
+
 T = TypeVar("T")
+
+ANSWER_SECONDS = 0.05
+"""Most seconds to wait until a session has taken a result: it may be busy."""
 
 
 def by_priority(items: Iterable[T], priority: Callable[[T], int]) -> deque[T]:
@@ -42,6 +47,11 @@ class PriorityQueue(Generic[T]):
     def first(self) -> T:
         """The item that `popleft` returns next. There must be one."""
         return self._levels[-self._order[0]][0]
+
+    @property
+    def least(self) -> int:
+        """The least priority of the items. There must be one."""
+        return -max(self._order)
 
     def append(self, item: T) -> None:
         """Add an item behind the other items of its priority."""
@@ -80,3 +90,18 @@ class PriorityQueue(Generic[T]):
         self._levels.clear()
         self._order.clear()
         self._count = 0
+
+
+def should_await_successors(seconds: float, *waiting: int) -> bool:
+    """Return whether a runner begins nothing until the session has taken a result, for at most `ANSWER_SECONDS`.
+
+    A successor may be more urgent than all attempts that wait. After a short attempt, that is not worth the time.
+
+    Parameters
+    ----------
+    seconds : float
+        How long the attempt took.
+    waiting : int
+        The greatest and the least priority of the attempts that wait; none if no attempt waits.
+    """
+    return seconds >= LONG_SECONDS and any(waiting)

@@ -29,9 +29,9 @@ from operator import attrgetter, itemgetter
 import msgspec
 
 from dropflow.errors import WorkerStartError
-from dropflow.execution.chains import LONG_SECONDS, largest_needs, members, not_begun, rest_not_begun
+from dropflow.execution.chains import largest_needs, members, not_begun, rest_not_begun
 from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.priority_queue import by_priority
+from dropflow.execution.priority_queue import ANSWER_SECONDS, by_priority, should_await_successors
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.graph.components import time_limit
@@ -48,8 +48,6 @@ from dropflow.stopping import kill_after
 # The attempts of one session that wait for a worker of a pool.
 
 _PRIORITY = attrgetter("priority")
-_ANSWER_SECONDS = 0.05
-"""Most seconds to wait until a session has taken a result: it may be busy."""
 
 
 class RunnerQueue:
@@ -136,12 +134,10 @@ class RunnerQueue:
         return tasks
 
     def await_successors(self, seconds: float, now: float) -> None:
-        """Give no attempt to a worker until the session has taken the result of an attempt that took `seconds`.
-
-        A successor of that attempt may be more urgent than all that wait. A short attempt causes no delay.
-        """
-        if seconds >= LONG_SECONDS and self.pending and (self.pending[0].priority or self.pending[-1].priority):
-            self.not_before = now + _ANSWER_SECONDS
+        """Give no attempt to a worker until the session has taken the result of an attempt that took `seconds`."""
+        waiting = (self.pending[0].priority, self.pending[-1].priority) if self.pending else ()
+        if should_await_successors(seconds, *waiting):
+            self.not_before = now + ANSWER_SECONDS
 
     @property
     def is_waiting(self) -> bool:

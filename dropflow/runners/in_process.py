@@ -9,7 +9,7 @@ from dropflow.clock import SystemClock
 from dropflow.errors import InternalError, WorldError
 from dropflow.execution.chains import LONG_SECONDS, largest_needs, members, not_begun, rest_not_begun, with_input
 from dropflow.execution.interfaces import Executor, Runner
-from dropflow.execution.priority_queue import PriorityQueue
+from dropflow.execution.priority_queue import ANSWER_SECONDS, PriorityQueue, should_await_successors
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of
@@ -193,8 +193,6 @@ class MixedRunner:
 
 _CLOSE_SECONDS = 1.0
 """Seconds that all threads together may take to end."""
-_ANSWER_SECONDS = 0.05
-"""Most seconds to wait until a session has taken a result: it may be busy."""
 _PLAIN = ResourceNeeds()
 
 
@@ -339,15 +337,16 @@ class ThreadRunner:
                     return  # it took too long, and another thread has replaced this one
                 task, rest = self._next(ended, result)
             self._deliver([result, *rest])
-            if task is None and result.seconds >= LONG_SECONDS:
-                self._await_successors(answers)
+            if task is None:
+                self._await_successors(result.seconds, answers)
             task = task or self._begin()
 
-    def _await_successors(self, answers: int) -> None:
-        """If attempts wait, wait until the session has taken a result: a successor may be more urgent than they are."""
+    def _await_successors(self, seconds: float, answers: int) -> None:
+        """Wait until the session has taken the result of an attempt that took `seconds`."""
         with self._changed:
-            if (first := self._first()) is not None and first.priority:
-                self._changed.wait_for(lambda: self._answers > answers or self._closed, _ANSWER_SECONDS)
+            waiting = () if (first := self._first()) is None else (first.priority, self._queue.least)
+            if should_await_successors(seconds, *waiting):
+                self._changed.wait_for(lambda: self._answers > answers or self._closed, ANSWER_SECONDS)
 
     def _next(self, ended: "_ThreadAttempt", result: AttemptResult) -> tuple[Task | None, list[AttemptResult]]:
         """Return the next attempt of a chain, which begins; or None, and the answers for the rest of the chain."""
