@@ -29,7 +29,7 @@ FLOORS: Mapping[str, int] = {
     "dropflow.submission": 87,
     "dropflow.times": 94,
     "dropflow.graph": 95,
-    "dropflow.host": 90,
+    "dropflow.host": 79,
     "dropflow.preview": 77,
     "dropflow.api": 93,
     "dropflow.web": 87,

@@ -65,6 +65,13 @@ _HEADER = re.compile(
 _ANSWER = re.compile(rf"(?i:{SCHEME}) time={_TIME}, manager=(?P<manager>{_HEX32}), proof=(?P<proof>{_HEX64})", re.ASCII)
 
 
+def default_key_file() -> Path:
+    """Return where the file of the cluster key is on a host, if no option and no variable names another one."""
+    import platformdirs  # noqa: PLC0415 - requests need none
+
+    return Path(platformdirs.user_config_dir("dropflow")) / "cluster.key"
+
+
 _USER_PURPOSE = "dropflow user key, version 1"
 _REVOKED = re.compile(rf"(?P<user>{_NAME}) (?P<until>{_SECONDS})", re.ASCII)
 

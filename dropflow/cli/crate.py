@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import msgspec
 import numpy as np
 
+from dropflow.api.signing import default_key_file
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.prov import MOST_DROPS, PROV, write_prov
@@ -37,7 +38,6 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.reuse.log import origin_in
 from dropflow.states import SessionState
-from dropflow.submission.manager_records import default_key
 from dropflow.submission.options import ConnectionOptions
 from dropflow.web.report import SessionReport
 from managers.keys import load
@@ -89,7 +89,7 @@ def write_crate(
         raise UsageError("there is no such directory", where=str(directory), hint="'dropflow fetch' writes results")
     key = None
     if is_signed:
-        key = load(Path(manager.key) if manager.key else default_key())
+        key = load(Path(manager.key) if manager.key else default_key_file())
     report = report_of(manager, run, has_states=True)
     if report.graph.drops > MOST_DROPS:
         output.note(f"the provenance of single drops is left out: there are more than {MOST_DROPS:,}")

@@ -195,6 +195,6 @@ def verify_crate(output: CommandOutput, *, file: str | None, directory: str) -> 
 
 
 def _path(file: str | None) -> Path:
-    from dropflow.submission.manager_records import default_key
+    from dropflow.api.signing import default_key_file
 
-    return Path(file) if file else default_key()
+    return Path(file) if file else default_key_file()

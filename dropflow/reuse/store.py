@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import platformdirs
 
+from dropflow.api.signing import default_key_file
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
 from dropflow.data.storage_errors import below, storage_errors
@@ -754,7 +755,7 @@ def _mac(body: bytes, secret: bytes) -> bytes:
 def _cluster_secret() -> bytes:
     """Return a key that is derived from the cluster key of this host; empty if there is none."""
     given = os.environ.get("DROPFLOW_KEY")
-    path = Path(given) if given else Path(platformdirs.user_config_dir("dropflow")) / "cluster.key"
+    path = Path(given) if given else default_key_file()
     try:
         with path.open("rb") as file:
             is_private = not os.fstat(file.fileno()).st_mode & 0o077

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from dropflow.api.client import Client
 from dropflow.api.operations import INFO
 from dropflow.api.patience import PatientClient
-from dropflow.api.signing import UserKey
+from dropflow.api.signing import UserKey, default_key_file
 from dropflow.errors import NoManagerError, UsageError
-from dropflow.submission.manager_records import ManagerRecord, default_key, record_for, records_here
+from dropflow.submission.manager_records import ManagerRecord, record_for, records_here
 from dropflow.submission.options import ConnectionOptions
 from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import ClusterKey, load_any
@@ -122,6 +122,6 @@ def _credential(url: str, manager: ConnectionOptions) -> tuple[str | None, bytes
     record = record_for(url)
     if record is not None:
         return record.token, None
-    path = default_key()
+    path = default_key_file()
     key = named or (load_any(path) if path.exists() else None)
     return None, key.secret if isinstance(key, ClusterKey) else key

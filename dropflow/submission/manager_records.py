@@ -27,11 +27,6 @@ from dropflow.files import private_directory
 from dropflow.ids import safe_name
 
 
-def default_key() -> Path:
-    """Return the default path of the cluster key."""
-    return Path(platformdirs.user_config_dir("dropflow")) / "cluster.key"
-
-
 def default_root(name: str) -> Path:
     """Return the default directory of the manager called `name`."""
     return _state() / safe_name(name, fallback="manager")

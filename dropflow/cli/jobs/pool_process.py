@@ -17,6 +17,7 @@ import msgspec
 
 from dropflow.api.client import Client
 from dropflow.api.requests import DrainRequest
+from dropflow.api.signing import default_key_file
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.job_submission import ScriptReply
 from dropflow.cli.output import CommandOutput, columns
@@ -25,7 +26,7 @@ from dropflow.errors import ConflictError, DropflowError, JobRefusedError, NotFo
 from dropflow.files import private_directory
 from dropflow.ids import is_session_name
 from dropflow.states import SessionState
-from dropflow.submission.manager_records import default_key, directory_of_job, forget_job, jobs_of, record_job
+from dropflow.submission.manager_records import directory_of_job, forget_job, jobs_of, record_job
 from dropflow.submission.options import ConnectionOptions
 from managers.jobs.batch import SYSTEMS, Facility, job_script
 from managers.jobs.job_directory import JobDirectory, JobRequest, read_record
@@ -140,7 +141,7 @@ def add_pool(
         return Exit.FINISHED
     if manager.tunnel is not None:
         raise UsageError("a pool cannot use an island through ssh", where="--to", hint="add it on the login node")
-    key = Path(manager.key) if manager.key else default_key()
+    key = Path(manager.key) if manager.key else default_key_file()
     content = key.read_text(encoding="ascii") if load(key) else ""
     known = directory_of_job(f"pool-{name}")
     if known is not None and _is_running(known):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from dropflow.api.signing import default_key_file
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.hosts import beat, request_ends, start_node
 from dropflow.cli.servers.server_process import StopSignal, announce, browser_url, claim_root, cluster_key, kept_token
@@ -22,7 +23,7 @@ from dropflow.errors import ConflictError
 from dropflow.files import private_directory
 from dropflow.host.gpus import host_gpus
 from dropflow.host.processors import usable_cores
-from dropflow.submission.manager_records import default_key, default_root
+from dropflow.submission.manager_records import default_root
 from dropflow.web.known_servers import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.jobs.ssh import BEAT_SECONDS, SshHost, local_address
@@ -190,7 +191,7 @@ class _Cluster:
         return self._child_processes.wait_ready(process, _START_SECONDS)
 
     def _start_on(self, host: SshHost, options: Sequence[str]) -> ChildProcess:
-        key = Path(self._options.key or default_key())
+        key = Path(self._options.key or default_key_file())
         changed = self._changed
         process = start_node(
             self._child_processes,
@@ -212,7 +213,7 @@ class _Cluster:
         private_directory(root)
         arguments = (
             *("--root", str(root), "--port", f"{port}", *more, *access),
-            *("--key", options.key or str(default_key()), "--group", f"up-{os.getpid()}"),
+            *("--key", options.key or str(default_key_file()), "--group", f"up-{os.getpid()}"),
             *("--log-file", str(root / "manager.log"), "--log-level", options.log_level),
             *("--public-url", options.public_url),
         )

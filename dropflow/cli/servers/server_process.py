@@ -30,12 +30,13 @@ import msgspec
 
 from dropflow.api.addresses import EVERYWHERE, is_loopback
 from dropflow.api.auth import load_token, make_token, store_token
+from dropflow.api.signing import default_key_file
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.servers.server_options import ServeOptions
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.files import make_once, private_directory, private_opener
 from dropflow.formatting import printable
-from dropflow.submission.manager_records import default_key, default_root, remove_record, write_record
+from dropflow.submission.manager_records import default_root, remove_record, write_record
 from dropflow.version import __version__
 from dropflow.web.known_servers import public_address
 from managers.keys import ClusterKey, UserFiles, create, load
@@ -327,7 +328,7 @@ def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
     UsageError
         There is none, and other hosts will connect: they could not have a key that is made here.
     """
-    path = Path(file) if file else default_key()
+    path = Path(file) if file else default_key_file()
     if path.exists():
         return load(path)
     if beyond:
@@ -345,7 +346,7 @@ def cluster_key(file: str | None, *, beyond: bool) -> ClusterKey:
 
 def _user_files(file: str | None) -> UserFiles | None:
     """Return the files about users; None if the cluster key came through a pipe, since it has no directory."""
-    path = Path(file) if file else default_key()
+    path = Path(file) if file else default_key_file()
     return None if path.is_relative_to("/proc") else UserFiles.beside(path.absolute())
 
 
