@@ -42,7 +42,7 @@ from dropflow.execution.core import Core
 from dropflow.execution.events import Action, Event, Finished
 from dropflow.execution.events import Run as RunAttempt
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
-from dropflow.runners.pool import PooledRunner
+from dropflow.runners.worker_pool import PooledRunner
 from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.messages import Events, Message

@@ -72,9 +72,11 @@ __all__ = [
     "MissingDependencyError",
     "NoManagerError",
     "NotFoundError",
+    "NotOwnerError",
     "OutOfMemoryError",
     "PreviewError",
     "ProtocolError",
+    "QuotaError",
     "RangeError",
     "RestartedError",
     "ResultDiffersError",
@@ -332,7 +334,7 @@ class TransferError(WorldError):
 class WorkerStartError(WorldError):
     """No worker process can be started, or none can make the executor of a session.
 
-    Starts are repeated by the pool itself, for all attempts together (`dropflow.runners.pool`).
+    Starts are repeated by the pool itself, for all attempts together (`dropflow.runners.worker_pool`).
     """
 
     code = "DF204"

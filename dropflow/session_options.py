@@ -202,9 +202,15 @@ class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fi
         ),
     ] = 0.0
     """In seconds; 0 for no copies."""
-    memory_limit: Annotated[int, Meta(ge=0, le=2**62)] = 0
-    """How many bytes of its contents a node may hold in memory at a time; others go to the disk. 0 for no such limit.
-    Without a flag: `dropflow.dask` sets it."""
+    memory_limit: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**62,
+            description="Bytes of contents that a node may hold in memory; others go to the disk. 0 is no limit.",
+        ),
+    ] = 0
+    """Without a flag: `dropflow.dask` sets it."""
     join: Annotated[
         bool,
         Meta(

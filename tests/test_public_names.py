@@ -170,3 +170,10 @@ def test_states_print_their_names() -> None:
     assert f"{dropflow.SessionState.FINISHED}" == str(dropflow.SessionState.FINISHED) == "FINISHED"
     assert str(dropflow.DropState.SKIPPED) == "SKIPPED"
     assert msgspec.json.encode(dropflow.SessionState.FINISHED) == b"4"
+
+
+def test_every_error_is_public() -> None:
+    """Programs can catch each error by a public name."""
+    found = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)}
+
+    assert found == {name for name in errors.__all__ if name in found}

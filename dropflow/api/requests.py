@@ -62,9 +62,16 @@ DEFAULT_SUBMISSION = SubmitQuery()
 
 
 class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Wait at most `seconds` until the version of a session differs from `version`; 0 does not wait.
+    """Until when a session is watched.
 
-    With `over`, wait until the session is over, whatever its version is.
+    Attributes
+    ----------
+    version : int
+        The version that the client has: the answer comes when the session has another one.
+    seconds : float
+        The longest time to wait; 0 does not wait.
+    over : bool
+        Wait until the session is over, whatever its version is.
     """
 
     version: Annotated[int, Meta(ge=-1, le=2**53)] = -1

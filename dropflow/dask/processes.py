@@ -34,7 +34,7 @@ from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.runners.make_runner import make_runner
-from dropflow.runners.pool import WorkerPool
+from dropflow.runners.worker_pool import WorkerPool
 from dropflow.sessions.make_session import make_session
 from dropflow.states import DropState
 

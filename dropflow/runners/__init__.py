@@ -14,7 +14,7 @@ names is first used.
 `log_router`        Routing of printed and logged text to the logs of drops (`dropflow.execution.drop_log`)
 `in_process`        Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of
                     threads
-`pool`              Worker processes that several sessions share: started once, fed in batches, replaced when they die
+`worker_pool`       Worker processes that several sessions share: started once, fed in batches, replaced when they die
 `dispatcher`        Decides which worker of a pool gets which attempts, and which runner gets their results
 `backlog`           The attempts of a worker process with their expected costs, and how many more it can get
 `worker_process`    One worker process, as seen by the thread of its pool

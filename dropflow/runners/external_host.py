@@ -29,7 +29,7 @@ from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Piece, decode_batch, encode
 from dropflow.runners.in_process import aborted
-from dropflow.runners.pool import WorkerPool
+from dropflow.runners.worker_pool import WorkerPool
 from dropflow.version import __version__
 
 LEASE_SECONDS = 60.0

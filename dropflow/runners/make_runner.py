@@ -26,8 +26,8 @@ from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import Engine
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
-from dropflow.runners.pool import ProcessRunner, WorkerPool
 from dropflow.runners.runner_choice import PROCESSES, RunnerChoice
+from dropflow.runners.worker_pool import ProcessRunner, WorkerPool
 from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.host.gpus import host_gpus
 from dropflow.host.memory import host_memory
 from dropflow.host.processors import usable_cores
-from dropflow.runners.pool import WorkerPool
 from dropflow.runners.runner_choice import RunnerChoice, parse_runner
+from dropflow.runners.worker_pool import WorkerPool
 from dropflow.version import __version__
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings

@@ -27,8 +27,8 @@ from dropflow.reuse.plan import ReuseChoices, reuse_spec
 from dropflow.reuse.store import ResultStore, store_place
 from dropflow.runners.engine import EngineCapacity
 from dropflow.runners.make_runner import capacity_notes, make_runner
-from dropflow.runners.pool import WorkerPool
 from dropflow.runners.runner_choice import RunnerChoice
+from dropflow.runners.worker_pool import WorkerPool
 from dropflow.sessions.make_session import make_session
 from managers.deployment import Deployment
 from managers.links import Links

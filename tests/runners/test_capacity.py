@@ -29,8 +29,8 @@ from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
 from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.make_runner import LimitedRunner, make_runner
-from dropflow.runners.pool import ProcessRunner
 from dropflow.runners.runner_choice import RunnerChoice
+from dropflow.runners.worker_pool import ProcessRunner
 from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw

@@ -21,8 +21,8 @@ from dropflow.execution.statistics import SessionResult
 from dropflow.execution.tasks import AttemptResult, Input, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
-from dropflow.runners.pool import ProcessRunner, WorkerPool
 from dropflow.runners.worker_messages import Buffer, ReceivedContents, SentContents, Tasks, frame
+from dropflow.runners.worker_pool import ProcessRunner, WorkerPool
 from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository

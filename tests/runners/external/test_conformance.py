@@ -13,7 +13,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.engine import EngineEvents
 from dropflow.runners.external import ExternalRunner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
-from dropflow.runners.pool import ProcessRunner
+from dropflow.runners.worker_pool import ProcessRunner
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks

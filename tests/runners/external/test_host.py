@@ -13,7 +13,7 @@ from dropflow.execution.tasks import Task
 from dropflow.runners.engine import Batch, BatchAnswer, decode_answer, decode_answers, encode
 from dropflow.runners.external_host import LEASE_SECONDS, Host, look, probe_file
 from dropflow.runners.in_process import ThreadRunner
-from dropflow.runners.pool import PooledRunner, WorkerPool
+from dropflow.runners.worker_pool import PooledRunner, WorkerPool
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
 from tests.e2e.cluster import until

@@ -20,7 +20,7 @@ from dropflow.execution.tasks import AttemptResult, Output, StreamOpened, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.runners.in_process import ThreadRunner
-from dropflow.runners.pool import WorkerPool
+from dropflow.runners.worker_pool import WorkerPool
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.attempts import ScriptedExecutor
