@@ -41,6 +41,7 @@ from dropflow.apps.runtime_environment import MODULES, VARIABLES, VIRTUAL, Runti
 from dropflow.apps.shell_quote import Replacement, placeholders, program_of, substitute
 from dropflow.data.storage_errors import failed_program_hint
 from dropflow.errors import AppError, BadParameterError, OutOfMemoryError, UsageError
+from dropflow.formatting import few
 from dropflow.graph.components import Component, Parameter, Unusable, expand, find, fold, is_empty
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.host.memory import count_kills
@@ -112,6 +113,7 @@ class PlaceholderFiller:
         if outputs:
             return Replacement(tuple(str(self.path_of(output)) for output in outputs))
         if name in context.arguments:
+            self._refuse_empty_port(context.arguments[name])
             return self._field(context.arguments[name])
         known: list[InputData | OutputData] = [*context.inputs, *context.outputs]
         drops = [drop for drop in known if drop.oid == name]
@@ -142,6 +144,18 @@ class PlaceholderFiller:
             chosen = drops
         self.mentioned.update(drop.port for drop in chosen)
         return Replacement(tuple(self._url(drop) if match["url"] else str(self.path_of(drop)) for drop in chosen))
+
+    def _refuse_empty_port(self, argument: Argument) -> None:
+        """Raise if nothing comes in at a port that the command names, but inputs came in at no port.
+
+        Their edges were drawn without the port, such as one that ends at a gather. The command would not read them.
+        """
+        portless = [data.name or data.oid for data in self.context.inputs if not data.port]
+        if argument.usage == "InputPort" and is_empty(argument.value, argument.type) and portless:
+            raise AppError(
+                f"no input comes in at the port '{argument.name}' that the command names",
+                hint=f"end the edge at this port, or use %i0; these inputs came in at no port: {few(portless)}",
+            )
 
     def _words(self, data: InputData) -> list[str]:
         """Return an input as words: a path, a URL, or its values as text, one word each."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SHOWN_FAILURES = 10
 _SHOWN_INCOMPLETE = 10
 _DETAIL_LINES = 12
+_SHOWN_CHARACTERS = 600
 
 
 def headline(status: str, drops: int, seconds: float, states: Mapping[str, int], text: str = "") -> str:
@@ -100,17 +101,23 @@ def _cause_lines(cause: "Cause", log: str) -> Iterator[str]:
     where = f" on {first.node}" if first.node and first.drop else ""
     tries = f", after {first.attempts} attempts" if first.attempts > 1 else ""
     yield f"  {what}{where}{others}{tries}"
-    yield f"    {first.code} {cause.text}"
+    yield f"    {first.code} {_beginning(cause.text)}"
     if cause.is_varied:
-        yield f"    the first of them: {first.text}"
+        yield f"    the first of them: {_beginning(first.text)}"
     if first.hint:
         yield f"    {first.hint}"
     yield from (f"    with {line}" for line in first.inputs)
-    yield from (f"    | {line}" for line in first.detail.splitlines()[-_DETAIL_LINES:])
+    yield from (f"    | {_beginning(line)}" for line in first.detail.splitlines()[-_DETAIL_LINES:])
     if log:
         yield f"    log: {log}"
     if cause.rest:
         yield f"    alike: {few([failure.drop for failure in cause.rest])}"
+
+
+def _beginning(text: str) -> str:
+    """Return a text for a terminal: an exception may have the content of a file in it."""
+    rest = len(text) - _SHOWN_CHARACTERS
+    return text if rest <= 0 else f"{text[:_SHOWN_CHARACTERS]}... ({plural(rest, 'more character')}: see the log)"
 
 
 def incomplete_lines(incomplete: Sequence[IncompleteDrop]) -> Iterator[str]:

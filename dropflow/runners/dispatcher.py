@@ -432,7 +432,10 @@ class Dispatcher:
         return idle is not None
 
     def _has_free_gpus(self, runner: RunnerQueue) -> bool:
-        """Return whether the GPUs of the first suspect of a runner are free; fail it if it declares more than exist."""
+        """Return whether the GPUs of the first suspect of a runner are free.
+
+        They also count as free if it declares more than exist: its worker then refuses it.
+        """
         wanted = runner.needs_of(runner.suspects[0]).gpus
         return wanted <= len(self._free_gpus()) or wanted > len(self._gpus)
 

@@ -85,6 +85,16 @@ def test_all_inputs_of_a_port_are_filled_in(tmp_path: Path) -> None:
     assert got.contents == [b"<a b><c>"]
 
 
+def test_a_command_that_names_a_port_without_inputs_fails_if_inputs_have_no_port(tmp_path: Path) -> None:
+    """Such as an edge that ends at a gather and not at its port: the command would run without the data."""
+    port = Argument(name="x", usage="InputPort")
+
+    assert (
+        "no input comes in at the port 'x'" in run(tmp_path, "cat {x} > {out}", port, inputs=[("", "a")]).failure.text
+    )
+    assert run(tmp_path, "echo {x} > {out}", port, inputs=[("y", "a")]).contents == [b"\n"]
+
+
 def test_a_command_that_names_a_failed_input_does_not_run(tmp_path: Path) -> None:
     """The attempt fails before the command starts."""
     assert "input 'x': the only input failed" in run(tmp_path, "echo {x}", inputs=[("x", FAILED)]).failure.text

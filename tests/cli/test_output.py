@@ -145,6 +145,15 @@ def test_the_command_below_a_failure_quotes_the_drop() -> None:
     assert shlex.split(line.partition("log:")[2]) == ["dropflow", "log", "s", _HOSTILE]
 
 
+def test_a_failure_with_the_content_of_a_file_in_it_stays_short() -> None:
+    """Only the beginning of the text is printed, with how much is missing."""
+    failure = FailureInfo(drop="d", name="x", node="a", code="DF105", kind="", text="no file " + "1,2," * 1000)
+    lines = list(session_failure_lines([failure], "s"))
+
+    assert max(map(len, lines)) < 700
+    assert "... (3,408 more characters: see the log)" in "".join(lines)
+
+
 def test_failures_that_differ_in_a_number_are_printed_once(tmp_path: Path) -> None:
     """A run with 300 antennas that failed alike prints one entry: the text, one traceback, and some of the drops."""
     failures = tuple(

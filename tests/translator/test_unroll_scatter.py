@@ -59,6 +59,18 @@ def test_a_consumer_collects_only_the_copies_of_its_own_context() -> None:
     assert edges(drawing, "part", "sum") == [((i, j), (i,)) for i in range(2) for j in range(3)]
 
 
+def test_an_edge_to_the_application_in_a_gather_gets_a_hint() -> None:
+    """The hint is to end the edge at the gather."""
+    drawing = Drawing()
+    with drawing.scatter("S", 3):
+        drawing.data("one")
+    with drawing.gather("G", 3):
+        drawing.app("join")
+    drawing.link("one", "join")
+    hints = [problem.hint for problem in outlined(drawing).problems if problem.code == "LG070"]
+    assert hints == ["end the edge at gather 'G', not at the application in it, or move 'join' into scatter 'S'"]
+
+
 def test_scatters_beside_each_other_cannot_be_linked() -> None:
     """A link between two scatters is an error with a reason and a hint."""
     drawing = Drawing()

@@ -274,7 +274,11 @@ def _unpairable(layout: Layout, units: dict[str, Unit], wire: Wire, verdict: Unp
         ways.append(hint)
     if hint := feedback_hint(layout, source.levels, target.levels):
         ways.append(hint)
-    ways.append(f"gather {source.template.name!r} first")
+    around = layout.graph.by_id.get(layout.home[wire.target] or "")
+    if around is not None and around.category == "Gather" and around.id not in layout.entries:
+        ways.append(f"end the edge at gather {around.name!r}, not at the application in it")
+    else:
+        ways.append(f"gather {source.template.name!r} first")
     if verdict.left[-1].kind != MPI:
         ways.append(f"move {target.template.name!r} into {verdict.left[-1].label}")
     return problem("LG070", text, where=wire.pointer, hint=", or ".join(ways))

@@ -2,7 +2,7 @@
 
 import { Ways } from "./graph_lines.js";
 
-/** Groups of states, as in dropflow/web/views.py; the last one is for unknown ones. */
+/** Groups of drops by state, in the order of dropflow/web/views.py. Lost drops are CANCELLED; the last group is unknown. */
 export const GROUPS = [
   { style: "completed", word: "completed" },
   { style: "error", word: "in error" },
