@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -161,17 +161,21 @@ def is_same_code(before: str, now: str) -> bool:
 def first_changed_line(before: str, now: str) -> tuple[int, str] | None:
     """Return number and text of the first line of a source that differs; None if none does.
 
-    Lines that have changed in comments and spaces only are passed over if others have changed, too.
+    Lines that have changed in comments and spaces only, and imports from ``__future__``, are passed over if others have
+    changed, too.
     """
     old, new = before.splitlines(), now.splitlines()
     changes = difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes()
-    for words in (_code, str):
+    for words in (_code, list):
         for tag, begin, end, start, stop in changes:
-            if tag == "equal" or [words(one) for one in old[begin:end]] == [words(one) for one in new[start:stop]]:
+            if tag == "equal" or words(old[begin:end]) == words(new[start:stop]):
                 continue
-            return start + 1, (new[start].strip() if start < len(new) else "")
+            at = next((number for number in range(start, stop) if words([new[number]])), start)
+            return at + 1, (new[at].strip() if at < len(new) else "")
     return None
 
 
-def _code(line: str) -> str:
-    return "".join(line.partition("#")[0].split())
+def _code(lines: Iterable[str]) -> list[str]:
+    """Return lines without comments, spaces, and imports from ``__future__``."""
+    kept = (line for line in lines if not line.startswith("from __future__ "))
+    return [code for line in kept if (code := "".join(line.partition("#")[0].split()))]

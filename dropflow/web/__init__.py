@@ -2,6 +2,10 @@
 
 ``templates/layout.tpl`` is the frame of every page; ``static/`` has the scripts. May import `dropflow.api`.
 
+The first line of each script in ``static/`` tells what it does. Of the graph page, ``graph.js`` has the canvas and what
+is around it; ``graph_paint.js`` draws boxes and their drops as bars or as a matrix, ``graph_near.js`` single drops with
+names, ``graph_lines.js`` edges; ``graph_model.js`` has what they draw, ``graph_theme.js`` its colours.
+
 ===============  =======================================================================================================
 `frame`          HTML pages from templates with one layout, for all servers of dropflow
 `sign_in`        The login of browsers: a URL with the token or a ticket in its fragment is exchanged for a cookie and a

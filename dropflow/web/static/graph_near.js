@@ -1,6 +1,7 @@
 // Drops near by: with their names, ports and edges, as many as one frame can draw.
 
 import { addInside, inBox, leadBack, turnInside } from "./graph_lines.js";
+import { ERROR } from "./graph_model.js";
 import { drawSign } from "./graph_theme.js";
 
 const MOST_EDGES = 5000;
@@ -135,7 +136,7 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
     context.globalAlpha = isDim ? 0.25 : 1;
     context.fillStyle = (byPart ? theme.softParts : theme.softGroups)[byPart ? model.columns.part[drop] % theme.parts.length : group];
     context.strokeStyle = isChosen ? theme.accent : colour;
-    context.lineWidth = isChosen ? 2.5 : drop === hovered ? 2 : group === 1 ? 1.8 : 1;
+    context.lineWidth = isChosen ? 2.5 : drop === hovered ? 2 : group === ERROR ? 1.8 : 1;
     if (isPlain && isApp) {
       // Many drops: straight lines cost a third of round ones.
       context.fillRect(x, y, width, height);
