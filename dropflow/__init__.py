@@ -10,7 +10,7 @@ contract::
     dropflow.cli                       commands; each is imported when it is run
     dropflow.dask                      collections of dask
     dropflow.builder                   graphs written in Python
-    dropflow.submission                the manager that is meant, and what is submitted to it
+    dropflow.submission                the choice of a manager, and what is submitted to it
     dropflow.sessions                  one graph on this machine, and what runs leave in their directories
     dropflow.testing                   what tests of applications need
     dropflow.dask_tasks                tasks of dask as applications

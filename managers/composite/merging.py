@@ -110,8 +110,8 @@ def merge(
     silent : iterable of str
         Children that may have unknown parts. While drops are missing, the session is not over.
     before : SessionDetail, optional
-        The session as it was merged before. If it was over, a node that answers again, and has not heard of that, does
-        not take it back: if the session had gone on, that node would be in a later view.
+        The session as it was merged before. If it was over, it stays over, also if a node answers again whose part was
+        not told of the end: a session that had gone on would have a later view.
     """
     known = known_ends(parts)
     ends = known.by_node

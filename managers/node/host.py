@@ -274,7 +274,7 @@ class SessionHost:
             try:
                 action.instance.directory.write_cancel(action.request)
             except Exception as error:  # noqa: BLE001 - the session is cancelled all the same
-                text = "that session %s is cancelled is forgotten if this process is killed now: %s"
+                text = "the cancellation of session %s was not written, so a restart of this node forgets it: %s"
                 _log.warning(text, action.session, error, extra={"session": action.session})
             return CancelRecorded(action.session, action.epoch, action.call, action.request)
 

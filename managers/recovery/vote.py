@@ -106,8 +106,8 @@ _END: Ballot = (0, 1)
 """Ballot with which the first member proposes that the session is over. Those of candidates begin with (1, 0)."""
 _decoder = msgspec.msgpack.Decoder(ViewDecision)
 _change_decoder = msgspec.msgpack.Decoder(RequestedChange)
-_UNHURRIED = 3.0
-"""How much longer a candidate waits for a member that is silent and not lost if no other one is lost."""
+_PATIENCE_WITHOUT_LOSS = 3.0
+"""How many times longer a candidate waits for a silent member that is not lost, while no member is lost."""
 
 
 @dataclass(slots=True)
@@ -187,8 +187,8 @@ class Voter:
         if len(answered) >= self.view.majority:
             return ""
         counts = f"{len(answered)} of {len(self.view.voters)} voters answer, {self.view.majority} are needed"
-        heard = answered | candidacy.rejected
-        silent = [place.node for place in self.view.voters if place.node not in heard]
+        known = answered | candidacy.rejected
+        silent = [place.node for place in self.view.voters if place.node not in known]
         names = f"; silent: {', '.join(silent)}" if silent else ""
         return f"waiting for a majority: {counts}{names}"
 
@@ -297,7 +297,7 @@ class Voter:
             return
         if candidacy.since == inf:
             candidacy.since, self._due = now, now + self._patience
-        late = now >= candidacy.since + self._patience * (1.0 if self._lost else _UNHURRIED)
+        late = now >= candidacy.since + self._patience * (1.0 if self._lost else _PATIENCE_WITHOUT_LOSS)
         members = [place.node for place in self.view.members]
         if not late and any(name not in candidacy.promises and name not in self._lost for name in members):
             return

@@ -93,11 +93,11 @@ class Lifecycle:
     # Forward.
 
     def connecting(self, record: SessionRecord) -> None:
-        """A session is built, and waits for its peers."""
+        """Begin to wait for the peers of a session that is built."""
         self._move(record, Phase.CONNECTING)
 
     def prepared(self, record: SessionRecord, now: float) -> None:
-        """The peers of a session have answered: it can be started."""
+        """Note that the peers of a session have answered: it can be started."""
         self._move(record, Phase.PREPARED)
         seconds = record.seconds + _START_SECONDS
         until = now + seconds
@@ -149,13 +149,13 @@ class Lifecycle:
         return not is_idle
 
     def over(self, record: SessionRecord) -> None:
-        """A session has its result."""
+        """Note that a session has its result."""
         if record.phase is Phase.RUNNING:
             self._move(record, Phase.ENDING)
         self.changed(record)
 
     def ended(self, record: SessionRecord) -> None:
-        """The thread of a session has ended."""
+        """Note that the thread of a session has ended."""
         if record.phase is Phase.STOPPING:
             self._remove(record)
         else:
@@ -171,7 +171,7 @@ class Lifecycle:
             self._actions.append(RetireSession(record.name, record.epoch, record.instance))
 
     def retired(self, record: SessionRecord, finished: FinishedRecord | None) -> None:
-        """A session was read from its directory; None means that it cannot be read, and stays in memory."""
+        """Note that a session was read from its directory; None if it cannot be read, and stays in memory."""
         if finished is None:
             self._move(record, Phase.ENDED)
         else:
@@ -216,7 +216,7 @@ class Lifecycle:
             self._timers.set(key, now + _STOP_SECONDS, partial(self._give_up_stopping, record))
 
     def removed(self, record: SessionRecord, error: Exception | None) -> None:
-        """A session is removed. With an `error`, its directory could not be removed, and it stays."""
+        """Forget a session that was removed. With an `error`, its directory could not be removed, and it stays."""
         if error is None:
             self.forget(record)
         else:

@@ -110,7 +110,7 @@ def test_hostile_names_are_escaped(served: Served, hello: Path, name: str) -> No
     download = served.ask("GET", f"{reply.headers['Location']}/graph.dfg")
 
     own = re.findall(r'<script(?: type="module")? src="../static/(\w+)\.js"></script>', page)
-    assert (page.count("<script"), own) == (3, ["theme", "key", "kit"])
+    assert (page.count("<script"), own) == (3, ["theme", "page_key", "kit"])
     assert "<img src=x" not in page
     assert name[:10] in html.unescape(page) or not name[:10].isprintable()
     assert "Set-Cookie" not in download.headers
