@@ -424,6 +424,7 @@ _HOWTO_APPLICATION_BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.
         ("howto/streaming.md", 1),
         ("howto/dask.md", 5),
         ("howto/write-a-runner.md", 4),
+        ("reference/logical-graph-formats.md", 1),
         ("reference/python.md", 3),
         ("tutorial/python.md", 5),
     ],
