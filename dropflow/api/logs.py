@@ -25,6 +25,7 @@ from dropflow.formatting import format_stamp
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 OUTPUT = "OUTPUT"
 """The level of what a program printed."""
+NO_LOG = "a drop that has printed nothing, or has not run, has no log"
 
 _Level = Literal["", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 _Cursor = Annotated[

@@ -46,7 +46,7 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
                 *([f"{node.load.gpus_free} of {node.load.gpus}"] if has_gpus else []),
                 format_size(node.load.disk_free),
                 node.sessions,
-                node.text or node.url,
+                f"{node.url}  {node.text}".strip(),
             )
             for node in self.nodes
         ]

@@ -10,6 +10,7 @@ from dropflow.api import operations
 from dropflow.api.contents_answer import ContentsRequest, DataQuery, Download
 from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, PageQuery, ResultInfo
+from dropflow.api.logs import NO_LOG
 from dropflow.api.manager import Manager
 from dropflow.api.operations import Operation
 from dropflow.api.requests import (
@@ -75,7 +76,8 @@ class ContentQueries(SessionTimes):
         what = f"{_PARTS.get(operation.name, '')}drop {found.oid!r} in session {session!r}"
         seconds = SECONDS if operation.answer is DropDetail else _LONG
         call: partial[_Answer] = partial(getattr(Manager, operation.name), session=session, drop=found.oid, **arguments)
-        return self._ask_one(view, call, what, seconds)
+        hint = NO_LOG if operation is operations.LOG else "see the list of its drops"
+        return self._ask_one(view, call, what, seconds, hint)
 
     def _at_all(self, operation: Operation[_Answer], session: str, **arguments: Any) -> _Answer:
         """Have all children carry out an operation, and merge their answers."""
@@ -129,7 +131,7 @@ class ContentQueries(SessionTimes):
                 raise
             what = f"copy of the content of drop {copy.oid!r}"
             call = partial(Manager.data, session=session, drop=copy.oid, query=query)
-            return self._ask_one(self._holder(copy.node), call, what, _LONG)
+            return self._ask_one(self._holder(copy.node), call, what, _LONG, "see the list of results")
 
     def failures(self, session: str, query: FailureQuery) -> FailureList:
         """Return a page of the root causes, the most harmful first; lost nodes among them.
@@ -290,9 +292,11 @@ class ContentQueries(SessionTimes):
     def _holder(self, node: str) -> ChildView:
         return self._owner.call(self._machine.holder, node)
 
-    def _ask_one(self, view: ChildView, call: partial[_Answer], what: str, seconds: float) -> _Answer:
+    def _ask_one(
+        self, view: ChildView, call: partial[_Answer], what: str, seconds: float, hint: str = "see the list of sessions"
+    ) -> _Answer:
         replies = self._ask(call.keywords["session"], {view.url: call}, seconds).replies
-        replies.raise_unless_answered(what)
+        replies.raise_unless_answered(what, hint)
         return replies.values[0][1]
 
     def _ask(

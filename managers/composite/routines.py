@@ -400,7 +400,7 @@ class Replies(Generic[Value]):
     refusals: tuple[tuple[ChildView, DropflowError], ...] = ()
     missing: tuple[tuple[ChildView, str], ...] = ()
 
-    def raise_unless_answered(self, what: str) -> None:
+    def raise_unless_answered(self, what: str, hint: str = "see the list of sessions") -> None:
         """Raise an error if no child has answered.
 
         Raises
@@ -420,7 +420,7 @@ class Replies(Generic[Value]):
         if self.missing:
             # A child that does not answer may have it.
             raise LinkError(f"{what} cannot be looked up: {silent}", hint="try again, or see the list of children")
-        raise NotFoundError(f"there is no {what}", hint="see the list of sessions")
+        raise NotFoundError(f"there is no {what}", hint=hint)
 
 
 class Requests:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dropflow.api.contents_answer import Download
-from dropflow.api.logs import OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
+from dropflow.api.logs import NO_LOG, OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import NotFoundError
 from dropflow.execution.drop_log import LogIndex
@@ -52,7 +52,7 @@ def log_download(folder: Path, drop: str, *, where: str) -> Download:
     name = f"{drop_file_name(drop)}.log"
     path = folder / name
     if not path.exists():
-        raise NotFoundError(f"drop {drop} has written no log", where=where)
+        raise NotFoundError(f"drop {drop} has written no log", where=where, hint=NO_LOG)
     return file_download(path, name, "text/plain; charset=utf-8")
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.logs import LogLine, LogPage
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import DrainRequest
 from dropflow.api.session_records import UserUse
 from dropflow.cli.session_replies import SessionChange
@@ -216,6 +217,14 @@ def test_nodes_are_listed_with_their_load(ask: Command) -> None:
     lines = answer.text.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["node-1", "node-2"]
     assert lines[3] == "2 nodes on 1 host with 2 cores"  # they share its two processors
+
+
+def test_a_node_that_does_not_answer_keeps_its_address(ask: Command, manager: FakeManager) -> None:
+    """The reason is behind the address, which is needed to start the node again."""
+    url = "http://node-2:18002"
+    manager.set_node(NodeInfo(name="node-2", url=url, state="suspect", text="nothing listens there"))
+
+    assert ask("nodes").text.splitlines()[2].endswith(f"{url}  nothing listens there")
 
 
 def test_components_of_nodes_are_listed(ask: Command, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from dropflow.api.contents_answer import (
 )
 from dropflow.api.drop_queries import order_of
 from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
-from dropflow.api.logs import LogLine, LogPage, LogQuery
+from dropflow.api.logs import NO_LOG, LogLine, LogPage, LogQuery
 from dropflow.api.requests import DropStates, FailureList, FailureQuery, ResultList, TimesQuery
 from dropflow.errors import (
     AmbiguousError,
@@ -164,6 +164,17 @@ def test_results_are_released_on_all_nodes(world: World) -> None:
     two.refuse("release", LinkError("nothing listens there"))
     with pytest.raises(LinkError, match="but not on n2"):
         island.release("s", [row.drop for row in rows.values()])
+
+
+def test_the_hint_about_a_missing_log_is_about_the_drop(world: World) -> None:
+    """A drop that printed nothing has no log; the list of sessions would not help."""
+    node = world.node("n1")
+    node.add(fan(2), "s")
+    node.refuse("log", NotFoundError("drop fan_a_0-0 has written no log"))
+
+    with pytest.raises(NotFoundError, match="there is no log of drop 'fan_a_0-0'") as found:
+        world.composite("n1").log("s", "fan_a_0-0")
+    assert found.value.hint == NO_LOG
 
 
 def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
