@@ -15,6 +15,7 @@ from dropflow.api.session_records import FailureInfo, SessionDetail
 from dropflow.builder.handles import Data
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
 from dropflow.execution.content_location import Handle
+from dropflow.formatting import single_line
 from dropflow.graph.notebook import (
     HtmlView,
     failure_html,
@@ -39,6 +40,10 @@ _WATCH_SECONDS = 20.0
 _LOGS, _LOG_BYTES = 10, 16_384
 _SINGLE = ("subgraph", "exclusive", "service", "store")
 """Levels of constructs that do not repeat their nodes."""
+
+
+_LONGEST = 200
+"""Letters of the root cause in the text of a run."""
 
 
 class GraphRun:
@@ -101,7 +106,11 @@ class GraphRun:
 
     def __repr__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in self.result.states.items() if count)
-        return f"<GraphRun {self.result.status.name}: {states} in {self.result.seconds:.2f} s, {self.result.directory}>"
+        text = f"<GraphRun {self.result.status.name}: {states} in {self.result.seconds:.2f} s, {self.result.directory}>"
+        if self.ok or not self.result.failures:
+            return text
+        first = self.result.failures[0]
+        return f"{text}\n{single_line(f'{first.name} ({first.drop}): {first.text}', _LONGEST)}"
 
 
 class SubmittedGraph:

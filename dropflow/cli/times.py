@@ -120,11 +120,19 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from self._templates()
         if found.slowest:
             yield "slowest attempts:"
+            on = ("on",) if len({lane.node for lane in found.lanes}) > 1 else ()
             rows = [
-                (one.name, one.drop, one.attempt, format_brief(one.ran), format_brief(one.waited))
+                (
+                    one.name,
+                    one.drop,
+                    *(one.node for _ in on),
+                    one.attempt,
+                    format_brief(one.ran),
+                    format_brief(one.waited),
+                )
                 for one in found.slowest
             ]
-            yield from columns(rows, header=("node", "drop", "attempt", "ran", "waited"))
+            yield from columns(rows, header=("node", "drop", *on, "attempt", "ran", "waited"))
         yield from self._critical()
         yield from self._traffic()
         yield "workers:"

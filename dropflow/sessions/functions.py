@@ -173,7 +173,7 @@ class RunResult:
     notes: tuple[str, ...]
     seconds: float
     directory: Path
-    graph: PhysicalGraph
+    graph: PhysicalGraph = field(repr=False)
     _contents: Mapping[int, Handle] = field(repr=False)
     computed: int = 0
     reused: int = 0

@@ -71,6 +71,8 @@ class AttemptProfile(msgspec.Struct, frozen=True, kw_only=True):
         Name of its logical node.
     row : int
         Row of the drop in the whole graph.
+    node : str
+        Where it ran; empty if that is known from the context.
     worker : int
         Number of its worker process on its node; 0 for none.
     processor : float
@@ -90,6 +92,7 @@ class AttemptProfile(msgspec.Struct, frozen=True, kw_only=True):
     began: float
     name: str = ""
     row: int = -1
+    node: str = ""
     worker: int = 0
     processor: float = 0.0
     memory: int = 0

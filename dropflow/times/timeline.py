@@ -382,9 +382,11 @@ def profile(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[NodeProfil
     return tuple(sorted(found, key=lambda node: (-node.seconds, node.name)))
 
 
-def slowest(graph: PhysicalGraph, records: npt.NDArray[Any], most: int) -> tuple[AttemptProfile, ...]:
-    """Return the attempts that ran longest, the longest first."""
-    return described(graph, records[np.argsort(-records["ran"], kind="stable")[:most]])
+def slowest(graph: PhysicalGraph, attempts: AttemptColumns, most: int) -> tuple[AttemptProfile, ...]:
+    """Return the attempts that ran longest, the longest first, with their nodes."""
+    rows = np.argsort(-attempts.records["ran"], kind="stable")[:most]
+    found = zip(described(graph, attempts.records[rows]), attempts.node[rows].tolist(), strict=True)
+    return tuple(msgspec.structs.replace(one, node=attempts.nodes[node]) for one, node in found)
 
 
 def described(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[AttemptProfile, ...]:
@@ -501,7 +503,7 @@ def statistics_of(
         began=attempts.start,
         ended=attempts.end,
         templates=profile(found.graph, attempts.records),
-        slowest=slowest(found.graph, attempts.records, most),
+        slowest=slowest(found.graph, attempts, most),
         critical=tuple(_step(found, one, float(waited[one]), float(moved[one])) for one in path[longest].tolist()),
         critical_steps=len(path),
         critical_ran=float(ran[path].sum()),

@@ -365,6 +365,21 @@ def test_a_program_changes_a_copy_of_its_input(run: Run) -> None:
     assert run(graph).value(found) == "0001new\n01old\nold\nnew\n"
 
 
+def test_a_printed_run_that_failed_has_its_root_cause(run: Run) -> None:
+    """The cause is one line of limited length; the result does not print its graph."""
+    with Graph("broken") as graph:
+        graph.command("exit 3; echo > {done}", outputs="done")
+
+    ended = run(graph)
+    _, cause = repr(ended).split("\n")
+    failure = ended.result.failures[0]
+
+    assert cause.startswith(f"{failure.name} ({failure.drop}): ")
+    assert failure.text[:20] in cause
+    assert len(cause) <= 200
+    assert "PhysicalGraph" not in repr(ended.result)
+
+
 @pytest.mark.parametrize("change", ["echo more >> {tree}/part-0", "touch {tree}/part-0", "rm {tree}/part-0"])
 def test_a_change_of_an_input_is_an_error(run: Run, change: str) -> None:
     """An input that a command changes without a port for it is named with the file, and nothing is committed."""

@@ -47,6 +47,19 @@ def test_a_run_has_times(command: Command, tmp_path: Path) -> None:
     assert "critical path:" in command("times", tmp_path / "run").text
 
 
+def test_the_slowest_attempts_have_their_nodes() -> None:
+    """Where each ran is in the records; the table has the column if several nodes ran attempts."""
+    several = statistics_of(analyse(fan(4), attempts_of(sections_of([[{"drop": 0}], [{"drop": 1, "ran": 2}]]))))
+    alone = statistics_of(analyse(fan(4), attempts_of(sections_of([[{"drop": 0}]]))))
+
+    assert [one.node for one in several.slowest] == ["n1", "n0"]
+    headers = []
+    for statistics in (several, alone):
+        lines = list(TimesReply(run="s", statistics=statistics).lines())
+        headers.append(lines[lines.index("slowest attempts:") + 1].split())
+    assert headers == [["node", "drop", "on", "attempt", "ran", "waited"], ["node", "drop", "attempt", "ran", "waited"]]
+
+
 def test_moved_bytes_that_are_not_counted_are_named() -> None:
     """What these nodes received is not in the sums, which are shown above."""
     found = analyse(fan(4), attempts_of(sections_of([[{"drop": 0}]])))

@@ -20,7 +20,8 @@ from dropflow.runners.executor import UsageMeter
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.testing.drawing import draw, row
-from dropflow.times.octets import RECORD, TIMES_FILE, read_times
+from dropflow.times.attempts import attempts_of
+from dropflow.times.octets import RECORD, TIMES_FILE, TimesSection, read_times
 from dropflow.times.timeline import profile, slowest
 from tests.graph.shapes import graphs
 from tests.regular_graphs import fan
@@ -125,7 +126,8 @@ def test_a_profile_adds_up() -> None:
     assert (first.name, first.attempts, first.failed, first.seconds) == ("A", 3, 2, 9.0)
     assert (first.median, first.longest, first.read, first.memory) == (2.0, 6.0, 30, 300)
     assert (second.name, second.attempts) == ("C", 1)
-    assert [(one.attempt, one.ran) for one in slowest(graph, records, 2)] == [(3, 6.0), (1, 4.0)]
+    attempts = attempts_of([TimesSection(node="n0", total=4, records=records)])
+    assert [(one.attempt, one.ran) for one in slowest(graph, attempts, 2)] == [(3, 6.0), (1, 4.0)]
 
 
 def test_an_attempt_in_a_process_of_its_own_is_measured() -> None:
