@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.api.drop_records import DropInfo, DropPage, DropQuery
 from dropflow.errors import AmbiguousError, LinkError, NotFoundError, UsageError
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.text_ids import ambiguous, drops_named, oids
+from dropflow.graph.text_ids import SHOWN, ambiguous, candidate, drops_named, oids
 from dropflow.states import DropState
 
 # Vectors, for lists of a million drops.
@@ -90,8 +91,6 @@ def _state_names(text: str) -> list[str]:
 
 # A row number is never an id: rows are found with `DropQuery.row`.
 
-_SHOWN = 3
-
 
 def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str) -> DropInfo:
     """Return the drop with this id.
@@ -120,11 +119,15 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
     whole = find(DropQuery(oid=text, limit=1))
     if whole.drops:
         return whole.drops[0]
-    page, what = find(DropQuery(ending=text, limit=_SHOWN)), "end in"
+    query, what = DropQuery(ending=text, limit=SHOWN), "end in"
+    page = find(query)
     if not page.drops and not page.missing:
-        page, what = find(DropQuery(name=text, limit=_SHOWN)), "are named"
+        query, what = DropQuery(name=text, limit=SHOWN), "are named"
+        page = find(query)
     if page.total > 1:
-        raise ambiguous(text, page.total, [drop.oid for drop in page.drops], what=what)
+        failed = find(msgspec.structs.replace(query, state=DropState.ERROR.name)).drops
+        first = {drop.oid: candidate(_label(drop), drop.oid, drop.state) for drop in (*failed, *page.drops)}
+        raise ambiguous(text, page.total, list(first.values())[:SHOWN], what=what)
     if page.missing:
         silent = ", ".join(page.missing)
         if page.drops:
@@ -147,6 +150,12 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
             hint=f"give the whole id, for example {page.drops[0].oid}, or ask a manager of the whole session",
         )
     return page.drops[0]
+
+
+def _label(drop: DropInfo) -> str:
+    """Return what `dropflow.graph.text_ids.label` does; of a drop with an id of another program its name."""
+    iid = drop.oid.rpartition(f"_{drop.key}_0-")[2]
+    return f"{drop.name} {iid}" if iid != drop.oid else drop.name
 
 
 # Orders in which a list of drops can be shown: the same on a node and merged from several.

@@ -188,7 +188,7 @@ def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path, 
         states[known.rows] = known.values
         states[states > max(DropState)] = DropState.WRITING
         contents = _fetched(client, run, graph, directory, most)
-        return replay_of_states(graph, find_drop(graph, drop), states, contents, {})
+        return replay_of_states(graph, find_drop(graph, drop, states), states, contents, {})
 
 
 def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: Path, most: int | None) -> "Contents":

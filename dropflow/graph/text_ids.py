@@ -10,16 +10,19 @@ from itertools import pairwise
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import DropId
+from dropflow.states import DropState
 
 _FEW = 16
 _CANDIDATES = 5000
 _SHORT = 4
-_SHOWN = 3
+SHOWN = 3
+"""Most drops that the error for an ambiguous text shows."""
 
 
 def oid(graph: PhysicalGraph, drop: int) -> str:
@@ -146,15 +149,20 @@ def _templates_of(graph: PhysicalGraph, oid: str) -> list[int]:
     return [row for row, template in enumerate(graph.templates) if f"{graph.prefix}_{template.key}" == head]
 
 
-def find_drop(graph: PhysicalGraph, text: str) -> DropId:
+def find_drop(graph: PhysicalGraph, text: str, states: Sequence[int] | npt.NDArray[np.uint8] = b"") -> DropId:
     """Return the drop whose text id is `text`, the only one whose id ends in it, or the only one with this name.
+
+    Parameters
+    ----------
+    states : bytes or uint8 array, shape (drops,)
+        `DropState` of every drop, for errors; empty if it is not known.
 
     Raises
     ------
     NotFoundError
         There is no such drop.
     AmbiguousError
-        There are several.
+        There are several. The hint names some of them, those in ERROR first.
     """
     try:
         return drop_of(graph, text)
@@ -167,10 +175,18 @@ def find_drop(graph: PhysicalGraph, text: str) -> DropId:
         if not found:
             raise
     what = "end in" if ending else "are named"
-    raise ambiguous(text, len(found), oids(graph, found[:_SHOWN]), what=what)
+    failed = [row for row in found if states[row] == DropState.ERROR] if len(states) else []
+    first = list(dict.fromkeys((*failed[:SHOWN], *found[:SHOWN])))[:SHOWN]
+    candidates = []
+    for row in first:
+        # Ids of other programs do not end in the index, so that a name with it finds nothing.
+        name = label(graph, row) if graph.oids is None else graph.templates[graph.template[row]].name
+        state = DropState(int(states[row])).name if len(states) else ""
+        candidates.append(candidate(name, oid(graph, row), state))
+    raise ambiguous(text, len(found), candidates, what=what)
 
 
-def find_drops(graph: PhysicalGraph, text: str) -> list[int]:
+def find_drops(graph: PhysicalGraph, text: str, states: Sequence[int] | npt.NDArray[np.uint8] = b"") -> list[int]:
     """Return the drop that `find_drop` finds, or all drops of the logical node with this name, ascending.
 
     Raises
@@ -179,7 +195,7 @@ def find_drops(graph: PhysicalGraph, text: str) -> list[int]:
         As `find_drop`; several drops of one node are not ambiguous.
     """
     try:
-        return [find_drop(graph, text)]
+        return [find_drop(graph, text, states)]
     except AmbiguousError:
         found = _drops_of_node(graph, text)
         if not len(found):
@@ -218,9 +234,15 @@ def _drops_of_node(graph: PhysicalGraph, name: str) -> IntColumn:
 
 
 def ambiguous(text: str, count: int, candidates: Sequence[str], *, what: str = "end in") -> AmbiguousError:
-    """Return the error for an id that is the end of `count` ids, or the name of so many drops, with the first ones."""
+    """Return the error for an id that is the end of `count` ids, or the name of so many drops, with `candidates`."""
     more = "" if count <= len(candidates) else " or another"
-    return AmbiguousError(f"{count} drops {what} {text!r}", hint=f"give the whole id: {' or '.join(candidates)}{more}")
+    hint = f"give the name with its index, or the whole id: {' or '.join(candidates)}{more}"
+    return AmbiguousError(f"{count} drops {what} {text!r}", hint=hint)
+
+
+def candidate(name: str, oid: str, state: str = "") -> str:
+    """Return how the error for an ambiguous text shows a drop: its `label`, id and state."""
+    return f"{name!r} ({oid}, {state})" if state else f"{name!r} ({oid})"
 
 
 def _parse(shape: tuple[int, ...], tail: str) -> int:

@@ -289,7 +289,7 @@ def replay_of_run(directory: Path, drop: str) -> Replay:
             empty = {row: Handle(kind="null") for row in wanted if nothing[row]}
             return {**surviving_contents(records, directory), **empty}
 
-        return replay_of_states(run.graph, find_drop(run.graph, drop), states, contents, run.records)
+        return replay_of_states(run.graph, find_drop(run.graph, drop, states), states, contents, run.records)
 
 
 def replay_of_states(

@@ -220,7 +220,7 @@ def drops_to_repeat(
     before = graph.predecessors
     starts: set[int] = set()
     for name in names:
-        named = find_drops(graph, name)
+        named = find_drops(graph, name, states)
         writers = {other for drop in named for other in ([drop] if runs[drop] else before.of(drop))}
         found = {drop for drop in writers if _has_run(states, causes, drop)}
         if not found:
@@ -391,7 +391,7 @@ def causes_to_retry(
         return sorted(set(causes.values()))
     chosen = set()
     for text in drops:
-        drop = find_drop(graph, text)
+        drop = find_drop(graph, text, states)
         if drop not in causes:
             failed = ", ".join(oid(graph, one) for one in sorted(set(causes.values()))[:_SHOWN])
             raise ConflictError(

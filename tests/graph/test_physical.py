@@ -18,6 +18,7 @@ from dropflow.graph.differences import Difference, graph_differences
 from dropflow.graph.physical import Adjacency, PhysicalGraph, faults, follower_column, is_fused, without_fusion
 from dropflow.graph.templates import Argument, Axis, Kind, Link, ResourceNeeds, Template, needs_of
 from dropflow.graph.text_ids import drops_named, find_drop, oid
+from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
 from tests.graph.shapes import chain, edges_of, graphs, scatter, slice_by_place
 from tests.regular_graphs import fan
@@ -504,6 +505,23 @@ def test_the_name_of_a_logical_node_names_all_its_drops() -> None:
     assert drops_named(graph, name).tolist() == np.flatnonzero(graph.template == graph.template[1]).tolist()
     with pytest.raises(AmbiguousError, match=f"{len(drops_named(graph, name))} drops are named '{name}'"):
         find_drop(graph, name)
+
+
+def test_an_ambiguous_name_lists_failed_drops_first() -> None:
+    """The hint has names that are enough to find a drop, with its id and state."""
+    graph = fan(12)
+    name = graph.templates[graph.template[1]].name
+    states = np.full(graph.drops, DropState.COMPLETED, dtype=np.uint8)
+    failed = int(drops_named(graph, name)[4])
+    states[failed] = DropState.ERROR
+
+    with pytest.raises(AmbiguousError, match="are named") as found:
+        find_drop(graph, name, states)
+    hint = found.value.hint
+    assert hint.startswith("give the name with its index")
+    assert f": '{name} 4' ({oid(graph, failed)}, ERROR) or '{name} 0' (" in hint
+    assert hint.endswith(", COMPLETED) or another")
+    assert find_drop(graph, f"{name} 4") == failed
 
 
 def test_names_that_differ_in_case_are_told_apart() -> None:

@@ -405,7 +405,7 @@ def test_what_is_named_and_all_that_depends_on_it(names: str, starts: str, drops
         ("z", ConflictError, "drawing_z_0 has not run: it is SKIPPED", "such as the branch"),
         ("G", ConflictError, "drawing_G_0 has not run: it is ERROR", "because of drawing_F_0"),
         ("Q", NotFoundError, "there is no drop 'Q'", ""),
-        ("_0", AmbiguousError, "10 drops end in '_0'", "give the whole id"),
+        ("_0", AmbiguousError, "10 drops end in '_0'", "or the whole id"),
     ],
 )
 def test_what_has_not_run_is_refused(name: str, kind: type[DropflowError], text: str, hint: str) -> None:

@@ -280,6 +280,20 @@ def test_an_ending_of_several_ids_is_ambiguous(world: World) -> None:
         island.drop("s", "a_0-1")
 
 
+def test_failed_drops_are_listed_first_for_an_ambiguous_name(world: World) -> None:
+    """Each has its name with the index, which is enough, and its id and state."""
+    node = world.node("n1")
+    node.add(fan(12), "s")
+    row = node.drops("s", DropQuery(ending="a_0-4")).drops[0]
+    node.fail("s", row.drop, "broken")
+    island = world.composite("n1")
+
+    with pytest.raises(AmbiguousError, match=f"are named '{row.name}'") as found:
+        island.drop("s", row.name)
+    assert f": '{row.name} 4' ({row.oid}, ERROR) or '{row.name} 0' (" in found.value.hint
+    assert island.drop("s", f"{row.name} 4").oid == row.oid
+
+
 def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
     """All nodes are asked. If one does not answer, the graph of another one has all ids."""
     world.node("n1").add(replace(fan(2), oids=("a1", "b2", "c3")), "s")

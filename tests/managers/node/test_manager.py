@@ -475,7 +475,7 @@ def test_a_row_is_not_an_id(make_cluster: Make) -> None:
         with pytest.raises(NotFoundError, match="there is no drop '1'"):
             ask("s", "1")
     assert node.drop("s", "20").oid == "file-20"
-    with pytest.raises(AmbiguousError, match=r"2 drops end in '0'.*app-10 or file-20"):
+    with pytest.raises(AmbiguousError, match=r"2 drops end in '0'.*'X' \(app-10, COMPLETED\) or 'y' \(file-20, "):
         node.drop("s", "0")
 
 
