@@ -79,6 +79,10 @@ class PlaceholderFiller:
         self.context = context
         self.mentioned: set[str] = set()
         """Ports of the data that placeholders have named so far."""
+        self._names: set[str] = set()
+        """Names between braces in the command."""
+        self._has_places = False
+        """Whether the command names inputs by their places or ids, such as ``%i0``."""
 
     def fill(self, command: str) -> str:
         """Return `command` with all placeholders filled in.
@@ -88,6 +92,9 @@ class PlaceholderFiller:
         AppError
             The input of a placeholder failed, or its value cannot stand there.
         """
+        found = list(_PLACEHOLDER.finditer(command))
+        self._names = {match["name"] for match in found if match["name"]}
+        self._has_places = any(match["side"] == "i" for match in found)
         return substitute(command, _PLACEHOLDER, self._placeholder)
 
     def path_of(self, drop: InputData | OutputData) -> Path:
@@ -146,15 +153,21 @@ class PlaceholderFiller:
         return Replacement(tuple(self._url(drop) if match["url"] else str(self.path_of(drop)) for drop in chosen))
 
     def _refuse_empty_port(self, argument: Argument) -> None:
-        """Raise if nothing comes in at a port that the command names, but inputs came in at no port.
+        """Raise if nothing comes in at a port that the command names, and inputs that it does not name came elsewhere.
 
-        Their edges were drawn without the port, such as one that ends at a gather. The command would not read them.
+        Their edges end at no port, or at one of another name, such as one of a gather: the command would not read them.
         """
-        portless = [data.name or data.oid for data in self.context.inputs if not data.port]
-        if argument.usage == "InputPort" and is_empty(argument.value, argument.type) and portless:
+        if argument.usage != "InputPort" or not is_empty(argument.value, argument.type) or self._has_places:
+            return
+        known = self._names | {name for name, one in self.context.arguments.items() if one.usage.startswith("Input")}
+        strays = [data for data in self.context.inputs if data.port not in known]
+        if strays:
+            came = dict.fromkeys(
+                f"{data.name or data.oid} at {repr(data.port) if data.port else 'no port'}" for data in strays
+            )
             raise AppError(
                 f"no input comes in at the port '{argument.name}' that the command names",
-                hint=f"end the edge at this port, or use %i0; these inputs came in at no port: {few(portless)}",
+                hint=f"end the edge at this port; inputs that the command does not name: {few(list(came))}",
             )
 
     def _words(self, data: InputData) -> list[str]:

@@ -85,14 +85,22 @@ def test_all_inputs_of_a_port_are_filled_in(tmp_path: Path) -> None:
     assert got.contents == [b"<a b><c>"]
 
 
-def test_a_command_that_names_a_port_without_inputs_fails_if_inputs_have_no_port(tmp_path: Path) -> None:
-    """Such as an edge that ends at a gather and not at its port: the command would run without the data."""
+@pytest.mark.parametrize("other", ["", "parts"])
+def test_a_command_that_names_a_port_without_inputs_fails_if_others_are_not_read(tmp_path: Path, other: str) -> None:
+    """An edge ends at no port, or at a port of the gather with another name: the command would run without the data."""
     port = Argument(name="x", usage="InputPort")
+    got = run(tmp_path, "cat {x} > {out}", port, Argument(name=other or "n"), inputs=[(other, "a")])
 
-    assert (
-        "no input comes in at the port 'x'" in run(tmp_path, "cat {x} > {out}", port, inputs=[("", "a")]).failure.text
-    )
-    assert run(tmp_path, "echo {x} > {out}", port, inputs=[("y", "a")]).contents == [b"\n"]
+    assert "no input comes in at the port 'x'" in got.failure.text
+
+
+def test_a_port_without_inputs_is_empty_if_the_command_reads_all_inputs(tmp_path: Path) -> None:
+    """A port may have no edge: others are read by name or place, or are ports of the application."""
+    port, other = Argument(name="x", usage="InputPort"), Argument(name="y", usage="InputPort")
+
+    assert run(tmp_path, "echo {x} {y} > {out}", port, inputs=[("y", "a")]).contents == [b"a\n"]
+    assert run(tmp_path, "echo {x} > {out}", port, other, inputs=[("y", "a")]).contents == [b"\n"]
+    assert run(tmp_path, "echo {x} $(cat %i0) > {out}", port, inputs=[("", "a")]).contents == [b"a\n"]
 
 
 def test_a_command_that_names_a_failed_input_does_not_run(tmp_path: Path) -> None:
