@@ -358,29 +358,6 @@ def test_an_attempt_of_a_stream_waits_for_a_worker(pool: WorkerPool, attempts: A
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["aborted", "closed"])
-def test_no_worker_is_reserved_for_an_attempt_that_is_gone(
-    pool: WorkerPool, attempts: Attempts, others: Attempts, how: str
-) -> None:
-    """If the attempt that is next is aborted, or its session closes, others get the worker."""
-    busy(pool, others, 1, 2)
-    attempts.submit(("hang", 3), ahead=True)
-    assert seen(pool, lambda pool: pool._dispatcher._next is attempts.runner._queue)
-    if how == "aborted":
-        attempts.abort(3)
-        (result,) = attempts.answers.wait(3)
-        assert result.failure is not None
-    else:
-        attempts.runner.close()
-    others.submit(("short", 4))
-    others.abort(1)
-    others.answers.wait(4)
-
-    assert seen(pool, lambda pool: pool._dispatcher._next) is None
-    others.abort(2)
-
-
-@pytest.mark.slow
 def test_no_result_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
     """Results are sent in batches, but that of a short attempt does not wait for a long one after it."""
     warm(attempts)
