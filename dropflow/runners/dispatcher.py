@@ -358,6 +358,8 @@ class Dispatcher:
                 count, seconds = min(max(room.attempts // waiting, 1), share), room.seconds / waiting
                 worker = worker if room.attempts else None
             if worker is None:
+                if self._next is None:
+                    self._turns.rotate(1)  # it keeps its turn until a worker has room
                 self._end_long_chains(runner, now)
                 return
             self._give(worker, runner, runner.take(count, seconds), now, needs)

@@ -65,7 +65,7 @@ class _Memory:
 
 
 def _set_memory(monkeypatch: pytest.MonkeyPatch, memory: _Memory) -> None:
-    for module in ("pool", "in_process"):
+    for module in ("worker_pool", "in_process"):
         monkeypatch.setattr(f"dropflow.runners.{module}.host_memory", lambda: memory)
 
 

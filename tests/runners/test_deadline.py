@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.runners.test_pool import Answers
 
 from dropflow.apps.app_interface import Context
 from dropflow.apps.needs import with_time_limit
@@ -28,6 +27,7 @@ from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.runners.test_executor import Bench
+from tests.runners.test_worker_pool import Answers
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 LIMITED = (Argument(name="timeout", value=0.05, type="Float"),)

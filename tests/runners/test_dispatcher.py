@@ -320,11 +320,8 @@ def test_an_attempt_that_waits_is_aborted(
 # Attempts to workers.
 
 
-_LOST_TURN = pytest.mark.xfail(reason="a runner loses its turn if no worker has room: with an even number, some starve")
-
-
 @pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("runners", [1, pytest.param(2, marks=_LOST_TURN), 3, pytest.param(4, marks=_LOST_TURN), 5])
+@pytest.mark.parametrize("runners", [1, 2, 3, 4, 5])
 def test_runners_take_turns(runners: int, workers: int) -> None:
     """No runner starves: of long attempts that end one by one, each runner gets about as many as the others."""
     pool = _Pool(workers, *(_Runner(number, *_tasks(*[number] * 60)) for number in range(runners)))

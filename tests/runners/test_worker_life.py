@@ -11,7 +11,6 @@ from textwrap import dedent
 
 import psutil
 import pytest
-from tests.runners.test_pool import Answers, seen, until
 
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
@@ -19,6 +18,7 @@ from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.host.descendants import WORKER_VARIABLE
 from dropflow.runners.worker_pool import StartBackoff, WorkerPool
+from tests.runners.test_worker_pool import Answers, seen, until
 
 pytestmark = pytest.mark.slow
 
