@@ -79,10 +79,7 @@ class PlaceholderFiller:
         self.context = context
         self.mentioned: set[str] = set()
         """Ports of the data that placeholders have named so far."""
-        self._names: set[str] = set()
-        """Names between braces in the command."""
-        self._has_places = False
-        """Whether the command names inputs by their places or ids, such as ``%i0``."""
+        self._command = ""
 
     def fill(self, command: str) -> str:
         """Return `command` with all placeholders filled in.
@@ -92,9 +89,7 @@ class PlaceholderFiller:
         AppError
             The input of a placeholder failed, or its value cannot stand there.
         """
-        found = list(_PLACEHOLDER.finditer(command))
-        self._names = {match["name"] for match in found if match["name"]}
-        self._has_places = any(match["side"] == "i" for match in found)
+        self._command = command
         return substitute(command, _PLACEHOLDER, self._placeholder)
 
     def path_of(self, drop: InputData | OutputData) -> Path:
@@ -157,9 +152,13 @@ class PlaceholderFiller:
 
         Their edges end at no port, or at one of another name, such as one of a gather: the command would not read them.
         """
-        if argument.usage != "InputPort" or not is_empty(argument.value, argument.type) or self._has_places:
+        if argument.usage != "InputPort" or not is_empty(argument.value, argument.type):
             return
-        known = self._names | {name for name, one in self.context.arguments.items() if one.usage.startswith("Input")}
+        found = list(_PLACEHOLDER.finditer(self._command))
+        if any(match["side"] == "i" for match in found):
+            return  # it names inputs by their places or ids, such as %i0
+        ports = {name for name, one in self.context.arguments.items() if one.usage.startswith("Input")}
+        known = ports.union(match["name"] for match in found if match["name"])
         strays = [data for data in self.context.inputs if data.port not in known]
         if strays:
             came = dict.fromkeys(
