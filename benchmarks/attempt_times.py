@@ -86,7 +86,9 @@ def main() -> None:
                 "without_us_per_attempt": round(statistics.median(row["without"] for row in rows) / drops * 2e6, 1),
                 "recording_us_per_attempt": round(extra / drops * 2e6, 2),
                 "share_percent": round(statistics.median(shares) * 100, 2),
-                "share_percent_quartiles": [round(one * 100, 2) for one in statistics.quantiles(shares, n=4)[::2]],
+                "share_percent_quartiles": [
+                    round(quantile * 100, 2) for quantile in statistics.quantiles(shares, n=4)[::2]
+                ],
             },
             indent=2,
         )

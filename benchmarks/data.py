@@ -412,7 +412,7 @@ def _rsync(directory: Path) -> Iterator[dict[str, list[str]]]:
             f"rsync --daemon --no-detach --address=127.0.0.1 --port={daemon} --config={directory}/rsyncd.conf".split(),
             daemon,
         ),
-        _server(["sshd", "-D", "-q", "-f", "/dev/null", *(f"-o{one}" for one in settings)], shell),
+        _server(["sshd", "-D", "-q", "-f", "/dev/null", *(f"-o{setting}" for setting in settings)], shell),
     ):
         yield {
             "rsync": ["rsync", "-a", f"rsync://127.0.0.1:{daemon}/tree/"],

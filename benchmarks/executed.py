@@ -63,17 +63,17 @@ def asleep(graph: PhysicalGraph, seconds: float, machines: Machines = MACHINES) 
     """Return the graph with applications that sleep, and a lower bound of so many seconds."""
     scale = seconds / lower_bound(graph, work_of(graph), machines)
     templates = []
-    for one in graph.templates:
-        if one.kind is Kind.APP:
-            time = Argument(name="sleep_time", value=one.weight * scale, type="Float")
+    for template in graph.templates:
+        if template.kind is Kind.APP:
+            time = Argument(name="sleep_time", value=template.weight * scale, type="Float")
             templates.append(
                 msgspec.structs.replace(
-                    one, component="dlg.apps.simple.SleepApp", weight=one.weight * scale, arguments=(time,)
+                    template, component="dlg.apps.simple.SleepApp", weight=template.weight * scale, arguments=(time,)
                 )
             )
         else:
             memory = "dlg.data.drops.memory.InMemoryDROP"
-            templates.append(msgspec.structs.replace(one, component=memory, arguments=()))
+            templates.append(msgspec.structs.replace(template, component=memory, arguments=()))
     return replace(graph, templates=tuple(templates))
 
 
@@ -132,7 +132,7 @@ def foreseen(graph: PhysicalGraph, *arguments: str) -> tuple[float, float]:
 def carried_out(graph: PhysicalGraph, kill_after: float | None) -> float:
     """Return the seconds of a session on two new nodes; the second one is killed so long after its start."""
     with up(2, workers=2) as (client, process):
-        names = tuple(sorted(one.name for one in client.nodes()))
+        names = tuple(sorted(node.name for node in client.nodes()))
         deque(client.events(client.submit(planned(asleep(chains(40), 0.5, DRILLED), "blocks", DRILLED)).session), 0)
         session = client.submit(replace(graph, places=names)).session
         if kill_after is not None:
@@ -148,7 +148,7 @@ def carried_out(graph: PhysicalGraph, kill_after: float | None) -> float:
 
 def _manager(process: subprocess.Popen[bytes], node: str) -> int:
     """Return the process of the manager of a node."""
-    found = [one.pid for one in psutil.Process(process.pid).children() if node in one.cmdline()]
+    found = [child.pid for child in psutil.Process(process.pid).children() if node in child.cmdline()]
     if len(found) != 1:
         raise SystemExit(f"the manager of {node} is not found")
     return found[0]

@@ -137,7 +137,7 @@ def row(name: str, graph: PhysicalGraph, parts: int, configuration: str) -> str:
 def table(graphs: list[tuple[str, PhysicalGraph]], nodes: list[int], configuration: str) -> Iterator[str]:
     """Yield the lines of the table."""
     tools = ["METIS", *(["Mt-KaHyPar"] if has_kahypar() else []), *(["KaHyPar"] if configuration else [])]
-    yield f"| graph | drops | parts | bytes moved | imbalance, % | {' | '.join(f'by {one}' for one in tools)} | s |"
+    yield f"| graph | drops | parts | bytes moved | imbalance, % | {' | '.join(f'by {tool}' for tool in tools)} | s |"
     yield f"|---|---:|---:|---:|---:|{'---:|' * len(tools)}---:|"
     for name, graph in graphs:
         for parts in nodes:

@@ -186,7 +186,9 @@ def loss(drops: int, seconds: float, lost_after: float) -> dict[str, Any]:
         for name in ("stopped", "planned", "continued")
     }
     again = repeats(records)
-    started = [one.nanoseconds for one in records if one.process > 0 and one.nanoseconds > moments["planned"]]
+    started = [
+        record.nanoseconds for record in records if record.process > 0 and record.nanoseconds > moments["planned"]
+    ]
     if again and started:
         moments |= {"next_step": started[0], "first_again": again[0].nanoseconds}
     kill_to_detected = (detected - kill.moment) / 1e9
@@ -218,7 +220,7 @@ def fewest(graph: PhysicalGraph, plan: PlanView, kill: "_Kill", records: list[Re
         is_own = np.array([graph.places[part] == node for part in graph.part[rows].tolist()], dtype=np.bool_)
         states[rows[is_own]] = unpack_column(report.states, np.uint8)[is_own]
         available[rows[is_own]] = unpack_column(report.available, np.uint8).astype(bool)[is_own]
-    there = [one for one in records if abs(one.process) in kill.workers and one.nanoseconds <= kill.moment]
+    there = [record for record in records if abs(record.process) in kill.workers and record.nanoseconds <= kill.moment]
     ended = {one.number for one in there if one.process < 0}
     interrupted = {one.number for one in there} - ended
     done = np.array(sorted(ended), dtype=np.int64)

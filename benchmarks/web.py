@@ -246,8 +246,8 @@ def _timeline(page: Any, seconds: float, shots: str) -> dict[str, float]:
 
 def _memory() -> float:
     """Return the memory of the largest process of a page, in megabytes."""
-    pages = [one for one in psutil.Process().children(recursive=True) if "--type=renderer" in one.cmdline()]
-    return round(max((one.memory_full_info().uss for one in pages), default=0) / 1e6, 1)
+    pages = [child for child in psutil.Process().children(recursive=True) if "--type=renderer" in child.cmdline()]
+    return round(max((page.memory_full_info().uss for page in pages), default=0) / 1e6, 1)
 
 
 def _sizes(url: str) -> dict[str, float]:

@@ -263,7 +263,7 @@ def meta_of(record: type[msgspec.Struct]) -> Mapping[str, AnnotatedField]:
 
 def _with_inner_bounds(kind: Any, meta: Meta) -> tuple[Any, Meta]:
     """Return a type and its annotation. If the value may be None, msgspec takes its bounds only at the inner type."""
-    inner = next((one for one in get_args(kind) if get_origin(one) is Annotated), None)
+    inner = next((argument for argument in get_args(kind) if get_origin(argument) is Annotated), None)
     if inner is None:
         return kind, meta
     number, bounds = get_args(inner)[:2]

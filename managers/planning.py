@@ -159,7 +159,9 @@ def where_they_run(
         DF106: drops are on nodes that cannot run them and must not move, or no node can run them. There is one problem
         for each component and node: what is missing, and what to install.
     """
-    lacks = {one.node: {lack.need: lack for lack in one.lacks} for one in components if one.lacks}
+    lacks = {
+        component.node: {lack.need: lack for lack in component.lacks} for component in components if component.lacks
+    }
     if not lacks:
         return graph, ""
     needs = host_needs(graph.templates)
@@ -186,7 +188,7 @@ def where_they_run(
     if problems:
         text = "nodes cannot run what is placed on them" if not is_movable else "no node can run all that it would get"
         hint = "install what is missing" + ("" if is_movable else ", or submit the graph with --anew to place it again")
-        where = few([str(one.where) for one in problems], _SHOWN)
+        where = few([str(problem.where) for problem in problems], _SHOWN)
         raise BadGraphError(f"{text}: {where}", problems=problems, hint=hint)
     changed = int((found != before).sum())
     if not changed:

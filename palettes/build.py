@@ -197,7 +197,11 @@ def node_of(component: Component, owner: str = "") -> EagleNode:
 
 def _radio(entry: RadioEntry) -> EagleNode:
     """A command or a function, with its fields and ports."""
-    base = next(one for one in app_components() if one.name == ("PyFuncApp" if entry.function else "BashShellApp"))
+    base = next(
+        component
+        for component in app_components()
+        if component.name == ("PyFuncApp" if entry.function else "BashShellApp")
+    )
     own = {"command": entry.command, "func_code": entry.code, "memory": entry.memory}
     if entry.function is not None:
         own["func_name"] = entry.function.__name__

@@ -170,7 +170,7 @@ def _field(owner: str, name: str, text: str) -> EagleField:
     for value, known in ((kind, _KINDS), (usage, _USAGES)):
         if value not in known:
             raise Unusable(f"{value!r}, expected one of {', '.join(known)}")
-    choices = tuple(one.strip() for one in options.split(",") if one.strip())
+    choices = tuple(word.strip() for word in options.split(",") if word.strip())
     return EagleField(
         name=name,
         value=(given := _default(default, type_, choices)),

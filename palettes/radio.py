@@ -127,7 +127,7 @@ def mosaic(images: str | list[str], whole: str) -> None:
             raise ValueError(f"the images have different values of {key}: reproject them to one projection first")
     # The reference pixel of a header is a place on the sky, so differences of it are shifts of the image.
     corners = np.array([[-round(one[f"CRPIX{axis}"]) for axis in (2, 1)] for one in headers])
-    shapes = np.array([one.shape[-2:] for one in pixels])
+    shapes = np.array([pixel.shape[-2:] for pixel in pixels])
     first = corners.min(axis=0)
     size = (corners + shapes).max(axis=0) - first
     total = np.zeros((*pixels[0].shape[:-2], *size))

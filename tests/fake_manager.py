@@ -486,7 +486,7 @@ class FakeManager(SessionTimes, Manager):
         found = self._find(session)
         detail = found.drop_detail(_row(found, drop), query)
         records = [one.records[one.records["drop"] == detail.drop] for one in self._sections.get(session, ())]
-        attempts = tuple(attempt for one in records for attempt in described(found.graph, one))
+        attempts = tuple(attempt for record in records for attempt in described(found.graph, record))
         return msgspec.structs.replace(detail, attempts=attempts)
 
     def states(self, session: str, *, since: str = "") -> DropStates:

@@ -155,7 +155,7 @@ def test_a_session_of_a_cluster_is_shown_live(monkeypatch: pytest.MonkeyPatch) -
 
     assert session.show() is session
     bundles = [view._repr_mimebundle_() for view in shown.views]
-    assert ["RUNNING" in one["text/html"] for one in bundles] == [True, True, False]
+    assert ["RUNNING" in bundle["text/html"] for bundle in bundles] == [True, True, False]
     assert "FINISHED" in bundles[-1]["text/html"]
     assert "lively" in bundles[-1]["text/plain"]
     assert "FINISHED" in session._repr_html_()

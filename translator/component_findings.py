@@ -43,9 +43,9 @@ class ComponentFindings:
                 if (node.key, field.name) in named:
                     places.setdefault((node.key, field.name), set()).add(field.pointer)
         known = {
-            one.where
-            for one in problems
-            if one.severity is Severity.ERROR and one.code not in VALUE_CODES and one.where
+            problem.where
+            for problem in problems
+            if problem.severity is Severity.ERROR and problem.code not in VALUE_CODES and problem.where
         }
         own: list[Problem] = []
         refused: set[str] = set()

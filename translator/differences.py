@@ -222,7 +222,7 @@ def _edge_difference(change: str, new: LogicalGraph, own: LogicalGraph, edge: _E
 
 
 def _configurations(old: LogicalGraph, new: LogicalGraph) -> Iterator[LogicalDifference]:
-    ours, theirs = ({one.id: one for one in graph.configurations} for graph in (old, new))
+    ours, theirs = ({configuration.id: configuration for configuration in graph.configurations} for graph in (old, new))
     for id_ in ours.keys() - theirs.keys():
         name = ours[id_].name or id_
         yield LogicalDifference(

@@ -326,7 +326,11 @@ def is_expression(node: LogicalNode, field: Field, variables: Mapping[str, Any])
 
 def _numbers(node: LogicalNode) -> dict[str, Any]:
     """Return the fields of a node that are numbers, by name."""
-    return {one.name: one.effective for one in node.fields if not is_estimate(node, one) and _is_number(one.effective)}
+    return {
+        field.name: field.effective
+        for field in node.fields
+        if not is_estimate(node, field) and _is_number(field.effective)
+    }
 
 
 def settled_estimate(
@@ -509,8 +513,10 @@ def _with_means(graph: PhysicalGraph, rows: Collection[int], weight: _Floats) ->
             mean = float(sums[row] / counts[row])
             name = _FIELDS[NodeKind.APP if template.kind is Kind.APP else NodeKind.DATA]
             arguments = tuple(
-                msgspec.structs.replace(one, value=mean) if one.name == name and not one.is_port else one
-                for one in template.arguments
+                msgspec.structs.replace(argument, value=mean)
+                if argument.name == name and not argument.is_port
+                else argument
+                for argument in template.arguments
             )
             yield msgspec.structs.replace(template, weight=mean, arguments=arguments)
 

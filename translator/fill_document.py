@@ -80,7 +80,7 @@ def fill_document(
     note = note_of(graph, data, configuration=configuration, settings=settings)
     problems = (*reading.problems, *found)
     document = b""
-    if not any(one.severity is Severity.ERROR for one in problems):
+    if not any(problem.severity is Severity.ERROR for problem in problems):
         content = parse(data, ReadOptions()).value
         _write(content, graph, filled, variables_of(graph, configuration, settings))
         about = content.get("modelData")

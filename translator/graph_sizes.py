@@ -142,7 +142,7 @@ def _reduced(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptions 
     """
     feeds_back = any(edges.chunk_of_source for edges in outline.maps)
     single = outline if feeds_back else outline_of(_single(graph), options)
-    if single.drops > MOST_UNROLLED or any(one.severity.value == "error" for one in single.problems):
+    if single.drops > MOST_UNROLLED or any(problem.severity.value == "error" for problem in single.problems):
         return None
     return unroll(single)
 

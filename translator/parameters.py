@@ -693,8 +693,10 @@ def form_of(graph: LogicalGraph, configuration: str, settings: tuple[str, ...]) 
         return None
     values = variables_of(graph, configuration or None, ())
     valued = tuple(
-        msgspec.structs.replace(one, value=values.get(one.name, one.value)) if one.name in values else one
-        for one in parameters
+        msgspec.structs.replace(parameter, value=values.get(parameter.name, parameter.value))
+        if parameter.name in values
+        else parameter
+        for parameter in parameters
     )
     names = {one.name for one in (*parameters, *nodes)}
     pairs = [setting.partition("=")[::2] for setting in settings]

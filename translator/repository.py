@@ -175,7 +175,7 @@ def _of_page(address: str) -> str:
         rest = rest[2:] if rest[:2] == ["refs", "heads"] else rest
     else:
         mark = next((at for at, one in enumerate(pieces) if one in ("blob", "raw") and at > 1), len(pieces))
-        repository, rest = [one for one in pieces[:mark] if one != "-"], pieces[mark + 1 :]
+        repository, rest = [piece for piece in pieces[:mark] if piece != "-"], pieces[mark + 1 :]
     if len(rest) < 2:
         raise UsageError("the page is not that of a file", where=address, hint=_HINT)
     host = "github.com" if parts.netloc == _RAW else parts.netloc

@@ -176,13 +176,17 @@ def without_number(
     int, float or bool
         A value of its type and range, with which the rest of the graph can be checked.
     """
-    for one in parameters:
-        if one.type not in _NUMBERS or not one.used_in or values.get(one.name, "") is not None:
+    for parameter in parameters:
+        if parameter.type not in _NUMBERS or not parameter.used_in or values.get(parameter.name, "") is not None:
             continue
-        hint = f"give it one in the form of the translator, or with --set {one.name}=VALUE"
-        found = problem("LG090", f"the parameter {one.name!r} has no value", where=one.where, hint=hint)
-        least = 1 if one.minimum is None else one.minimum
-        yield found, one.name, _NUMBERS[one.type](least if one.maximum is None else min(least, one.maximum))
+        hint = f"give it one in the form of the translator, or with --set {parameter.name}=VALUE"
+        found = problem("LG090", f"the parameter {parameter.name!r} has no value", where=parameter.where, hint=hint)
+        least = 1 if parameter.minimum is None else parameter.minimum
+        yield (
+            found,
+            parameter.name,
+            _NUMBERS[parameter.type](least if parameter.maximum is None else min(least, parameter.maximum)),
+        )
 
 
 def check_ranges(

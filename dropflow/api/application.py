@@ -425,7 +425,7 @@ def _unusable(what: str, kind: Any, error: Exception, given: Mapping[str, str]) 
     name = place.removeprefix("$.").rstrip("`")
     annotation = get_type_hints(kind, include_extras=True).get(name) if isinstance(kind, type) else None
     metas = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
-    hint = next((one.description for one in metas if one.description), "")
+    hint = next((meta.description for meta in metas if meta.description), "")
     if "matching regex" in text:
         text = f"{name!r} cannot be {given[name]!r:.80}" if name in given else f"{name!r} has another form"
     elif name:

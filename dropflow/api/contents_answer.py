@@ -275,7 +275,7 @@ def requested_part(query: DataQuery, size: int, etag: str) -> PartOfContent | No
     if (
         found is None
         or (query.if_range and query.if_range != etag)
-        or any(len(one) > _DIGITS for one in found.groups())
+        or any(len(group) > _DIGITS for group in found.groups())
     ):
         return None
     begin, end = (int(text) if text else None for text in found.groups())

@@ -155,7 +155,7 @@ def pack_cursor(positions: Mapping[str, int]) -> str:
 
 def unpack_cursor(cursor: str) -> dict[str, int]:
     """Return the positions of a cursor, by node."""
-    pairs = (one.rpartition(":") for one in cursor.split(",") if one)
+    pairs = (word.rpartition(":") for word in cursor.split(",") if word)
     return {unquote(node): int(position) for node, _, position in pairs}
 
 

@@ -197,7 +197,7 @@ class TimesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def known(self) -> dict[str, int]:
         """Number of records that are known, by node."""
-        pairs = (one.rpartition(":") for one in self.since.split(",") if one)
+        pairs = (word.rpartition(":") for word in self.since.split(",") if word)
         return {unquote(name): int(count) for name, _, count in pairs}
 
 
@@ -424,13 +424,13 @@ class FailureList(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, failures: Sequence[FailureInfo], query: FailureQuery) -> "FailureList":
         """Return what `query` selects of `failures`, which are in order."""
-        drops = [one for one in failures if one.row >= 0]
+        drops = [failure for failure in failures if failure.row >= 0]
         if query.rows:
             wanted = {*query.row_numbers}
-            found = [one for one in drops if one.row in wanted]
+            found = [drop for drop in drops if drop.row in wanted]
             return cls(failures=tuple(found), total=len(found), offset=query.offset, limit=query.limit)
         if query.columns:
-            shown = [one for one in failures if one.row < 0]
+            shown = [failure for failure in failures if failure.row < 0]
         else:
             shown = list(failures[query.offset : query.offset + query.limit])
         columns = columns_of(drops) if query.columns else None

@@ -338,7 +338,7 @@ def columns_of(failures: "Sequence[FailureInfo]") -> CauseColumns:
     rows, counts, along = (
         (
             np.array(column, np.int64)
-            for column in zip(*((one.row, one.count, one.took_along) for one in failures), strict=True)
+            for column in zip(*((failure.row, failure.count, failure.took_along) for failure in failures), strict=True)
         )
         if failures
         else (np.zeros(0, np.int64),) * 3

@@ -124,9 +124,9 @@ def signature_of(source: str, name: str) -> inspect.Signature | None:
 def _parameters(arguments: ast.arguments) -> Iterator[inspect.Parameter]:
     kind = inspect.Parameter
     places: list[tuple[str, inspect._ParameterKind]] = [
-        (one.arg, kind.POSITIONAL_ONLY) for one in arguments.posonlyargs
+        (posonlyarg.arg, kind.POSITIONAL_ONLY) for posonlyarg in arguments.posonlyargs
     ]
-    places += [(one.arg, kind.POSITIONAL_OR_KEYWORD) for one in arguments.args]
+    places += [(argument.arg, kind.POSITIONAL_OR_KEYWORD) for argument in arguments.args]
     demanded = len(places) - len(arguments.defaults)
     for place, (name, how) in enumerate(places):
         yield kind(name, how, default=kind.empty if place < demanded else None)

@@ -216,7 +216,9 @@ def note_images(images: Iterable[str], directory: Path, *, engine: str = "") -> 
         The note cannot be written.
     """
     used = container_engine(engine)
-    _write_record(directory, ContainerRecord(used.command, {one: _unchanging(used, one, directory) for one in images}))
+    _write_record(
+        directory, ContainerRecord(used.command, {image: _unchanging(used, image, directory) for image in images})
+    )
 
 
 def _write_record(directory: Path, record: ContainerRecord) -> None:

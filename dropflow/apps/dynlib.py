@@ -247,7 +247,7 @@ class _Call:
         is_streaming = self._app.is_streaming
         inputs = [_Input(*_names(one), int(one.state), self._reader(stack, one)) for one in context.inputs]
         streaming = [_StreamingInput(*_names(one)) for one in context.inputs]
-        outputs = [_Output(*_names(one), self._writer(one)) for one in context.outputs]
+        outputs = [_Output(*_names(output), self._writer(output)) for output in context.outputs]
         self._kept = (
             (c_int * len(context.index))(*context.index),
             (_Input * len(inputs))(*([] if is_streaming else inputs)),
@@ -332,7 +332,7 @@ def _located(library: str) -> str:
     if "/" in library:
         return library if Path(library).is_file() else ""
     stem = library.removeprefix("lib").partition(".so")[0]
-    folders = (Path(one) for one in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if one)
+    folders = (Path(word) for word in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if word)
     files = (folder / name for folder in folders for name in (library, f"lib{stem}.so"))
     return next((str(file) for file in files if file.is_file()), "") or _installed(stem)
 

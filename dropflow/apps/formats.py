@@ -231,7 +231,9 @@ def _what_directory(path: Path) -> str:
 
 def _library(name: str) -> Any:
     """Import the modules of a format, and return the module that reads and writes it."""
-    first, *_ = [optional_package(one, f"the format '{name}' needs", "formats") for one in FORMATS[name].packages]
+    first, *_ = [
+        optional_package(package, f"the format '{name}' needs", "formats") for package in FORMATS[name].packages
+    ]
     return first
 
 

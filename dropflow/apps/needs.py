@@ -333,4 +333,6 @@ def with_time_limit(template: Template) -> Template:
     ):
         return template
     taken = replace(field, parameter_type=TIMEOUT.parameter_type)
-    return replace(template, arguments=tuple(taken if one is field else one for one in template.arguments))
+    return replace(
+        template, arguments=tuple(taken if argument is field else argument for argument in template.arguments)
+    )

@@ -236,7 +236,10 @@ class PlaceholderFiller:
 def mentions_arguments(command: str, template: Template) -> bool:
     """Whether `command` has a placeholder, so that arguments are not appended to it."""
     names = {argument.name for argument in template.arguments}
-    return any(one.match["side"] or one.match["name"] in names for one in placeholders(command, _PLACEHOLDER))
+    return any(
+        placeholder.match["side"] or placeholder.match["name"] in names
+        for placeholder in placeholders(command, _PLACEHOLDER)
+    )
 
 
 def _is_piece(argument: Argument, others: Iterable[Argument]) -> bool:

@@ -158,7 +158,7 @@ class _Finder:
         """Add the public functions and classes of a module."""
         self._in_file = is_file
         listed = getattr(module, "__all__", None)
-        for name in listed if listed is not None else [one for one in vars(module) if not one.startswith("_")]:
+        for name in listed if listed is not None else [var for var in vars(module) if not var.startswith("_")]:
             value = getattr(module, name, None)
             if listed is not None or _plain(value).__module__ == module.__name__:
                 self.add(f"{module.__name__}.{name}", value)
@@ -215,7 +215,8 @@ class _Finder:
         own = structs.replace(
             base,
             parameters=tuple(
-                structs.replace(one, default=path) if one.name == "base_name" else one for one in base.parameters
+                structs.replace(parameter, default=path) if parameter.name == "base_name" else parameter
+                for parameter in base.parameters
             ),
             ports=(port,),
         )
@@ -239,7 +240,7 @@ class _Finder:
         known = (
             *base.parameters,
             *COMMON_APP,
-            *(one for one in ENVIRONMENT_PARAMETERS if one.name in function.settings),
+            *(parameter for parameter in ENVIRONMENT_PARAMETERS if parameter.name in function.settings),
         )
         fixed = [structs.replace(one, default=own.get(one.name, one.default)) for one in known]
         self._components[path] = structs.replace(
@@ -252,7 +253,7 @@ class _Finder:
 
     def _arguments(self, path: str, function: AppFunction[..., Any], docs: Any) -> tuple[list[Parameter], list[Port]]:
         """Return the arguments as fields, and those without a default as input ports, too."""
-        said = {name.strip().lstrip("*"): one for one in docs.params for name in one.arg_name.split(",")}
+        said = {name.strip().lstrip("*"): param for param in docs.params for name in param.arg_name.split(",")}
         fields, ports = [], []
         parameters = function.signature.parameters.values() if function.signature else ()
         for parameter in parameters:
@@ -305,7 +306,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, documented: str) -> Pa
 def _type_of(annotation: Any) -> str:
     """Return EAGLE's type for an annotation; ``int | None`` is that of int."""
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        alternatives = [one for one in typing.get_args(annotation) if one is not type(None)]
+        alternatives = [argument for argument in typing.get_args(annotation) if argument is not type(None)]
         return _type_of(alternatives[0]) if len(alternatives) == 1 else "Object"
     found = typing.get_origin(annotation) or annotation
     return "Json" if found in (list, dict, tuple) else port_type(found)
@@ -323,7 +324,7 @@ def _is_plain(value: Any) -> bool:
 def _outputs(function: AppFunction[..., Any], docs: Any, base: Component, taken: Iterable[str]) -> Iterator[Port]:
     """Yield the outputs: those of the decorator and of paths, else what it returns, if it returns something."""
     names = list(dict.fromkeys((*function.outputs, *function.written)))
-    said = {one.arg_name: " ".join((one.description or "").split()) for one in docs.params}
+    said = {param.arg_name: " ".join((param.description or "").split()) for param in docs.params}
     for name in names:
         encoding = function.written.get(name, "pickle")
         yield Port(name=name, usage="OutputPort", encoding=encoding, description=said.get(name, ""))

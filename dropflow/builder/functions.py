@@ -112,7 +112,11 @@ def code_in(path: Path, name: str) -> str:
         if isinstance(statement, ast.FunctionDef):
             statement.decorator_list = []
         if isinstance(statement, _DEFINING):
-            names = (one.argval for one in dis.get_instructions(_compiled([statement], path)) if "STORE_" in one.opname)
+            names = (
+                instruction.argval
+                for instruction in dis.get_instructions(_compiled([statement], path))
+                if "STORE_" in instruction.opname
+            )
             for bound in names:
                 binding.setdefault(bound, []).append(statement)
     if not any(isinstance(one, ast.FunctionDef) for one in binding.get(name, ())):
@@ -153,7 +157,7 @@ def _add(function: types.FunctionType, lines: dict[str, str], functions: dict[st
     tree.decorator_list = []
     functions[as_name] = ""  # known from here on, as functions may call each other
     used = dict.fromkeys(_globals_of(function.__code__))
-    evaluated = [*tree.args.defaults, *(one for one in tree.args.kw_defaults if one is not None)]
+    evaluated = [*tree.args.defaults, *(default for default in tree.args.kw_defaults if default is not None)]
     used |= dict.fromkeys(name.id for each in evaluated for name in ast.walk(each) if isinstance(name, ast.Name))
     for name in used:
         if name in function.__globals__:
@@ -236,7 +240,7 @@ def _parsed(function: types.FunctionType, title: str) -> ast.FunctionDef:
 def _annotated(tree: ast.FunctionDef) -> Iterator[str]:
     """Yield the names in the annotations of a function."""
     arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs, tree.args.vararg, tree.args.kwarg]
-    for annotation in (tree.returns, *(one.annotation for one in arguments if one is not None)):
+    for annotation in (tree.returns, *(argument.annotation for argument in arguments if argument is not None)):
         if annotation is not None:
             yield from (node.id for node in ast.walk(annotation) if isinstance(node, ast.Name))
 
@@ -299,7 +303,7 @@ class AppFunction(Generic[Arguments, Result]):
         self.written |= {name: mark.encoding for name, mark in marks.items() if mark is not None and mark.is_output}
         """Encodings of outputs that the function writes itself, to paths that it gets as arguments of these names."""
         if self.signature is not None and self.written:
-            given_by_graph = [one for one in parameters.values() if one.name not in self.written]
+            given_by_graph = [parameter for parameter in parameters.values() if parameter.name not in self.written]
             self.signature = self.signature.replace(parameters=given_by_graph)
         if self.written and not self.outputs and self.annotations.get("return") not in (None, type(None)):
             raise UsageError(
@@ -581,17 +585,17 @@ def _enters_one_loop(graph: "Graph", data: Data, node: DraftNode) -> bool:
 
 
 def _connect_several(graph: "Graph", node: DraftNode, name: str, values: Any, wanted: Any) -> None:
-    if len(values) < 2 or not all(isinstance(one, Data) for one in values):
+    if len(values) < 2 or not all(isinstance(value, Data) for value in values):
         raise UsageError(
             f"the argument {name!r} is a list of {len(values)}, expected several data of the graph and nothing else",
             where=_at(graph, node),
             hint="give a single value without a list; make data of other values with graph.value(...)",
         )
-    if len({one.node.id for one in values}) < len(values):
+    if len({value.node.id for value in values}) < len(values):
         raise UsageError(f"the argument {name!r} has the same data twice", where=_at(graph, node), hint="give it once")
-    for one in values:
-        _refuse_other_type(graph, node, name, list_of(one.annotation), wanted)
-        graph.link(one, node, name)
+    for value in values:
+        _refuse_other_type(graph, node, name, list_of(value.annotation), wanted)
+        graph.link(value, node, name)
 
 
 def _connect_literal(graph: "Graph", node: DraftNode, name: str, value: Any, *, wanted: Any, default: Any) -> None:
@@ -682,7 +686,9 @@ def _refuse_late_group(graph: "Graph", node: DraftNode, given: list[str], parame
     if not grouped:
         return
     lacking = [
-        one.name for one in parameters if one.kind not in _VARIABLE and one.name not in set(given) - set(grouped)
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in _VARIABLE and parameter.name not in set(given) - set(grouped)
     ]
     if len(grouped) > 1 or (lacking and lacking[0] != grouped[0]):
         raise UsageError(

@@ -774,7 +774,7 @@ class Graph:
         try:
             return self.translate().graph._repr_html_()
         except BadGraphError as error:
-            return problems_html(repr(self), [str(one) for one in error.problems])
+            return problems_html(repr(self), [str(problem) for problem in error.problems])
         except DropflowError as error:
             return problems_html(repr(self), [str(error)])
 

@@ -46,7 +46,7 @@ def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:
 def format_path(annotation: Any) -> FormatPath | None:
     """Return the format path in an annotation such as `dropflow.OutputPath`; None for others."""
     marks = getattr(annotation, "__metadata__", ())
-    return next((one for one in marks if isinstance(one, FormatPath)), None)
+    return next((mark for mark in marks if isinstance(mark, FormatPath)), None)
 
 
 def port_type(annotation: Any) -> str:
@@ -62,9 +62,9 @@ def shown(annotation: Any) -> str:
 def fits(given: Any, wanted: Any) -> bool:
     """Return whether a value annotated as `given` can be an argument annotated as `wanted`."""
     if isinstance(given, types.UnionType) or typing.get_origin(given) is typing.Union:
-        return any(fits(one, wanted) for one in typing.get_args(given))
+        return any(fits(argument, wanted) for argument in typing.get_args(given))
     if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
-        return any(fits(given, one) for one in typing.get_args(wanted))
+        return any(fits(given, argument) for argument in typing.get_args(wanted))
     have, want = _class_of(given), _class_of(wanted)
     if have is None or want is None:
         return True

@@ -99,7 +99,11 @@ class GraphRun:
         return found if is_list else found[0]
 
     def _no_value(self, data: Data) -> AppError | NotFoundError:
-        return _missing(data, self.result.status.name, [(one.name, one.text, one.hint) for one in self.result.failures])
+        return _missing(
+            data,
+            self.result.status.name,
+            [(failure.name, failure.text, failure.hint) for failure in self.result.failures],
+        )
 
     def _repr_html_(self) -> str:
         return self.result._repr_html_()
@@ -200,17 +204,17 @@ class SubmittedGraph:
     def _html(self, detail: SessionDetail) -> str:
         failures = [
             failure_html(
-                one.name,
-                one.drop,
-                code=one.code,
-                text=one.text,
-                hint=one.hint,
-                detail=one.detail,
-                inputs=one.inputs,
-                count=one.count,
-                log=self._log_end(one),
+                failure.name,
+                failure.drop,
+                code=failure.code,
+                text=failure.text,
+                hint=failure.hint,
+                detail=failure.detail,
+                inputs=failure.inputs,
+                count=failure.count,
+                log=self._log_end(failure),
             )
-            for one in detail.failures[:_LOGS]
+            for failure in detail.failures[:_LOGS]
         ]
         progress = session_html(
             self.session,
@@ -255,7 +259,7 @@ class SubmittedGraph:
             The manager does not answer.
         """
         rows, is_list = _rows(self.graph, data)
-        there = {one.drop: one for one in self.client.results(self.session).results}
+        there = {result.drop: result for result in self.client.results(self.session).results}
         found = []
         for row in rows:
             if row in there:
@@ -267,7 +271,7 @@ class SubmittedGraph:
         if rows and not found:
             detail = self.detail()
             failures: Sequence[FailureInfo] = detail.failures
-            raise _missing(data, detail.status, [(one.name, one.text, one.hint) for one in failures])
+            raise _missing(data, detail.status, [(failure.name, failure.text, failure.hint) for failure in failures])
         return found if is_list else found[0]
 
     def __repr__(self) -> str:

@@ -66,7 +66,7 @@ def _graphs(_: click.Context, incomplete: str) -> Iterator[str]:
 
 def _sessions(context: click.Context, incomplete: str) -> Iterator[str]:
     with _client(context) as client:
-        yield from (one.session for one in client.sessions() if one.session.startswith(incomplete))
+        yield from (session.session for session in client.sessions() if session.session.startswith(incomplete))
 
 
 def _runs(context: click.Context, incomplete: str) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _runs(context: click.Context, incomplete: str) -> Iterator[str]:
 
 def _nodes(context: click.Context, incomplete: str) -> Iterator[str]:
     with _client(context) as client:
-        yield from (one.name for one in client.nodes() if one.name.startswith(incomplete))
+        yield from (node.name for node in client.nodes() if node.name.startswith(incomplete))
 
 
 def _drops(context: click.Context, incomplete: str) -> Iterator[str]:

@@ -158,7 +158,12 @@ class _Side(NamedTuple):
             records = replay(report.graph, directory / JOURNAL).contents
             known = {row: (one.size, one.checksum) for row, one in records.items() if one.kind not in ("null", "url")}
             return cls(report.graph, known, records, directory.absolute())
-        return cls(report.graph, {one.drop: (one.size, one.checksum or 0) for one in report.results.results}, {}, None)
+        return cls(
+            report.graph,
+            {result.drop: (result.size, result.checksum or 0) for result in report.results.results},
+            {},
+            None,
+        )
 
     def content(self, drop: int) -> Handle | None:
         """Return a content that is at hand as it was committed."""
@@ -220,7 +225,11 @@ def _upstream(
     for side, drop in ((ours, row), (theirs, match)):
         rows = np.unique(side.graph.template[reached(side.graph.predecessors, [drop])[0]]).tolist()
         names |= {side.graph.templates[one].name for one in rows}
-    found = [one for one in differences if one.subject in names or {*one.subject.split(" -> ")} <= names]
+    found = [
+        difference
+        for difference in differences
+        if difference.subject in names or {*difference.subject.split(" -> ")} <= names
+    ]
     makers = [(label(side.graph, app), _place(side.graph, app)) for side, drop in ((ours, row), (theirs, match))
               for app in side.graph.predecessors.of(drop)[:1]]  # fmt: skip
     if len(makers) == 2 and makers[0][1] != makers[1][1] and all(place for _, place in makers):

@@ -108,15 +108,15 @@ def write_crate(
 def _origins(manager: ConnectionOptions, run: str, report: SessionReport) -> dict[int, str]:
     """Return from which session and host results were taken, by their drops."""
     graph, results = report.graph, report.results.results
-    found = {one.drop: one.reused for one in results if one.reused}
+    found = {result.drop: result.reused for result in results if result.reused}
     if not report.detail.reused or is_run_directory(run, has_url=manager.url is not None):
         return found
     # The node of a result knows only what its own applications have taken.
     away = [
-        (one.drop, app)
-        for one in results
-        for app in graph.predecessors.of(one.drop)
-        if one.drop not in found and graph.part[app] != graph.part[one.drop]
+        (result.drop, app)
+        for result in results
+        for app in graph.predecessors.of(result.drop)
+        if result.drop not in found and graph.part[app] != graph.part[result.drop]
     ]
     if away:
         with manager.connect() as client:
@@ -163,10 +163,12 @@ def _describe(
     root["conformsTo"] = [
         crate.add(
             entities.contextentity.ContextEntity(
-                crate, one, properties={"@type": "CreativeWork", "name": one.split("/", 3)[3], "version": one[-3:]}
+                crate,
+                profile,
+                properties={"@type": "CreativeWork", "name": profile.split("/", 3)[3], "version": profile[-3:]},
             )
         )
-        for one in _PROFILES
+        for profile in _PROFILES
     ]
     version = software_of(graph).get("dropflow", "not recorded")
     language = crate.add(
@@ -184,11 +186,13 @@ def _describe(
     workflow["hasPart"] = [
         crate.add(
             entities.softwareapplication.SoftwareApplication(
-                crate, f"#{one.key}", properties={"name": one.name, "description": one.component, "version": version}
+                crate,
+                f"#{template.key}",
+                properties={"name": template.name, "description": template.component, "version": version},
             )
         )
-        for one in graph.templates
-        if one.kind is Kind.APP
+        for template in graph.templates
+        if template.kind is Kind.APP
     ]
     repository = repository_of(graph)
     if repository is not None:
@@ -271,10 +275,18 @@ def _parameters(graph: PhysicalGraph) -> Iterator[tuple[str, str, str]]:
     """Yield id, name and value of what was set for applications, but for their code."""
     for row in np.unique(graph.template).tolist():
         template = graph.templates[row]
-        for one in template.arguments if template.kind is Kind.APP else ():
-            is_own = one.parameter_type == "ApplicationArgument" and not one.is_port and one.name != "func_code"
-            if is_own and one.value not in (None, ""):
-                yield f"#{template.key}-{one.name}", f"{template.name}.{one.name}", str(one.value)[:_TEXT]
+        for argument in template.arguments if template.kind is Kind.APP else ():
+            is_own = (
+                argument.parameter_type == "ApplicationArgument"
+                and not argument.is_port
+                and argument.name != "func_code"
+            )
+            if is_own and argument.value not in (None, ""):
+                yield (
+                    f"#{template.key}-{argument.name}",
+                    f"{template.name}.{argument.name}",
+                    str(argument.value)[:_TEXT],
+                )
 
 
 def _sha256(path: Path) -> str:

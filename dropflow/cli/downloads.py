@@ -118,8 +118,8 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         is_terminated: bool = False,
     ) -> "FetchReply":
         """Return the reply for results that were fetched or missed."""
-        files = tuple(one for one in results if isinstance(one, FetchedFile))
-        missing = tuple(one for one in results if isinstance(one, MissedFile))
+        files = tuple(result for result in results if isinstance(result, FetchedFile))
+        missing = tuple(result for result in results if isinstance(result, MissedFile))
         fresh = [file for file in files if not file.was_there]
         return cls(
             ok=not missing and not silent,

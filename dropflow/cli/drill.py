@@ -147,7 +147,7 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"contents with one copy: {_NOT_WORKED_OUT}"
         elif self.single_copies:
             yield "contents with one copy, by the core time that it takes to make them again:"
-            rows = [(one.drop, one.node, format_brief(one.recompute_s)) for one in self.single_copies]
+            rows = [(copy.drop, copy.node, format_brief(copy.recompute_s)) for copy in self.single_copies]
             yield from columns(rows, header=("drop", "node", "to make again"))
         if self.changes:
             yield f"what would change, in {plural(self.changes[0].seeds, 'trial')}:"
@@ -164,12 +164,12 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
         """Return the effect of each change as a row of texts."""
         return [
             (
-                one.change,
-                *(text for at in (1, 2) for text in (one.end_s.row()[at], one.before_s.row()[at])),
-                format_brief(one.repeated_s),
-                format_brief(one.repeated_before_s),
+                change.change,
+                *(text for at in (1, 2) for text in (change.end_s.row()[at], change.before_s.row()[at])),
+                format_brief(change.repeated_s),
+                format_brief(change.repeated_before_s),
             )
-            for one in self.changes
+            for change in self.changes
         ]
 
     def bars(self) -> list[tuple[float, float, int]]:
@@ -292,9 +292,9 @@ class _Prepared:
         self._losses, self._cuts = losses, cuts
         self._speeds = dict(self._speed(text) for text in slow)
         self._texts = (
-            *(f"lose {one}" for one in losses),
+            *(f"lose {loss}" for loss in losses),
             *(f"slow {one}" for one in slow),
-            *(f"cut {one}" for one in cuts),
+            *(f"cut {cut}" for cut in cuts),
         )
 
     def reply(self, *, seeds: int, spread: float, replicas: int, protect: float, walltime: float | None) -> DrillReply:
@@ -314,7 +314,7 @@ class _Prepared:
             repeated_before, repeated_after = (sum(one.repeated for one in some) / fewer for some in (before, after))
             ends_before, ends_after = Quantiles.of(_ends(before)), Quantiles.of(_ends(after))
             changes.append(DrillChange(change, fewer, ends_before, ends_after, repeated_before, repeated_after))
-        repeated, ends = [one.repeated for one in trials], sorted(_ends(trials))
+        repeated, ends = [trial.repeated for trial in trials], sorted(_ends(trials))
         mean = sum(repeated) / len(repeated)
         return DrillReply(
             graph=drill.graph.name,
@@ -357,7 +357,9 @@ class _Prepared:
     def _hosts(self, machines: "Machines", speeds: Mapping[str, float]) -> "tuple[DrilledNode, ...]":
         from managers.simulation.drill import DrilledNode
 
-        return tuple(DrilledNode(one.name, one.cores, one.speed * speeds.get(one.name, 1.0)) for one in machines.nodes)
+        return tuple(
+            DrilledNode(node.name, node.cores, node.speed * speeds.get(node.name, 1.0)) for node in machines.nodes
+        )
 
     def _changed(self, drill: "Drill") -> "Iterator[tuple[str, Drill]]":
         """Yield the drill with one more copy of each content, and with one more node."""
@@ -431,7 +433,7 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 
 
 def _ends(trials: "Sequence[Trial]") -> list[float]:
-    return [one.end for one in trials if one.status == "FINISHED"]
+    return [trial.end for trial in trials if trial.status == "FINISHED"]
 
 
 def _moment(when: str, completion: float, text: str) -> float:

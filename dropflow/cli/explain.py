@@ -182,8 +182,8 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
             found += _same(run_report(journal.parent).results.results, str(journal.parent), size, checksum)
     if not found and not places:
         with suppress(DropflowError), manager.connect() as client:
-            for one in sorted(client.sessions(), key=lambda one: -one.created):
-                found += _same(client.results(one.session).results, one.session, size, checksum)
+            for session in sorted(client.sessions(), key=lambda session: -session.created):
+                found += _same(client.results(session.session).results, session.session, size, checksum)
     if not found:
         where = few([str(root) for root in roots]) or manager.url
         raise NotFoundError(
@@ -198,7 +198,7 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
 
 
 def _same(results: Iterable[ResultInfo], run: str, size: int, checksum: int) -> list[tuple[str, str]]:
-    return [(run, one.oid) for one in results if (one.size, one.checksum) == (size, checksum)]
+    return [(run, result.oid) for result in results if (result.size, result.checksum) == (size, checksum)]
 
 
 def _of_directory(directory: Path, drop: str) -> ExplainReply:
@@ -224,7 +224,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     repeat = () if replayed.known is None else explain_repeat(graph, replayed.known, row)
     chain = chain_lines(graph, row, states, lambda drop: explain(replayed.core, drop).lines[1:])
     reports = () if failure is None else cause_reports(graph, replayed.core, str(directory), replayed.failures)
-    alike = () if found.cause is None else _alike([failure_info(one) for one in reports], oid(graph, found.cause))
+    alike = () if found.cause is None else _alike([failure_info(report) for report in reports], oid(graph, found.cause))
     reused = reuse_lines(graph, directory, row)
     lacks = completeness_lines(graph, row, states, missing_share(graph, row, states, replayed.missing))
     reasons = (*found.lines, *chain, *lacks, *_failure_lines(failure), *alike, *(reused or repeat))
@@ -296,7 +296,11 @@ def chain_lines(
         lines[_FIRST:-_LAST] = [f"  and so on, over {between} more drops"]
     if silent:
         lines.append(f"  {', '.join(silent)} did not answer, so that drops there may be further than this")
-    return ("down to the root, it waits for:", *lines, *(f"  it is not settled: {one}" for one in reasons(chain[-1])))
+    return (
+        "down to the root, it waits for:",
+        *lines,
+        *(f"  it is not settled: {reason}" for reason in reasons(chain[-1])),
+    )
 
 
 def _line(graph: "PhysicalGraph", row: int, states: "npt.NDArray[np.uint8]") -> str:

@@ -158,7 +158,10 @@ class FillReply(msgspec.Struct, frozen=True, kw_only=True):
         if not self.ok:
             yield "cannot be filled"
         if self.parameters:
-            rows = [(one.name, one.type, _value(one), _range(one), one.description) for one in self.parameters]
+            rows = [
+                (parameter.name, parameter.type, _value(parameter), _range(parameter), parameter.description)
+                for parameter in self.parameters
+            ]
             yield from columns(rows, header=("parameter", "type", "value", "range", "description"))
         else:
             yield "the graph has no parameters"
@@ -237,7 +240,7 @@ def fill_command(
     found = fill_document(data, name=name, configuration=configuration, settings=given)
     parameters = found.parameters
     if listed:
-        fatal = not found.parameters and any(one.severity is Severity.ERROR for one in found.problems)
+        fatal = not found.parameters and any(problem.severity is Severity.ERROR for problem in found.problems)
         reply = FillReply(ok=not fatal, template=is_template(found.parameters), parameters=parameters)
         output.answer(reply if not fatal else msgspec.structs.replace(reply, problems=found.problems))
         return Exit.BAD_INPUT if fatal else Exit.FINISHED
@@ -246,7 +249,7 @@ def fill_command(
             found = fill_document(data, name=name, configuration=configuration, settings={**given, **values})
         if family:
             found = _in_family(found, data, name, family, is_filled=is_filled)
-        problems += [one for one in found.problems if one not in problems]
+        problems += [problem for problem in found.problems if problem not in problems]
         if not found.document:
             break
         if target in (None, "-"):
@@ -289,7 +292,7 @@ def _in_family(found: "FilledGraph", data: bytes, name: str, family: str, *, is_
     if is_filled and not found.document:
         return found
     reading = read_logical(found.document if is_filled else data, name=name)
-    if reading.graph is None or any(one.severity is Severity.ERROR for one in reading.problems):
+    if reading.graph is None or any(problem.severity is Severity.ERROR for problem in reading.problems):
         return msgspec.structs.replace(found, document=b"", problems=reading.problems)
     document = msgspec.json.format(msgspec.json.encode(dump(reading.graph, Family(family))), indent=4) + b"\n"
     return msgspec.structs.replace(found, document=document, problems=found.problems if is_filled else reading.problems)
@@ -409,7 +412,7 @@ def _bars(phases: "Sequence[ParallelPhase]", end: float) -> Iterator[str]:
     """Yield a bar for each part of the time: the mean number of applications that run in it."""
     step = end / _BARS
     means = [
-        sum(max(min(one.end, at + step) - max(one.start, at), 0.0) * one.running for one in phases) / step
+        sum(max(min(phase.end, at + step) - max(phase.start, at), 0.0) * phase.running for phase in phases) / step
         for at in (number * step for number in range(_BARS))
     ]
     most = max(means) or 1.0
@@ -433,8 +436,8 @@ def info_command(output: CommandOutput, *, graph: str, configuration: str | None
     from translator.problem_codes import TOO_LARGE
 
     found = examine_graph(graph, configuration=configuration, settings=settings)
-    errors = [one for one in found.problems if one.severity is Severity.ERROR]
-    if found.logical is None or found.outline is None or any(one.code != TOO_LARGE for one in errors):
+    errors = [problem for problem in found.problems if problem.severity is Severity.ERROR]
+    if found.logical is None or found.outline is None or any(error.code != TOO_LARGE for error in errors):
         finish(found)  # raises if there are errors
     note_warnings(output, found.problems)
     if found.logical is None or found.outline is None:
@@ -514,7 +517,7 @@ class DiffReply(msgspec.Struct, frozen=True, kw_only=True):
             yield "the graphs mean the same"
         else:
             signs = {"added": "+", "removed": "-", "changed": "~"}
-            yield from (f"{signs[one.change]} {one.text}" for one in self.differences)
+            yield from (f"{signs[difference.change]} {difference.text}" for difference in self.differences)
             yield plural(len(self.differences), "difference")
 
 

@@ -77,7 +77,7 @@ class CrateCheckReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """Yield when the crate was signed, and what differs."""
         yield f"{self.crate}: signed {self.signed} with cluster key {self.key}, {plural(self.files, 'file')}"
-        yield from (f"  {one}" for one in self.differences)
+        yield from (f"  {difference}" for difference in self.differences)
         if not self.differences:
             yield "  all are as they were"
 

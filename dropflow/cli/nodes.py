@@ -77,13 +77,16 @@ class ComponentsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """One line a node; then one for each component that one of them cannot run."""
-        rows = [(one.node, one.python, one.environment, one.engine or "-", str(one.applications)) for one in self.nodes]
+        rows = [
+            (node.node, node.python, node.environment, node.engine or "-", str(node.applications))
+            for node in self.nodes
+        ]
         header: tuple[str, ...] = ("node", "Python", "environment", "containers", "built-in applications")
         yield from columns(rows, header=header, indent="")
         places: dict[str, list[str]] = {}
-        for one in self.nodes:
-            for component in one.registered:
-                places.setdefault(component, []).append(one.node)
+        for node in self.nodes:
+            for component in node.registered:
+                places.setdefault(component, []).append(node.node)
         if places:
             yield ""
             own = [(name, few(nodes)) for name, nodes in sorted(places.items())]

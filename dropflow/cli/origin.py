@@ -56,15 +56,17 @@ class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
         yield f"upstream of it: {plural(found.total - 1, 'drop')}; roots: {found.roots:,}"
         yield from (f"note: node {node} did not answer: what it has is missing" for node in found.missing)
         yield "logical nodes, the nearest first:"
-        for one in found.nodes.rows:
-            tried = f", {plural(one.attempts, 'attempt')}, {one.failed} failed" if one.attempts else ""
-            ran = f", ran {format_brief(one.seconds)} on {few(one.nodes)}" if one.nodes else ""
-            yield f"  {one.name}: {one.drops:,} of {plural(one.all_drops, 'drop')}, {one.component}{tried}{ran}"
-            yield from (f"      {name} = {single_line(value, 100)}" for name, value in one.parameters if value)
+        for row in found.nodes.rows:
+            tried = f", {plural(row.attempts, 'attempt')}, {row.failed} failed" if row.attempts else ""
+            ran = f", ran {format_brief(row.seconds)} on {few(row.nodes)}" if row.nodes else ""
+            yield f"  {row.name}: {row.drops:,} of {plural(row.all_drops, 'drop')}, {row.component}{tried}{ran}"
+            yield from (f"      {name} = {single_line(value, 100)}" for name, value in row.parameters if value)
         if found.nodes.left_out:
             yield f"  {plural(found.nodes.left_out, 'more logical node')}"
         yield f"drops {found.offset + 1:,} to {found.offset + len(found.drops):,} of {found.total:,}:"
-        rows = [(one.away, one.name, one.state or "not known", one.digest[:16], _made(one)) for one in found.drops]
+        rows = [
+            (drop.away, drop.name, drop.state or "not known", drop.digest[:16], _made(drop)) for drop in found.drops
+        ]
         yield from columns(rows, header=("away", "drop", "state", "digest", ""))
 
 
@@ -81,8 +83,8 @@ def _made(drop: "OriginDrop") -> str:
     if drop.size is not None:
         return f"{format_size(drop.size)}, {checksum_text(drop.checksum)}"
     tried = [
-        f"attempt {one.attempt}{' failed' if one.failed else ''} on {one.node}, {format_brief(one.ran)}"
-        for one in drop.attempts
+        f"attempt {attempt.attempt}{' failed' if attempt.failed else ''} on {attempt.node}, {format_brief(attempt.ran)}"
+        for attempt in drop.attempts
     ]
     return "; ".join(tried)
 

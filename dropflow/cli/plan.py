@@ -424,21 +424,21 @@ class PlansReply(msgspec.Struct, frozen=True, kw_only=True):
         """One line for each algorithm."""
         rows = [
             (
-                one.algorithm,
-                one.nodes_used,
-                one.makespan_s,
-                one.makespan_s / one.lower_bound_s if one.lower_bound_s > 0 else 1.0,
-                one.bytes_moved,
-                one.imbalance,
-                one.seconds,
+                plan.algorithm,
+                plan.nodes_used,
+                plan.makespan_s,
+                plan.makespan_s / plan.lower_bound_s if plan.lower_bound_s > 0 else 1.0,
+                plan.bytes_moved,
+                plan.imbalance,
+                plan.seconds,
             )
-            for one in self.plans
+            for plan in self.plans
         ]
         header = ("algorithm", "nodes", "completion s", "of bound", "bytes moved", "imbalance %", "planning s")
         yield from columns(rows, header=header)
-        for one in self.plans:
-            if isinstance(one.violations, tuple):
-                yield from (f"  {one.algorithm}: {text}" for text in one.violations)
+        for plan in self.plans:
+            if isinstance(plan.violations, tuple):
+                yield from (f"  {plan.algorithm}: {text}" for text in plan.violations)
         for name, text in self.failed.items():
             yield f"  {name}: {text}"
 
@@ -525,9 +525,9 @@ def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machine
     from translator.plan.registry import compared
 
     plans = list(compared(graph, choice.for_parts(parts), machines))
-    made = tuple(_reply_of(one.algorithm, one.verdict, one.seconds) for one in plans if one.verdict is not None)
+    made = tuple(_reply_of(plan.algorithm, plan.verdict, plan.seconds) for plan in plans if plan.verdict is not None)
     return PlansReply(
-        ok=bool(made), plans=made, failed={one.algorithm: one.problem for one in plans if one.verdict is None}
+        ok=bool(made), plans=made, failed={plan.algorithm: plan.problem for plan in plans if plan.verdict is None}
     )
 
 

@@ -54,7 +54,7 @@ class _Writer:
         self._document = document
         self._reused = reused
         self._states = np.full(report.graph.drops, 255, np.uint8) if report.states is None else report.states
-        self._results = {one.drop: one for one in report.results.results}
+        self._results = {result.drop: result for result in report.results.results}
         self._attempts = report.analysis.attempts
         # The last attempt of each drop.
         self._rows = {drop: row for row, drop in enumerate(self._attempts.drop.tolist())}

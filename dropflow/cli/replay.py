@@ -66,9 +66,10 @@ class ReplayReply(msgspec.Struct, frozen=True, kw_only=True):
         if self.made_again:
             yield f"  {plural(self.made_again, 'application')} ran before it, because inputs were gone"
         yield from (f"  | {line}" for line in self.log.splitlines())
-        for one in self.outputs:
+        for output in self.outputs:
             same = {None: "", True: ", the same bytes as in the session", False: ", other bytes than in the session"}
-            yield f"  wrote {one.drop}: {format_size(one.size)}{same[one.same]}{f', {one.path}' if one.path else ''}"
+            path = f", {output.path}" if output.path else ""
+            yield f"  wrote {output.drop}: {format_size(output.size)}{same[output.same]}{path}"
         for failure in self.failures:
             yield f"  {failure.name} ({failure.drop}): {failure.code} {failure.text}"
             yield from (f"    {line}" for line in failure.hint.splitlines())
@@ -266,7 +267,9 @@ def _reply(replay: "Replay", result: "SessionResult", directory: Path, *, is_edi
         inputs=tuple(_input_lines(replay)),
         made_again=replay.made_again,
         outputs=tuple(outputs),
-        failures=tuple(one for one in result.failures if one.code),  # of inputs that had failed nothing is known
+        failures=tuple(
+            failure for failure in result.failures if failure.code
+        ),  # of inputs that had failed nothing is known
         log=log.read_text(encoding="utf-8", errors="replace") if log.exists() else "",
         output=str(directory),
         hints=hints,

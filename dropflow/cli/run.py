@@ -133,16 +133,16 @@ class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, nodes: "tuple[NodeForecast, ...]") -> "ForecastReply":
         """Return the reply for these logical nodes."""
         return cls(
-            runs=sum(one.runs for one in nodes),
-            reused=sum(one.reused for one in nodes),
-            waits=sum(one.waits for one in nodes),
-            seconds=round(sum(one.seconds for one in nodes), 6),
-            seconds_least=round(sum(one.least for one in nodes), 6),
-            seconds_most=round(sum(one.most for one in nodes), 6),
-            core_hours=round(sum(one.seconds * one.cpus for one in nodes) / 3600, 9),
-            core_hours_least=round(sum(one.least * one.cpus for one in nodes) / 3600, 9),
-            core_hours_most=round(sum(one.most * one.cpus for one in nodes) / 3600, 9),
-            unmeasured=sum(one.unmeasured for one in nodes),
+            runs=sum(node.runs for node in nodes),
+            reused=sum(node.reused for node in nodes),
+            waits=sum(node.waits for node in nodes),
+            seconds=round(sum(node.seconds for node in nodes), 6),
+            seconds_least=round(sum(node.least for node in nodes), 6),
+            seconds_most=round(sum(node.most for node in nodes), 6),
+            core_hours=round(sum(node.seconds * node.cpus for node in nodes) / 3600, 9),
+            core_hours_least=round(sum(node.least * node.cpus for node in nodes) / 3600, 9),
+            core_hours_most=round(sum(node.most * node.cpus for node in nodes) / 3600, 9),
+            unmeasured=sum(node.unmeasured for node in nodes),
             nodes=nodes,
         )
 
@@ -151,7 +151,7 @@ class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
         waits = f", {self.waits:,} only if their inputs change" if self.waits else ""
         yield f"{plural(self.runs, 'application')} would run{waits}; {self.reused:,} reused"
         yield from (f"  {text}" for text in self.price_lines())
-        rows = [(one.node, one.runs, one.waits, one.reused, "; ".join(one.reasons)) for one in self.nodes]
+        rows = [(node.node, node.runs, node.waits, node.reused, "; ".join(node.reasons)) for node in self.nodes]
         yield from columns(rows, header=("node", "runs", "waits", "reused", "why"))
 
     def price_lines(self) -> Iterator[str]:

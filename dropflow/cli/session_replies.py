@@ -29,7 +29,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, detail: SessionDetail, *, manager: str, results: Sequence[ResultInfo] = ()) -> "SessionReply":
         """Return the reply for a session at the manager with this URL."""
-        lacking = [one for one in results if one.missing]
+        lacking = [result for result in results if result.missing]
         return cls(
             ok=exit_for_status(detail.status) is Exit.FINISHED,
             url=session_url(manager, detail.session),

@@ -39,7 +39,7 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
             yield from self._table()
         else:
             yield f"no sessions at {self.url}"
-        yield from (f"user {one.user} runs {one.text}" for one in self.users if one.text)
+        yield from (f"user {user.user} runs {user.text}" for user in self.users if user.text)
 
     def _table(self) -> Iterator[str]:
         has_users = any(info.user for info in self.sessions)
@@ -196,8 +196,8 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """One line about the node, and one for each session."""
         yield f"node {self.node} takes no sessions any more, and ends within {self.seconds:.0f} s"
-        for one in self.sessions:
-            yield f"session {one.session}: {one.text}"
+        for session in self.sessions:
+            yield f"session {session.session}: {session.text}"
         if self.over:
             yield (
                 f"{plural(self.over, 'session')} that ended before: what this node has of them stays in its directory, "

@@ -167,22 +167,22 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
     def _templates(self) -> Iterator[str]:
         rows = [
             (
-                one.name,
-                one.attempts,
-                one.failed,
-                format_brief(one.seconds),
-                format_brief(one.median),
-                format_brief(one.p95),
-                format_brief(one.longest),
-                format_brief(one.waited),
-                format_brief(one.queued),
-                format_brief(one.planned) if one.planned else "",
-                format_brief(one.processor),
-                format_size(one.memory) if one.memory else "",
-                format_size(one.read),
-                format_size(one.written),
+                template.name,
+                template.attempts,
+                template.failed,
+                format_brief(template.seconds),
+                format_brief(template.median),
+                format_brief(template.p95),
+                format_brief(template.longest),
+                format_brief(template.waited),
+                format_brief(template.queued),
+                format_brief(template.planned) if template.planned else "",
+                format_brief(template.processor),
+                format_size(template.memory) if template.memory else "",
+                format_size(template.read),
+                format_size(template.written),
             )
-            for one in self.statistics.templates
+            for template in self.statistics.templates
         ]
         header = ("node", "attempts", "failed", "sum", "median", "95 %", "longest", "ready", "queued")
         yield from columns(rows, header=(*header, "planned", "processor", "memory", "read", "written"))

@@ -161,9 +161,9 @@ def located(client: Client, session: str, places: Mapping[int, ChunkPlace]) -> d
             raise
         answer = ResultList(results=(), missing=tuple(sorted(lost)))
     found = {
-        one.drop: ChunkPlace(one.oid, one.node, one.path, one.size, one.checksum or 0)
-        for one in answer.results
-        if one.drop in places
+        result.drop: ChunkPlace(result.oid, result.node, result.path, result.size, result.checksum or 0)
+        for result in answer.results
+        if result.drop in places
     }
     missing = {row: place for row, place in places.items() if row not in found}
     if missing:

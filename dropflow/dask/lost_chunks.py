@@ -59,7 +59,7 @@ class LostChunksError(GoneError):
         """Return the error for those chunks whose contents are among the lost ones of sessions."""
         first = next(iter(lost.values()))
         more = f"; {plural(len(lost) - 1, 'other session')} lost chunks, too" if len(lost) > 1 else ""
-        found = [one for one in chunks if one.session in lost and one.row in lost[one.session].rows]
+        found = [chunk for chunk in chunks if chunk.session in lost and chunk.row in lost[chunk.session].rows]
         return cls(first.text + more, chunks=found, hint=first.hint)
 
 

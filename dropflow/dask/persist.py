@@ -100,11 +100,11 @@ def _remove(requests: Sequence[_Removal]) -> None:
     """Remove contents, together for each session, and sessions, together for each remover."""
     sessions: dict[Remover, list[str]] = {}
     contents: dict[tuple[Remover, str], dict[int, str]] = {}
-    for one in requests:
-        if one.path:
-            contents.setdefault((one.remover, one.session), {})[one.row] = one.path
+    for request in requests:
+        if request.path:
+            contents.setdefault((request.remover, request.session), {})[request.row] = request.path
         else:
-            sessions.setdefault(one.remover, []).append(one.session)
+            sessions.setdefault(request.remover, []).append(request.session)
     for (remover, session), paths in contents.items():
         if session not in sessions.get(remover, ()):
             with suppress(Exception):

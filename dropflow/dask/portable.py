@@ -112,7 +112,7 @@ def _divided(key: Hashable, node: Any) -> Mapping[Hashable, Any]:
         size = len(after)
         after |= {one for one, task in tasks.items() if not after.isdisjoint(task.dependencies)}
     before = {one: task for one, task in tasks.items() if one not in after and not isinstance(task, DataNode)}
-    needed = {one for row in after for one in tasks[row].dependencies if one in before}
+    needed = {dependency for row in after for dependency in tasks[row].dependencies if dependency in before}
     if len(needed) != 1:
         return {key: node}
     (value,) = needed
@@ -127,7 +127,7 @@ def _divided(key: Hashable, node: Any) -> Mapping[Hashable, Any]:
 
 def _block(key: Hashable, tasks: Mapping[Hashable, Any], end: Hashable, given: Iterable[tuple[Hashable, Any]]) -> Task:
     """Return a task of several ones, with those of the given values that they need."""
-    needed = {one for task in tasks.values() for one in task.dependencies}
+    needed = {dependency for task in tasks.values() for dependency in task.dependencies}
     used = [(name, value) for name, value in given if name in needed]
     return Task(
         key, _execute_subgraph, dict(tasks), end, tuple(name for name, _ in used), *(value for _, value in used)
@@ -358,7 +358,7 @@ def _fields(tasks: TranslatedGraph, graph: PhysicalGraph, *, is_elsewhere: bool)
             TaskEntry(instance[drop], tasks.nodes[drop], *inputs.get(drop, (nothing, nothing))) for drop in members
         ]
         if entries and is_store(entries[0].node):
-            refuse_lost_stores([one.node for one in entries], _constants(tasks), is_elsewhere=is_elsewhere)
+            refuse_lost_stores([entry.node for entry in entries], _constants(tasks), is_elsewhere=is_elsewhere)
         pages = encode_pages(entries, graph.templates[row].name)
         fields[row] = (
             Argument(name=TASKS_FIELD, type="Object", value=pages),

@@ -334,7 +334,7 @@ def await_end(manager: PatientClient, session: SubmittedGraph, *, progress: bool
             session.client = manager.client  # the display has a link, and reads logs
             show(detail)
             # The loss of a node is no failure of a drop: its work is repeated.
-            if detail.is_over or any(one.drop for one in detail.failures):
+            if detail.is_over or any(failure.drop for failure in detail.failures):
                 break
     return detail
 
@@ -398,9 +398,9 @@ def _listed(client: Client, session: str, tasks: TranslatedGraph) -> Mapping[int
     wanted = {*tasks.results.values()}
     listed = client.results(session)
     found = {
-        one.drop: ChunkPlace(one.oid, one.node, one.path, one.size, one.checksum or 0)
-        for one in listed.results
-        if one.drop in wanted
+        result.drop: ChunkPlace(result.oid, result.node, result.path, result.size, result.checksum or 0)
+        for result in listed.results
+        if result.drop in wanted
     }
     if listed.missing and len(found) < len(wanted):
         text = f"{len(wanted) - len(found)} values of the session {session} are on nodes that do not answer"

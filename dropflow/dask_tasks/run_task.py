@@ -124,8 +124,8 @@ class _OwnFolder:
         """Return the relative paths of what is in the directory, and remove it."""
         if not any(os.scandir(self._path)):
             return []
-        found = [str(one.relative_to(self._path)) for one in sorted(self._path.rglob("*")) if not one.is_dir()]
-        found = found or [f"{one.name}/" for one in sorted(self._path.iterdir())]
+        found = [str(path.relative_to(self._path)) for path in sorted(self._path.rglob("*")) if not path.is_dir()]
+        found = found or [f"{path.name}/" for path in sorted(self._path.iterdir())]
         shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(exist_ok=True)
         return found

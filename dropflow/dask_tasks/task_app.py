@@ -45,5 +45,5 @@ class DaskTask(App):
     def _made_runner(self) -> "TaskRunner":
         from dropflow.dask_tasks.run_task import TaskRunner  # noqa: PLC0415 - see above
 
-        fields = {one.name: one.value for one in self.template.arguments}
+        fields = {argument.name: argument.value for argument in self.template.arguments}
         return TaskRunner(fields[TASKS_FIELD], fields[KEYS_FIELD], self.template)

@@ -121,7 +121,9 @@ def is_read_from_outside(template: Template) -> bool:
 
 def outside_roots(graph: PhysicalGraph) -> list[int]:
     """Return the data drops without producers whose content is read from outside of the session."""
-    outside = np.array([one.kind is Kind.DATA and is_read_from_outside(one) for one in graph.templates], np.bool_)
+    outside = np.array(
+        [template.kind is Kind.DATA and is_read_from_outside(template) for template in graph.templates], np.bool_
+    )
     found: list[int] = np.flatnonzero(outside[graph.template] & (np.diff(graph.predecessors.ptr) == 0)).tolist()
     return found
 

@@ -149,7 +149,7 @@ def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> S
 
 def applications_run(statistics: Statistics) -> int:
     """Return how many applications have run to their end, or failed by themselves."""
-    return sum(one.counts[DropState.COMPLETED] + one.failed for one in statistics.nodes if one.is_app)
+    return sum(node.counts[DropState.COMPLETED] + node.failed for node in statistics.nodes if node.is_app)
 
 
 def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:

@@ -125,7 +125,7 @@ def _values(first: Template, second: Template) -> Iterator[Difference]:
     for what, value in _ATTRIBUTES:
         if value(first) != value(second):
             yield _difference(second.name, what, (value(first), value(second)))
-    ours, theirs = ({one.name: one for one in template.arguments} for template in (first, second))
+    ours, theirs = ({argument.name: argument for argument in template.arguments} for template in (first, second))
     for name in (*ours, *(name for name in theirs if name not in ours)):
         yield from _parameter(second.name, name, ours, theirs)
 
@@ -186,8 +186,8 @@ def _links(graph: PhysicalGraph, pairs: Mapping[int, int] | None) -> Iterator[_L
     def end(row: int) -> tuple[int, int]:
         return (1, row if pairs is None else pairs[row]) if pairs is None or row in pairs else (0, row)
 
-    for one in graph.links:
-        yield end(one.source), one.source_port, end(one.target), one.target_port, one.streaming, one.carry
+    for link in graph.links:
+        yield end(link.source), link.source_port, end(link.target), link.target_port, link.streaming, link.carry
 
 
 def _spelled(first: PhysicalGraph, second: PhysicalGraph, link: _Link) -> str:

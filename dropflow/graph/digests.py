@@ -176,7 +176,7 @@ class _Sweep:
     def _indices(self) -> _Lanes:
         """Return a number for the index tuple of each drop, shape (drops,)."""
         graph = self._graph
-        depth = max((len(one.axes) for one in graph.templates), default=0)
+        depth = max((len(template.axes) for template in graph.templates), default=0)
         sizes = np.ones((len(graph.templates), depth), np.int64)
         for row, one in enumerate(graph.templates):
             sizes[row, depth - len(one.axes) :] = one.shape

@@ -118,7 +118,7 @@ def failure_html(
 
 def problems_html(title: str, problems: Sequence[str]) -> str:
     """Return why a graph has no picture: its problems as a list."""
-    items = "".join(f"<li>{_lines(one)}</li>" for one in problems)
+    items = "".join(f"<li>{_lines(problem)}</li>" for problem in problems)
     return f'<div class="dropflow" style="{_BOX}"><b>{_text(title)}</b><ul>{items}</ul></div>'
 
 

@@ -142,14 +142,14 @@ class PhysicalGraph:
         """Weight of each drop, shape (drops,): what was measured, or else the estimate of its template, at least 0."""
         if self.weight is not None:
             return self.weight
-        column = np.array([max(one.weight, 0.0) for one in self.templates], dtype=np.float64)[self.template]
+        column = np.array([max(template.weight, 0.0) for template in self.templates], dtype=np.float64)[self.template]
         column.flags.writeable = False
         return column
 
     @cached_property
     def template_seconds(self) -> FloatColumn:
         """Estimated execution time of every template, shape (templates,); 0 for data."""
-        seconds = [max(one.weight, 0.0) if one.kind is Kind.APP else 0.0 for one in self.templates]
+        seconds = [max(template.weight, 0.0) if template.kind is Kind.APP else 0.0 for template in self.templates]
         column = np.array(seconds, dtype=np.float64)
         column.flags.writeable = False
         return column
@@ -337,8 +337,8 @@ def follower_column(
     outputs, inputs = np.diff(out.ptr), np.diff(before.ptr)
     group = np.array(groups, dtype=np.int32)[graph.template]
     # What tolerates the failure of its only input runs without it, and what is kept moves to its place.
-    tolerant = np.array([one.error_threshold >= 100.0 for one in graph.templates])[graph.template]
-    kept = np.array([one.persist is True for one in graph.templates])[graph.template]
+    tolerant = np.array([template.error_threshold >= 100.0 for template in graph.templates])[graph.template]
+    kept = np.array([template.persist is True for template in graph.templates])[graph.template]
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     data = np.flatnonzero(is_data & ~kept & (group > 0) & (outputs == 1) & (inputs == 1))
     first, then = before.neighbour[before.ptr[data]], out.neighbour[out.ptr[data]]

@@ -110,7 +110,7 @@ class _Reassignment:
         self._moving = moving.view(np.uint8).data
         self._work_column = work
         self._work = np.ascontiguousarray(work).data
-        volumes = [max(one.weight, 0.0) if one.kind is Kind.DATA else 0.0 for one in graph.templates]
+        volumes = [max(template.weight, 0.0) if template.kind is Kind.DATA else 0.0 for template in graph.templates]
         self._volume = np.array(volumes, dtype=np.float64)[graph.template].data
         self._is_app = (graph.kinds[graph.template] == np.uint8(Kind.APP)).view(np.uint8).data
         self._before, self._before_ptr = graph.predecessors.neighbour.data, graph.predecessors.ptr.data

@@ -162,7 +162,10 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def with_value(self, name: str, value: Any) -> Self:
         """Return the template with another value of an argument."""
-        changed = (msgspec.structs.replace(one, value=value) if one.name == name else one for one in self.arguments)
+        changed = (
+            msgspec.structs.replace(argument, value=value) if argument.name == name else argument
+            for argument in self.arguments
+        )
         return msgspec.structs.replace(self, arguments=tuple(changed))
 
 

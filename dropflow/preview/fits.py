@@ -176,7 +176,7 @@ def _with_table(source: Source, unit: _Unit, base: Preview, query: PreviewQuery)
     return table_preview(
         base,
         query,
-        [f"{one.name} [{one.unit}]" if one.unit else one.name for one in columns],
+        [f"{column.name} [{column.unit}]" if column.unit else column.name for column in columns],
         lambda at, rows: _column_text(small, columns[at], rows),
         count=int(small.header["NAXIS2"]),
         height=height,

@@ -54,7 +54,7 @@ def show_measurement_set(source: DirectorySource, query: PreviewQuery, base: Pre
     opened = _opener(source, "measurement sets")
     with reading("the measurement set"), opened() as main:
         columns = [name for name in _DATA if name in main.colnames()] or ["No visibilities"]
-        subtables = sorted(one.parent.name for one in source.path.glob("*/table.dat") if one.is_file())
+        subtables = sorted(path.parent.name for path in source.path.glob("*/table.dat") if path.is_file())
         parts = (*columns, *subtables)
         part = min(max(query.part, 0), len(parts) - 1)
         base = replace(base, format="Measurement set", parts=parts, part=part, notes=(), is_cut=False)

@@ -61,7 +61,7 @@ def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQu
         found = "Table in text" if table else ""
     if table is not None:
         columns, body, count = table
-        names = [_cell(one) for one in columns[:_COLUMNS]]
+        names = [_cell(column) for column in columns[:_COLUMNS]]
         chosen, notes = chosen_rows(names, len(body), lambda at: [row[at] for row in body], query)
         rows = [body[row] for row in chosen[:_ROWS]]
         if count is None or len(chosen) > len(rows):

@@ -168,13 +168,17 @@ def _may_have_image(template: Template) -> bool:
 
 def _image_fields(template: Template) -> list[str]:
     """Return the fields that only name the image: another name of the same image gives the same results."""
-    texts = [str(one.value) for one in template.arguments]
-    named = [one.name for one in template.arguments if fold(one.name) in _IMAGE_FIELDS and not one.is_port]
+    texts = [str(argument.value) for argument in template.arguments]
+    named = [
+        argument.name
+        for argument in template.arguments
+        if fold(argument.name) in _IMAGE_FIELDS and not argument.is_port
+    ]
     return [name for name in named if not any(f"{{{name}}}" in text for text in texts)]
 
 
 def _fields(template: Template, *, without: Collection[str]) -> list[KeyPart]:
-    ignored = {fold(one) for one in _words(find(template.arguments, "reuse_ignore"))}
+    ignored = {fold(word) for word in _words(find(template.arguments, "reuse_ignore"))}
     found = []
     for argument in template.arguments:
         name = fold(argument.name)
@@ -197,7 +201,7 @@ def _unchanging(name: str, image: str) -> str:
 
 
 def _words(argument: Argument | None) -> list[str]:
-    return [] if argument is None else [one.strip() for one in str(argument.value or "").split(",")]
+    return [] if argument is None else [word.strip() for word in str(argument.value or "").split(",")]
 
 
 def _text(value: object) -> str:
@@ -272,5 +276,7 @@ def _decides_late(template: Template) -> bool:
 
 def _of_data(template: Template, *, with_values: bool) -> object:
     made = with_values and not is_read_from_outside(template)
-    values: Mapping[str, str] = {one.name: _text(one.value) for one in template.arguments if made and not one.is_port}
+    values: Mapping[str, str] = {
+        argument.name: _text(argument.value) for argument in template.arguments if made and not argument.is_port
+    }
     return _data_class(template), template.category, sorted(template.collects), values

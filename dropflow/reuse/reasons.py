@@ -158,4 +158,4 @@ def _sources(graph: PhysicalGraph, row: int, running: Collection[int]) -> list[s
     """Return the names of the nodes that run and write what a node reads."""
     read = {link.source for link in graph.links if link.target == row}
     writers = {link.source for link in graph.links if link.target in read}
-    return [graph.templates[one].name for one in sorted(writers & {*running})]
+    return [graph.templates[writer].name for writer in sorted(writers & {*running})]

@@ -527,10 +527,10 @@ class ResultStore:
                 continue  # removed meanwhile
             if not self._is_whole(path, is_whole):
                 damaged.append(digest)
-        for one in [] if self._remote is None else self._remote.files():
-            if one.kind == "contents" and self._remote is not None and self._remote.digest(one.name) != one.name:
-                self._remote.remove(one.kind, one.name)
-                damaged.append(one.name)
+        for file in [] if self._remote is None else self._remote.files():
+            if file.kind == "contents" and self._remote is not None and self._remote.digest(file.name) != file.name:
+                self._remote.remove(file.kind, file.name)
+                damaged.append(file.name)
         return msgspec.structs.replace(self.use(), damaged=tuple(damaged), removed_contents=len(damaged))
 
     def prune(self, limit: int) -> StoreUse:
@@ -543,7 +543,7 @@ class ResultStore:
 
     def _prune_here(self, limit: int) -> StoreUse:
         before = self._use_here()
-        records = sorted(_files(self.directory / "records"), key=lambda one: -one[1].st_mtime)
+        records = sorted(_files(self.directory / "records"), key=lambda file: -file[1].st_mtime)
         sizes = {path.rpartition("/")[2]: found.st_size for path, found in _files(self.directory / "contents")}
         kept: set[str] = set()
         total = removed = 0
@@ -604,24 +604,24 @@ class ResultStore:
 
 
 def _use_of(files: Sequence["RemoteFile"]) -> StoreUse:
-    counts = Counter(one.kind for one in files)
-    size = sum(one.size for one in files if one.kind != "drops")
+    counts = Counter(file.kind for file in files)
+    size = sum(file.size for file in files if file.kind != "drops")
     return StoreUse(records=counts["records"], contents=counts["contents"], size=size)
 
 
 def _prune_at(remote: "RemoteStore", limit: int) -> StoreUse:
     files = remote.files()
-    total = sum(one.size for one in files)
+    total = sum(file.size for file in files)
     removed: set[RemoteFile] = set()
-    for one in files:
+    for file in files:
         if total <= limit:
             break
-        remote.remove(one.kind, one.name)
-        removed.add(one)
-        total -= one.size
+        remote.remove(file.kind, file.name)
+        removed.add(file)
+        total -= file.size
     gone = _use_of([*removed])
     return msgspec.structs.replace(
-        _use_of([one for one in files if one not in removed]),
+        _use_of([file for file in files if file not in removed]),
         removed_records=gone.records,
         removed_contents=gone.contents,
         removed_size=gone.size,

@@ -545,7 +545,9 @@ class OwnDirectory:
 
     def incoming(self, batch: Batch, pieces: Sequence[Piece]) -> tuple[list[Task], list[AttemptResult]]:
         """Unpack the inputs of a batch; return its attempts with their paths here, or their failures."""
-        self._oids.update(((one.drop, one.attempt), one.oid) for task in batch.tasks for one in members(task))
+        self._oids.update(
+            ((member.drop, member.attempt), member.oid) for task in batch.tasks for member in members(task)
+        )
         left = iter(pieces)
         try:
             for content in batch.contents:
@@ -570,7 +572,7 @@ class OwnDirectory:
                 for drop, handle in result.handles.items():
                     if handle.kind in _FILE_KINDS:
                         path, pieces = self._relative(handle.location), self._packed(handle.location, left)
-                        left -= sum(len(one) for one in pieces if isinstance(one, bytes))
+                        left -= sum(len(piece) for piece in pieces if isinstance(piece, bytes))
                         handles[drop] = msgspec.structs.replace(
                             handle, location=path, final=self._relative(handle.final)
                         )

@@ -339,7 +339,7 @@ class DaskEngine:
     async def _follow(self, batch: Batch, key: str, workers: Sequence[str], pieces: Sequence[object]) -> None:
         """Submit a batch, and report its answer."""
         number = batch.number
-        chosen = [one for one in workers if one in self._views]
+        chosen = [worker for worker in workers if worker in self._views]
         if not self._views:
             self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
             return

@@ -183,7 +183,7 @@ class RunnerQueue:
         if not task.then:
             needs = self._needs[task.template]
             return needs._replace(memory=task.memory) if task.memory else needs
-        return largest_needs(self._needs[one.template] for one in members(task))
+        return largest_needs(self._needs[member.template] for member in members(task))
 
     def take(self, most: int, seconds: float) -> list[Task]:
         """Remove and return the first attempts that wait, at least one.
@@ -322,7 +322,9 @@ class Dispatcher:
     @property
     def next_due(self) -> float:
         """Time at which attempts that wait for more urgent ones may be given to workers; inf if there are none."""
-        return min((one.not_before for one in self._turns if one.pending and one.not_before > 0.0), default=math.inf)
+        return min(
+            (turn.not_before for turn in self._turns if turn.pending and turn.not_before > 0.0), default=math.inf
+        )
 
     @property
     def has_waiting(self) -> bool:

@@ -156,7 +156,7 @@ class SentBatches:
         self, number: int, tasks: Sequence[Task], queue: PlaceQueue, *, slots: int, since: float, is_long: bool
     ) -> None:
         """Add a batch."""
-        chosen = {(one.drop, one.attempt): one for task in tasks for one in members(task)}
+        chosen = {(member.drop, member.attempt): member for task in tasks for member in members(task)}
         self._batches[number] = SentBatch(chosen, queue, slots, since, is_long, len(chosen) == 1)
         self._batch_of.update(dict.fromkeys(chosen, number))
 
@@ -328,7 +328,7 @@ class WaitingAttempts:
         found = 0.0
         for queue in self._queues:
             ahead = [*islice(queue.suspects, _MOST_LOOKED_AT), *islice(queue.pending, _MOST_LOOKED_AT)]
-            expected = [max(self._expected.of(one.template) for one in members(task)) for task in ahead]
+            expected = [max(self._expected.of(member.template) for member in members(task)) for task in ahead]
             counted = sum(_UNKNOWN_SECONDS if one == inf else min(one, ENOUGH_SECONDS) for one in expected)
             waiting = len(queue.suspects) + len(queue.pending)
             found += counted * waiting / max(len(ahead), 1)
@@ -364,7 +364,7 @@ class WaitingAttempts:
             return None
         first = (queue.suspects or queue.pending)[0]
         taken = min(queue.needs_of(first).cpus, slots)
-        is_long = taken > 1 or max(self._expected.of(one.template) for one in members(first)) >= LONG_SECONDS
+        is_long = taken > 1 or max(self._expected.of(member.template) for member in members(first)) >= LONG_SECONDS
         if queue.suspects or is_long or self.goes_alone or queue.needs_own_worker:
             # No more than there are slots, so that each slot that becomes free can get one.
             if long + short + taken > slots:

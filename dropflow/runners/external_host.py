@@ -92,7 +92,7 @@ class _Work:
 
     def __init__(self, batch: Batch) -> None:
         self.number = batch.number
-        self.open = {(one.drop, one.attempt) for task in batch.tasks for one in members(task)}
+        self.open = {(member.drop, member.attempt) for task in batch.tasks for member in members(task)}
         self.results: list[AttemptResult] = []
         self.returned: list[Task] = []
         self.over = threading.Event()

@@ -240,7 +240,7 @@ class ThreadRunner:
 
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue `tasks`."""
-        waiting = [(one.drop, one.attempt) for task in tasks for one in members(task)]
+        waiting = [(member.drop, member.attempt) for task in tasks for member in members(task)]
         with self._changed:
             self._answers += 1
             if not tasks:
@@ -395,7 +395,7 @@ class ThreadRunner:
         if not task.then:
             needs = self._needs[task.template]
             return needs._replace(memory=min(task.memory, self._capacity.memory)) if task.memory else needs
-        return largest_needs(self._needs[one.template] for one in members(task))
+        return largest_needs(self._needs[member.template] for member in members(task))
 
     def _first(self) -> Task | None:
         """Return the first attempt of the queue, after removing those that were aborted."""

@@ -133,7 +133,7 @@ def _unlimited(
     places: Sequence[str],
 ) -> Runner:
     """Return the runner of one session, without the limit of its plan."""
-    ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
+    ranks = max((axis.size for template in graph.templates for axis in template.axes if axis.kind == "mpi"), default=1)
     # The ranks of a job come one after the other, and all of them wait until the job has ended. The ranks of a job over
     # several nodes wait for nodes which may begin with other jobs: each has a thread.
     spread = [row for row, template in enumerate(graph.templates) if ranks_per_node(template)]

@@ -303,9 +303,9 @@ class RayEngine:
     def _views(self) -> list[WorkerView]:
         with self._lock:
             return [
-                WorkerView(one.name, 1, one.hosts, not self._is_shared, one.alias)
-                for one in self._actors.values()
-                if one.hosts and not one.is_leaving
+                WorkerView(actor.name, 1, actor.hosts, not self._is_shared, actor.alias)
+                for actor in self._actors.values()
+                if actor.hosts and not actor.is_leaving
             ]
 
     def put(self, data: bytes) -> object:
@@ -520,7 +520,7 @@ class RayCapacity:
 
 
 def _capacity() -> EngineCapacity:
-    found = [one["Resources"] for one in ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= 1]
+    found = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     return EngineCapacity(int(sum(one["CPU"] for one in found)), int(sum(one.get("memory", 0) for one in found)))
 
 

@@ -87,7 +87,9 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         if hungry and (self.is_engine or self.kind == "threads"):
             text = f"{few(hungry)} asks for GPUs, and the runner {self.kind!r} gives none"
             raise BadGraphError(text, where=graph.name, hint="choose the runner processes, or nodes")
-        ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
+        ranks = max(
+            (axis.size for template in graph.templates for axis in template.axes if axis.kind == "mpi"), default=1
+        )
         if self.kind == "inline" and ranks > 1:
             text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"
             raise BadGraphError(text, hint="choose the runner threads or processes")

@@ -347,7 +347,7 @@ class _Worker:
                 else:
                     number, runner, task = item
                     numbers += range(number + len(task.then), number - 1, -1)
-                    self._aborted.difference_update((runner, one.drop, one.attempt) for one in members(task))
+                    self._aborted.difference_update((runner, member.drop, member.attempt) for member in members(task))
             self._queue.extend(reversed(kept))
         self._send_message(Returned(tuple(numbers)))
 
@@ -356,7 +356,7 @@ class _Worker:
         # Added before the search: an attempt that leaves the queue later finds it, and any other is current or over.
         self._aborted.add(key)
         queued = (item for item in tuple(self._queue) if not isinstance(item, CloseExecutor))
-        if any((runner, one.drop, one.attempt) == key for _, runner, task in queued for one in members(task)):
+        if any((runner, member.drop, member.attempt) == key for _, runner, task in queued for member in members(task)):
             return
         if key in tuple(self._following):
             return

@@ -445,9 +445,9 @@ class WorkerProcess:
             self.since = now
         self.outgoing += frame(Tasks(runner, self.next_number, self.contents.without_known(runner, tasks)))
         for task in tasks:
-            for one in members(task):
-                self.assigned[self.next_number] = (runner, one)
-                self._backlog.add(self.next_number, cost(one.template))
+            for member in members(task):
+                self.assigned[self.next_number] = (runner, member)
+                self._backlog.add(self.next_number, cost(member.template))
                 self.next_number += 1
 
     def take_results(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[Assigned, AttemptResult]]:

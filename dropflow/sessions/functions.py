@@ -230,7 +230,7 @@ class RunResult:
             states=self.states,
             drops=self.graph.drops,
             seconds=self.seconds,
-            failures=[one._repr_html_() for one in self.failures],
+            failures=[failure._repr_html_() for failure in self.failures],
         )
 
     def _row(self, drop: str) -> int:

@@ -231,7 +231,7 @@ class Replay:
 def _secret_values(template: Template) -> Iterator[str]:
     """Yield the parameters and the variables of a node that have a value and the name of a secret."""
     is_app = template.kind is Kind.APP
-    values = {one.name: one.value for one in template.arguments}
+    values = {argument.name: argument.value for argument in template.arguments}
     if not is_app:
         values.pop("Key", None)  # the name of an object in a bucket
     variables = RuntimeEnvironment.of(template).variables if is_app else {}
@@ -378,13 +378,14 @@ def _inside(graph: PhysicalGraph, written: set[int]) -> PhysicalGraph:
     templates = list(graph.templates)
     for row in written:
         template = templates[row]
-        for one in template.arguments:
-            if one.name in (*_PLACES, "url") and isinstance(one.value, str) and "://" in one.value:
+        for argument in template.arguments:
+            if argument.name in (*_PLACES, "url") and isinstance(argument.value, str) and "://" in argument.value:
                 raise UsageError(
-                    f"{template.name} is written to {one.value}, and a replay writes nothing outside of its directory",
+                    f"{template.name} is written to {argument.value}, "
+                    "and a replay writes nothing outside of its directory",
                     hint="give that node a file in a copy of the graph, and run this one",
                 )
-        arguments = tuple(_relative(one) for one in template.arguments)
+        arguments = tuple(_relative(argument) for argument in template.arguments)
         templates[row] = msgspec.structs.replace(template, arguments=arguments)
     return replace(graph, templates=tuple(templates))
 

@@ -70,7 +70,9 @@ def run_report(directory: Path) -> SessionReport:
     )
     return SessionReport(
         detail=detail,
-        failures=[failure_info(one) for one in cause_reports(graph, replayed.core, str(directory), replayed.failures)],
+        failures=[
+            failure_info(report) for report in cause_reports(graph, replayed.core, str(directory), replayed.failures)
+        ],
         analysis=analyse(graph, attempts),
         written=SystemClock().now(),
         states=np.frombuffer(bytes(replayed.core.drops.states), np.uint8),

@@ -393,7 +393,7 @@ def causes_to_retry(
     for text in drops:
         drop = find_drop(graph, text, states)
         if drop not in causes:
-            failed = ", ".join(oid(graph, one) for one in sorted(set(causes.values()))[:_SHOWN])
+            failed = ", ".join(oid(graph, cause) for cause in sorted(set(causes.values()))[:_SHOWN])
             raise ConflictError(
                 f"{oid(graph, drop)} did not fail: it is {DropState(int(states[drop])).name}",
                 where=where,
@@ -507,7 +507,8 @@ def _with_value(template: Template, name: str, value: str) -> Template:
 
 def _described(templates: Sequence[Template]) -> str:
     """Return the names of nodes with the names of their parameters."""
-    return "; ".join(
-        f"{node.name} ({', '.join(one.name for one in node.arguments if not one.is_port and one.name not in _FIXED)})"
-        for node in templates[:5]
-    )
+    nodes = []
+    for node in templates[:5]:
+        parameters = (field.name for field in node.arguments if not field.is_port and field.name not in _FIXED)
+        nodes.append(f"{node.name} ({', '.join(parameters)})")
+    return "; ".join(nodes)

@@ -172,7 +172,7 @@ def outcome_of(session: Session) -> RunOutcome:
             with contextlib.suppress(UsageError):  # a device, which may have no end
                 contents[oid(graph, drop)] = zlib.crc32(read(content))
     result = session.result()
-    failures = tuple(sorted((one.drop, one.code, one.text, one.count) for one in result.failures))
+    failures = tuple(sorted((failure.drop, failure.code, failure.text, failure.count) for failure in result.failures))
     return RunOutcome(result.status, result.states, failures, contents, result.infrastructure_faults)
 
 
@@ -218,7 +218,7 @@ class RunnerConformance:
         result = self._session(graph, tmp_path).run()
 
         _same(result.states, {"COMPLETED": 5 * _WIDTH - 4, "ERROR": 4, "SKIPPED": 0})
-        _same([(one.drop, one.code) for one in result.failures], [("drawing_B7_0", AppError.code)])
+        _same([(failure.drop, failure.code) for failure in result.failures], [("drawing_B7_0", AppError.code)])
         # Results that were lost with a process are computed again, and that is no try.
         _is_true(result.failures[0].attempts >= 2, "a drop had fewer attempts than tries")
         _same(result.infrastructure_faults, int(self.survives_loss))
@@ -242,7 +242,7 @@ class RunnerConformance:
         answered: list[AttemptResult] = []
 
         def note(results: Sequence[StreamOpened | AttemptResult]) -> None:
-            answered.extend(one for one in results if isinstance(one, AttemptResult))
+            answered.extend(result for result in results if isinstance(result, AttemptResult))
 
         runner = self._runner(graph, tmp_path)
         try:

@@ -223,7 +223,7 @@ def _read_section(data: memoryview) -> tuple[TimesSection, int]:
     if end + body_size > len(data):
         raise ValueError("they end early")
     header = msgspec.json.decode(data[_PREFIX:end], type=_Header)
-    columns = {one.name: one.read(data[end : end + body_size]) for one in header.columns}
+    columns = {column.name: column.read(data[end : end + body_size]) for column in header.columns}
     records = np.zeros(len(columns["drop"]), RECORD)
     for name in RECORD.names or ():
         records[name] = columns[name]

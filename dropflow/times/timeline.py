@@ -393,21 +393,21 @@ def described(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[AttemptP
     """Return the attempts of some records."""
     return tuple(
         AttemptProfile(
-            drop=oid(graph, int(one["drop"])),
-            attempt=abs(int(one["attempt"])),
-            failed=bool(one["attempt"] < 0),
-            waited=float(one["waited"] + one["queued"]),
-            ran=float(one["ran"]),
-            began=float(one["ready"] + one["waited"] + one["queued"]),
-            name=graph.templates[int(graph.template[int(one["drop"])])].name,
-            row=int(one["drop"]),
-            worker=int(one["worker"]),
-            processor=float(one["processor"]),
-            memory=int(one["memory"]),
-            read=int(one["read"]),
-            written=int(one["written"]),
+            drop=oid(graph, int(record["drop"])),
+            attempt=abs(int(record["attempt"])),
+            failed=bool(record["attempt"] < 0),
+            waited=float(record["waited"] + record["queued"]),
+            ran=float(record["ran"]),
+            began=float(record["ready"] + record["waited"] + record["queued"]),
+            name=graph.templates[int(graph.template[int(record["drop"])])].name,
+            row=int(record["drop"]),
+            worker=int(record["worker"]),
+            processor=float(record["processor"]),
+            memory=int(record["memory"]),
+            read=int(record["read"]),
+            written=int(record["written"]),
         )
-        for one in records
+        for record in records
     )
 
 

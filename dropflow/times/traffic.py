@@ -53,7 +53,9 @@ def uncounted_nodes(sections: Sequence[TimesSection]) -> tuple[str, ...]:
 def planned_traffic(graph: PhysicalGraph) -> dict[tuple[str, str], int]:
     """Return the bytes that the plan moves between each two nodes; none without places or without declared volumes."""
     places = len(graph.places)
-    volumes = np.array([0.0 if one.weight in _UNDECLARED else max(one.weight, 0.0) for one in graph.templates])
+    volumes = np.array(
+        [0.0 if template.weight in _UNDECLARED else max(template.weight, 0.0) for template in graph.templates]
+    )
     is_data = graph.kinds == Kind.DATA
     if places < 2 or not (volumes[is_data] > 0).any():
         return {}

@@ -67,7 +67,7 @@ class Cause(msgspec.Struct, frozen=True):
     def keys(self) -> str:
         """The failures as a list in JSON: the row of each drop, or the name of the lost node."""
         failures = (self.first, *self.rest)
-        return json.dumps([one.row if one.row >= 0 else one.drop or one.name for one in failures])
+        return json.dumps([failure.row if failure.row >= 0 else failure.drop or failure.name for failure in failures])
 
     @property
     def row(self) -> str:

@@ -41,15 +41,19 @@ def content_differences(
     """
     (graph, ours), (other_graph, theirs) = first, second
     pairs = matched_templates(graph.templates, other_graph.templates)
-    known = {_place(other_graph, one): one for one in theirs.results}
-    for one in ours.results:
-        row, instance = _place(graph, one)
+    known = {_place(other_graph, result): result for result in theirs.results}
+    for result in ours.results:
+        row, instance = _place(graph, result)
         other = known.pop((pairs[row], instance), None) if row in pairs else None
         if other is None:
             if not theirs.missing:
-                yield Difference(subject=label(graph, one.drop), what="result", left=_spelled(one))
-        elif one.size != other.size or (one.checksum != other.checksum and None not in (one.checksum, other.checksum)):
-            yield Difference(subject=label(graph, one.drop), what="result", left=_spelled(one), right=_spelled(other))
+                yield Difference(subject=label(graph, result.drop), what="result", left=_spelled(result))
+        elif result.size != other.size or (
+            result.checksum != other.checksum and None not in (result.checksum, other.checksum)
+        ):
+            yield Difference(
+                subject=label(graph, result.drop), what="result", left=_spelled(result), right=_spelled(other)
+            )
     if not ours.missing:
         for one in known.values():
             yield Difference(subject=label(other_graph, one.drop), what="result", right=_spelled(one))
@@ -393,7 +397,7 @@ def _warnings(report: SessionReport) -> Iterator[str]:
         yield f"Node {node} of {name} did not answer: its attempts are missing."
     for node in report.results.missing:
         yield f"Node {node} of {name} did not answer: its results are missing."
-    listed = sum(one.count for one in report.failures if one.drop)
+    listed = sum(failure.count for failure in report.failures if failure.drop)
     if report.detail.counts.in_error > listed:
         rest = report.detail.counts.in_error - listed
         yield f"Causes of {rest:,} drops in error of {name} are not compared: there are too many causes."

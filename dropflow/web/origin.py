@@ -174,7 +174,7 @@ def origin_of(report: SessionReport, drop: str, query: PageQuery = FIRST_PAGE) -
     row = int(find_drop(graph, drop))
     rows, away = reached(graph.predecessors, [row])
     digests = drop_digests(graph)
-    results = {one.drop: one for one in (report.results.results if report.results else ())}
+    results = {result.drop: result for result in (report.results.results if report.results else ())}
     listed = slice(query.offset, query.offset + query.limit)
     drops = _drops(report, rows[listed], away[listed], digests, results)
     own = results.get(row)
@@ -290,7 +290,7 @@ def _nodes(report: SessionReport, rows: IntColumn, away: IntColumn) -> Listed[Or
 
 
 def _parameters(template: Template) -> tuple[tuple[str, str], ...]:
-    return tuple((one.name, _text(one.value)) for one in template.arguments[:_MOST_PARAMETERS])
+    return tuple((argument.name, _text(argument.value)) for argument in template.arguments[:_MOST_PARAMETERS])
 
 
 def _text(value: object) -> str:

@@ -107,7 +107,9 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
         """Names and parameters of logical nodes."""
         for template in self.graph.templates[:_MOST_NODES]:
             if template.arguments and not template.artificial:
-                pairs = tuple((one.name, _text(one.value)) for one in template.arguments[:_MOST_PARAMETERS])
+                pairs = tuple(
+                    (argument.name, _text(argument.value)) for argument in template.arguments[:_MOST_PARAMETERS]
+                )
                 yield template.name, pairs
 
     @property

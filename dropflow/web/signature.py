@@ -106,10 +106,10 @@ def signature(graph: PhysicalGraph, results: ResultList, digests: DropDigests | 
         The graph has a cycle.
     """
     digests = digests or drop_digests(graph)
-    unknown = [one for one in results.results if one.checksum is None]
+    unknown = [result for result in results.results if result.checksum is None]
     contents = ""
     if results.results and not unknown and not results.missing:
-        contents = _digest(sorted(_content(graph, one) for one in results.results))
+        contents = _digest(sorted(_content(graph, result) for result in results.results))
     software = software_of(graph)
     levels = {
         "graph": signature_of(graph, digests.graph),
@@ -131,7 +131,7 @@ def signature(graph: PhysicalGraph, results: ResultList, digests: DropDigests | 
 def drop_modes(graph: PhysicalGraph, results: ResultList, digests: DropDigests) -> Iterator[dict[str, str]]:
     """Yield the digests of each drop in `MODES`: what it was made from, and of a result what it is."""
     software = software_of(graph)
-    known = {one.drop: one for one in results.results if one.checksum is not None}
+    known = {result.drop: result for result in results.results if result.checksum is not None}
     programs = _digest(software) if software else ""
     for row in range(graph.drops):
         yield _modes(

@@ -92,7 +92,7 @@ class Deployments:
         """Return the components of the nodes that answer, and which of these needs each lacks, sorted by name."""
         call = partial(Manager.components, needs=needs)
         replies = yield from self._shared.requests.ask_all(call, _COMPONENTS_SECONDS)
-        found = (one for _, nodes in replies.values for one in nodes)
+        found = (node for _, nodes in replies.values for node in nodes)
         return tuple(sorted(found, key=lambda one: one.node))
 
     def why_undone(self, session: str) -> str:
@@ -433,7 +433,7 @@ def merge_errors(
     hint = first.hint or (f"look at the log of {name}, and submit again" if first.retryable else "")
     where = f"{name}: {first.where}" if first.where else name
     if isinstance(first, BadGraphError):
-        found = [one for _, each in ordered if isinstance(each, BadGraphError) for one in each.problems]
+        found = [problem for _, each in ordered if isinstance(each, BadGraphError) for problem in each.problems]
         problems = tuple(one for number, one in enumerate(found) if one not in found[:number])
         error: DropflowError = BadGraphError(text, problems=problems, where=where, hint=hint)
     elif isinstance(first, HttpError):

@@ -130,7 +130,7 @@ class KnownCauses:
 
     def __init__(self, answers: Sequence[FailureList], remembered: Sequence[FailureInfo]) -> None:
         without_row = [one for one in remembered if one.row < 0]
-        self.lost = merge_failures([*(one for answer in answers for one in answer.failures), *without_row])
+        self.lost = merge_failures([*(failure for answer in answers for failure in answer.failures), *without_row])
         self._remembered = [one for one in remembered if one.row >= 0]
         known = [answer.columns for answer in answers if answer.columns is not None]
         self.columns = merged_columns([*known, columns_of(self._remembered)])
@@ -156,7 +156,7 @@ class KnownCauses:
         harm = np.concatenate((np.array([one.count for one in self.lost], np.int64), counts))
         order = np.lexsort((every, -harm))[query.offset : query.offset + query.limit]
         found = records([int(every[at]) for at in order if at >= lost])
-        wanted = {one.row: one for one in merge_failures([*found, *self._remembered])}
+        wanted = {failure.row: failure for failure in merge_failures([*found, *self._remembered])}
         shown = []
         for at in order.tolist():
             if at < lost:

@@ -158,7 +158,7 @@ class CompositeMachine:
         self.members = MemberChanges(shared, self.sessions, self.deployments)
         self._witnesses = WitnessReplacement(shared, self.sessions, self.members)
         self.operations: Mapping[str, Callable[..., Routine[Any]]] = {
-            **{one.name: partial(self.forward, one) for one in OPERATIONS if one.to == "node"},
+            **{operation.name: partial(self.forward, operation) for operation in OPERATIONS if operation.to == "node"},
             **self.members.operations(),
             "status": self.status,
             "nodes": self.deployments.nodes,

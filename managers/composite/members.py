@@ -120,7 +120,9 @@ class MemberChanges:
 
     def operations(self) -> Mapping[str, Callable[..., Routine[Any]]]:
         """Return the operations of `dropflow.api.manager.Manager` in this module, by name."""
-        at_member = {one.name: partial(self._at_member, one) for one in OPERATIONS if one.to == "member"}
+        at_member = {
+            operation.name: partial(self._at_member, operation) for operation in OPERATIONS if operation.to == "member"
+        }
         return {**at_member, "deployment": self.deployment, "retry": self._retry}
 
     def wanted(self) -> list[tuple[str, NodeInfo | None]]:

@@ -77,7 +77,7 @@ class Witness:
 
     def __len__(self) -> int:
         """Return the number of sessions that it votes about."""
-        return sum(not one.is_over for one in self._sessions.values())
+        return sum(not session.is_over for session in self._sessions.values())
 
     def prepare(self, deployment: Deployment) -> None:
         """Become the witness of a session if its deployment names this manager. Call this before any node gets it."""

@@ -345,7 +345,7 @@ def _pbs_states(answer: str) -> dict[str, JobState]:
     for line in answer.splitlines():
         columns = line.split()
         if columns and columns[0][:1].isdigit():
-            letter = next((one for one in reversed(columns) if one in words), "")
+            letter = next((column for column in reversed(columns) if column in words), "")
             found[columns[0]] = JobState(word=words.get(letter, "UNKNOWN"), is_over=letter in ("C", "F"))
     return found
 

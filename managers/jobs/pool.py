@@ -116,7 +116,7 @@ class PoolAction(NamedTuple):
 def decide(state: PoolState, settings: PoolSettings, seen: Seen) -> tuple[PoolState, list[PoolAction]]:
     """Return the next state, and what to do."""
     state = _without_ended(state, seen)
-    found = [_updated(one, seen) for one in state.allocations]
+    found = [_updated(allocation, seen) for allocation in state.allocations]
     if any(new.up and not old.up for old, new in zip(state.allocations, found, strict=True)):
         state = msgspec.structs.replace(state, failed=0)
     actions = []
@@ -156,15 +156,21 @@ def _without_ended(state: PoolState, seen: Seen) -> PoolState:
     if seen.jobs is None:
         return state
     kept, failed, paused = [], state.failed, state.paused
-    for one in state.allocations:
-        job = seen.jobs.get(one.job)
+    for allocation in state.allocations:
+        job = seen.jobs.get(allocation.job)
         if job is not None and not job.is_over:
-            kept.append(msgspec.structs.replace(one, started=seen.now) if job.has_begun and not one.started else one)
-        elif not one.up and not seen.ends and one.job not in seen.running:
+            kept.append(
+                msgspec.structs.replace(allocation, started=seen.now)
+                if job.has_begun and not allocation.started
+                else allocation
+            )
+        elif not allocation.up and not seen.ends and allocation.job not in seen.running:
             failed += 1
             if failed >= _MOST_FAILED:
                 word = job.word if job is not None else "gone"
-                paused = f"{failed} allocations in a row ended without a node, the last one, job {one.job}: {word}"
+                paused = (
+                    f"{failed} allocations in a row ended without a node, the last one, job {allocation.job}: {word}"
+                )
     return msgspec.structs.replace(state, allocations=tuple(kept), failed=failed, paused=paused)
 
 
@@ -185,9 +191,13 @@ def _is_at_end(one: Allocation, settings: PoolSettings, now: float, margins: int
 
 def _needs_node(state: PoolState, settings: PoolSettings, seen: Seen) -> bool:
     """Return whether another node is worth its costs, and may be asked for now."""
-    lasting = [one for one in state.allocations if not one.leaving and not _is_at_end(one, settings, seen.now, 2)]
+    lasting = [
+        allocation
+        for allocation in state.allocations
+        if not allocation.leaving and not _is_at_end(allocation, settings, seen.now, 2)
+    ]
     if state.paused or seen.now < state.next or len(lasting) >= settings.most or any(not one.up for one in lasting):
         return False
     all_work = all(seen.running.get(one.job) for one in lasting)
-    are_ending = not lasting and any(seen.running.get(one.job) for one in state.allocations)
+    are_ending = not lasting and any(seen.running.get(allocation.job) for allocation in state.allocations)
     return len(lasting) < settings.least or are_ending or (seen.waiting > 0 and all_work)

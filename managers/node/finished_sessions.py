@@ -69,10 +69,10 @@ class WrittenFailures:
 
     @cached_property
     def _ranked(self) -> RankedCauses:
-        drops = [one for one in self._reports if one.row >= 0]
-        rows = np.array([one.row for one in drops], np.int64)
-        counts = np.array([one.count for one in drops], np.int64)
-        return RankedCauses(rows, counts, np.array([one.took_along for one in drops], np.int64), rows)
+        drops = [report for report in self._reports if report.row >= 0]
+        rows = np.array([drop.row for drop in drops], np.int64)
+        counts = np.array([drop.count for drop in drops], np.int64)
+        return RankedCauses(rows, counts, np.array([drop.took_along for drop in drops], np.int64), rows)
 
     def reports(self, start: int = 0, stop: int | None = None) -> Sequence[FailureReport]:
         """Return the reports of all root causes, or of a range."""
@@ -81,7 +81,7 @@ class WrittenFailures:
     def reports_in(self, rows: Sequence[int]) -> Sequence[FailureReport]:
         """Return the root causes among drops, whose rows are those in the whole graph."""
         wanted = {*rows}
-        return tuple(one for one in self._reports if one.row in wanted)
+        return tuple(report for report in self._reports if report.row in wanted)
 
 
 # Sessions that are over: answers to queries from their directories.

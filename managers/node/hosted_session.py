@@ -528,7 +528,7 @@ class HostedSession:
         return SessionDetail(
             **self._fields(progress, statistics, running),
             logical=summaries.logical_nodes(statistics, running),
-            failures=tuple(summaries.failure_info(one, self.piece.node) for one in failures),
+            failures=tuple(summaries.failure_info(failure, self.piece.node) for failure in failures),
             notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
             ends=self._known_ends(progress, statistics),
         )
@@ -625,7 +625,7 @@ def _why(result: SessionResult) -> str:
     """Return why a session failed; empty if it did not fail, or if nodes with failed drops have the reasons."""
     if result.status is not SessionState.FAILED or not result.failures:
         return ""
-    first = next((one for one in result.failures if one.text), None)
+    first = next((failure for failure in result.failures if failure.text), None)
     if first is None:
         return ""
     if not first.drop:

@@ -56,8 +56,9 @@ def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown:
     inputs = np.diff(before.ptr)
     strict = np.array(
         [
-            not one.block_skip and (one.kind is Kind.DATA or (one.effective_inputs <= 0 and one.error_threshold == 0.0))
-            for one in graph.templates
+            not template.block_skip
+            and (template.kind is Kind.DATA or (template.effective_inputs <= 0 and template.error_threshold == 0.0))
+            for template in graph.templates
         ],
         dtype=np.bool_,
     )[graph.template]
@@ -132,7 +133,7 @@ def measure(graph: PhysicalGraph, workers: Sequence[float], durations: Sequence[
         for template, (count, seconds) in found.items():
             if 0 <= template < len(weights) and weights[template] > 0:
                 counts[member, template], spent[member, template] = count, max(seconds, 0.0)
-    cores = [max(one, 1.0) for one in workers]
+    cores = [max(worker, 1.0) for worker in workers]
     done = float((counts * weights).sum())
     if not (spent.sum() > 0 and done > 0):
         return Speeds(weights, cores)
@@ -484,7 +485,7 @@ def _is_needed(graph: PhysicalGraph, runs: BooleanColumn, kept: bytes) -> Boolea
 
 def _is_read_file(graph: PhysicalGraph) -> BooleanColumn:
     """Return which drops are files that an application writes, another one reads, and that stay by default only."""
-    stays = [one.category in ("File", "Directory") and one.persist is None for one in graph.templates]
+    stays = [template.category in ("File", "Directory") and template.persist is None for template in graph.templates]
     found: BooleanColumn = np.array(stays, dtype=np.bool_)[graph.template]
     found &= (np.diff(graph.predecessors.ptr) > 0) & (np.diff(graph.successors.ptr) > 0)
     return found

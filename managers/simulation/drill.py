@@ -221,16 +221,16 @@ class _Trial:
         last = begin + 100 * drill.planned + 3600.0
         while not self._is_over() and self._time.now() < last:
             cluster.simulation.wait(_STEP)
-        status = {one.state.name for one in self._parts()} if self._is_over() else {"UNFINISHED"}
-        spent = {one.drop: 0.0 for one in self._attempts}
+        status = {part.state.name for part in self._parts()} if self._is_over() else {"UNFINISHED"}
+        spent = {attempt.drop: 0.0 for attempt in self._attempts}
         needed = dict(spent)
-        for one in self._attempts:
-            spent[one.drop] += (one.end - one.begin) * one.cores
-            needed[one.drop] = (one.end - one.begin) * one.cores
+        for attempt in self._attempts:
+            spent[attempt.drop] += (attempt.end - attempt.begin) * attempt.cores
+            needed[attempt.drop] = (attempt.end - attempt.begin) * attempt.cores
         return Trial(
             seed=self._seed,
             status="FINISHED" if status == {"FINISHED"} else min(status - {"FINISHED"}, default="LOST"),
-            end=max((one.end for one in self._attempts), default=begin) - begin,
+            end=max((attempt.end for attempt in self._attempts), default=begin) - begin,
             spent=sum(spent.values()),
             repeated=sum(spent.values()) - sum(needed.values()),
         )
@@ -264,20 +264,20 @@ class _Trial:
     # The state of the session.
 
     def _alive(self) -> list[SimulatedNode]:
-        return [one for one in self._cluster.nodes.values() if one.process.is_alive]
+        return [node for node in self._cluster.nodes.values() if node.process.is_alive]
 
     def _parts(self) -> list[HostedSession]:
         found = [one.sessions.get(_SESSION) for one in self._alive()]
         return [one for one in found if isinstance(one, HostedSession)]
 
     def _is_over(self) -> bool:
-        return all(one.state.is_terminal for one in self._parts())
+        return all(part.state.is_terminal for part in self._parts())
 
     def _may_skip(self) -> bool:
         """Whether the session has gone on after the last fault, or there is nothing more to wait for."""
         now = self._cluster.simulation.time
         if now < self._busy:
-            views = min((one.view.number for one in self._parts()), default=0)
+            views = min((part.view.number for part in self._parts()), default=0)
             if views > self._views:
                 self._busy, self._views = min(self._busy, now + 1.0), views
         return now >= self._busy
@@ -286,7 +286,7 @@ class _Trial:
 
     def _happens(self) -> None:
         self._busy = self._cluster.simulation.time + _RECOVERY_SECONDS
-        self._views = max((one.view.number for one in self._parts()), default=0)
+        self._views = max((part.view.number for part in self._parts()), default=0)
 
     def _lose(self, fault: NodeLoss) -> None:
         node = self._names.get(fault.node) or self._names[self._chance.choice(self._drill.hosts).name]
@@ -295,9 +295,9 @@ class _Trial:
             return
         self._happens()
         now = self._time.now()
-        for one in self._attempts:
-            if one.node == node:
-                one.end = min(one.end, now)
+        for attempt in self._attempts:
+            if attempt.node == node:
+                attempt.end = min(attempt.end, now)
         process.crash()
 
     def _cut(self, fault: Cut) -> None:
@@ -318,10 +318,10 @@ class _Trial:
 def _light(graph: PhysicalGraph, places: Sequence[str]) -> PhysicalGraph:
     """Return a graph of the same shape whose components run everywhere."""
     templates = tuple(
-        msgspec.structs.replace(one, component=_COMPONENTS[one.kind], category="", arguments=(), weight=0.0)
-        for one in graph.templates
+        msgspec.structs.replace(template, component=_COMPONENTS[template.kind], category="", arguments=(), weight=0.0)
+        for template in graph.templates
     )
-    links = tuple(msgspec.structs.replace(one, streaming=False) for one in graph.links)
+    links = tuple(msgspec.structs.replace(link, streaming=False) for link in graph.links)
     return replace(graph, templates=templates, links=links, places=tuple(places), planned=None)
 
 
@@ -348,7 +348,7 @@ def recomputations(
     """Time at which the last consumer of a content ends; the end of the session for results."""
     for drop in np.flatnonzero(~is_app).tolist():
         readers = after.of(drop)
-        needed[drop] = max((end[one] for one in readers), default=math.inf)
+        needed[drop] = max((end[reader] for reader in readers), default=math.inf)
     found = defaultdict[int, float](float)
     for drop in np.flatnonzero(~is_app).tolist():
         again, seen = list(before.of(drop)), set[int]()

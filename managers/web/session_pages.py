@@ -138,7 +138,7 @@ def _view(manager: Manager, session: str, query: CompareQuery) -> CompareView:
         for one in manager.sessions()
         if one.session != session and (text in one.session.casefold() or text in one.graph.casefold())
     ]
-    others.sort(key=lambda one: one.graph != info.graph)  # stable: the youngest first remains
+    others.sort(key=lambda other: other.graph != info.graph)  # stable: the youngest first remains
     return CompareView(
         manager=manager.info(), session=info, query=query, candidates=tuple(others[:_MOST]), total=len(others)
     )

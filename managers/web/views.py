@@ -79,7 +79,9 @@ def _detail_at(detail: SessionDetail, moment: SessionMoment, failures: Sequence[
 def _results_at(results: Sequence[ResultInfo], moment: SessionMoment) -> tuple[ResultInfo, ...]:
     """Return the results that were complete at a moment, which has the states of all drops."""
     states = np.frombuffer(moment.states, np.uint8)
-    return tuple(one for one in results if one.drop < len(states) and states[one.drop] == DropState.COMPLETED)
+    return tuple(
+        result for result in results if result.drop < len(states) and states[result.drop] == DropState.COMPLETED
+    )
 
 
 _T = TypeVar("_T")
@@ -593,7 +595,7 @@ def line_plot(line: Line) -> LinePlot | None:
     range_ = (top / 2 - bottom / 2) or 1.0
     areas, lines, most = [], [], max(len(line.lows) - 1, 1)
     pairs = enumerate(zip(line.lows, line.highs, strict=True))
-    for has_numbers, part in groupby(pairs, lambda one: one[1][0] is not None):
+    for has_numbers, part in groupby(pairs, lambda pair: pair[1][0] is not None):
         if has_numbers:
             edges = [
                 (_LINE_WIDTH * at / most, _level(low, bottom, range_), _level(high, bottom, range_))
@@ -619,7 +621,7 @@ def plots_of(history: NodeHistory, load: Load) -> tuple[Plot, ...]:
     samples = history.samples
     if len(samples) < 2:
         return ()
-    times = [one.time for one in samples]
+    times = [sample.time for sample in samples]
     network = [
         (after.received - before.received + after.sent - before.sent) / max(after.time - before.time, 1e-3)
         for before, after in pairwise(samples)
@@ -627,12 +629,12 @@ def plots_of(history: NodeHistory, load: Load) -> tuple[Plot, ...]:
     rate: Callable[[float], str] = lambda value: f"{format_size(max(value, 0.0))}/s"  # noqa: E731
     count: Callable[[float], str] = lambda value: format_count(int(value))  # noqa: E731
     return (
-        _plot("Processor", times, [one.processor for one in samples], 100.0, lambda value: f"{value:.0f} %"),
-        _plot("Memory", times, [one.memory for one in samples], float(load.memory), format_size),
-        _plot("Disk", times, [one.disk for one in samples], float(load.disk), format_size),
+        _plot("Processor", times, [sample.processor for sample in samples], 100.0, lambda value: f"{value:.0f} %"),
+        _plot("Memory", times, [sample.memory for sample in samples], float(load.memory), format_size),
+        _plot("Disk", times, [sample.disk for sample in samples], float(load.disk), format_size),
         _plot("Network", times[1:], network, 0.0, rate),
-        _plot("Sessions", times, [one.sessions for one in samples], 0.0, count),
-        _plot("Attempts that run", times, [one.running for one in samples], float(load.workers), count),
+        _plot("Sessions", times, [sample.sessions for sample in samples], 0.0, count),
+        _plot("Attempts that run", times, [sample.running for sample in samples], float(load.workers), count),
     )
 
 

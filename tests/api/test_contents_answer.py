@@ -87,7 +87,7 @@ def test_what_is_left_out_is_counted(sizes: list[int], limit: int, before: int) 
 
     assert found.results == every[: limit or None]
     assert len(found.results) + found.more == len(every) + before
-    assert sum(one.size for one in found.results) + found.more_size == sum(sizes) + 5 * before
+    assert sum(result.size for result in found.results) + found.more_size == sum(sizes) + 5 * before
     assert found.missing == ("b",)
 
 
@@ -104,7 +104,7 @@ def test_the_first_of_each_node_have_the_first_of_all(
     """A manager that merges what its nodes chose has the same as one that chooses from all of their results."""
     every, query = _results(sizes), ResultsQuery(text=text, node=node, sort=sort, limit=limit)
     parts = [ResultList(results=tuple(one for one in every if one.node == name)).chosen(query) for name in "ab"]
-    merged = sorted((one for part in parts for one in part.results), key=lambda one: one.drop)
+    merged = sorted((result for part in parts for result in part.results), key=lambda one: one.drop)
     found = ResultList(
         results=tuple(merged),
         more=sum(part.more for part in parts),

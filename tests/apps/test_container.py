@@ -176,7 +176,7 @@ def test_a_disk_that_is_full_is_named(small_disk: Path, component: str) -> None:
     assert got.failure.code == "DF105"
     assert "0.0 MB left on the file system of" in got.failure.hint
     assert str(small_disk) in got.failure.hint
-    assert [one for one in small_disk.rglob("*") if one.is_file() and one.stat().st_size > 1 << 20] == []
+    assert [path for path in small_disk.rglob("*") if path.is_file() and path.stat().st_size > 1 << 20] == []
 
 
 @pytest.mark.slow
@@ -344,10 +344,10 @@ def test_a_tag_that_means_two_images_on_two_nodes_is_told(
         client = cluster.client(cluster.island(*nodes))
         submit(client, placed(graph, {"A": "a", "a": "a"}, "b"), "shared")
         notes = finished(client, "shared").notes
-        told = [one for one in notes if one.startswith(f"image {image} is ")]
-        said = {content(client, "shared", one.oid) for one in client.results("shared").results}
+        told = [note for note in notes if note.startswith(f"image {image} is ")]
+        said = {content(client, "shared", result.oid) for result in client.results("shared").results}
 
-    assert sorted(told) == sorted(f"image {image} is {one}" for one in digests)
+    assert sorted(told) == sorted(f"image {image} is {digest}" for digest in digests)
     assert digests[0] != digests[1]
     assert said == {b"a\n", b"b\n"}
 

@@ -78,7 +78,7 @@ def outcome(graph: PhysicalGraph, folder: Path) -> tuple[SessionState, bytes, st
     files = sorted((directory / "results").iterdir()) if found.status is SessionState.FINISHED else []
     return (
         found.status,
-        b"".join(one.read_bytes() for one in files),
+        b"".join(file.read_bytes() for file in files),
         " ".join(f"{e.code} {e.text}" for e in found.failures),
     )
 

@@ -181,7 +181,9 @@ def test_several_inputs_at_a_port_are_a_list(
     Whether it is a list does not depend on how many inputs a scatter of some size makes, or how many of them failed. It
     is the same for the port that the argument is called after, and for one with another name.
     """
-    got = call(tmp_path, f"def f({name}): return {name}", inputs=[("x", one) for one in contents], collects=collects)
+    got = call(
+        tmp_path, f"def f({name}): return {name}", inputs=[("x", content) for content in contents], collects=collects
+    )
 
     assert got.values == [expected]
 

@@ -601,7 +601,7 @@ def test_ranks_are_placed_together_as_the_graph_says() -> None:
 
     assert (parts[:, 0] == parts[:, 1]).all()
     assert (parts[:, 2] == parts[:, 3]).all()
-    assert [len(set(one)) for one in parts.tolist()] == [3, 3]
+    assert [len(set(part)) for part in parts.tolist()] == [3, 3]
 
 
 def test_a_runner_of_one_attempt_refuses_jobs(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_saved_graph_has_the_drops_that_were_written(written: WrittenGraph) ->
         translation = dropflow.translate(written.graph.document(schema), name="random")
 
         assert (translation.graph.drops, translation.graph.edges) == (written.drops, written.edges)
-        assert [one for one in translation.problems if one.severity is Severity.ERROR] == []
+        assert [problem for problem in translation.problems if problem.severity is Severity.ERROR] == []
 
 
 @_FEW

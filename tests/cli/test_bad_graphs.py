@@ -368,7 +368,9 @@ def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
     (folder / SOURCE).write_bytes(content)
     report = translate(TranslationOrder(name="g", created=0.0), folder, lambda _: None)
     return report.state, {
-        "problems": [{"code": one.code, "text": one.text, "severity": one.severity} for one in report.problems]
+        "problems": [
+            {"code": problem.code, "text": problem.text, "severity": problem.severity} for problem in report.problems
+        ]
     }
 
 

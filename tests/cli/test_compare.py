@@ -122,14 +122,14 @@ def test_a_run_is_described_for_archives(command: Command, examples: Path, tmp_p
         "explain", run, "--crate", run, "--license", "https://spdx.org/licenses/CC0-1.0", "--output", "json"
     )
     crate = crates.ROCrate(run)
-    action, results = crate.get("#run"), [one for one in crate.data_entities if one.get("sha256")]
+    action, results = crate.get("#run"), [entity for entity in crate.data_entities if entity.get("sha256")]
 
     assert answer.status == 0
     assert action["instrument"] is crate.mainEntity
     assert action["actionStatus"] == "http://schema.org/CompletedActionStatus"
     assert len(results) == answer.json["results"] > 0
-    for one in results:
-        assert hashlib.sha256((run / one.id).read_bytes()).hexdigest() == one["sha256"]
+    for result in results:
+        assert hashlib.sha256((run / result.id).read_bytes()).hexdigest() == result["sha256"]
     assert {one.type for one in action["object"]} >= {"PropertyValue"}
 
 
@@ -232,7 +232,7 @@ def test_a_crate_has_the_provenance_of_every_drop(command: Command, examples: Pa
     is_app = graph.kinds[graph.template] == Kind.APP
     ends = zip(sources, graph.successors.neighbour, links, strict=True)
     edges = {(f"run:drop-{one}", f"run:drop-{two}") for one, two, link in ends if link.source_port != ORDER_PORT}
-    failed = {str(one.identifier) for one in document.get_records(library.ProvActivity) if "ERROR" in str(one)}
+    failed = {str(record.identifier) for record in document.get_records(library.ProvActivity) if "ERROR" in str(record)}
     lost = {two for one, two in edges if one in failed}
     assert lost
 

@@ -178,12 +178,12 @@ def test_secrets_are_not_exported_unless_allowed(command: Command, secretive: Pa
     replay = replay_of_run(secretive, "login")
     variables = Argument(name=VARIABLES, value=json.dumps({"ACCESS_TOKEN": "x", "LEVEL": "2", "B": "secret:B"}))
     templates = [
-        msgspec.structs.replace(one, arguments=(variables,))
-        if one.name == "Login"
-        else msgspec.structs.replace(one, name="Password")
-        if one.name == "Numbers data"
-        else one
-        for one in replay.graph.templates
+        msgspec.structs.replace(template, arguments=(variables,))
+        if template.name == "Login"
+        else msgspec.structs.replace(template, name="Password")
+        if template.name == "Numbers data"
+        else template
+        for template in replay.graph.templates
     ]
     other = replace(replay, graph=replace(replay.graph, templates=tuple(templates)))
     with pytest.raises(ExportError, match="has secrets") as found:

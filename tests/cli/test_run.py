@@ -106,7 +106,7 @@ def test_a_directory_without_a_run_is_named_by_all_commands_alike(
 ) -> None:
     """It gets no lock file, and the status is that of bad input."""
     (tmp_path / "there").mkdir()
-    answer = dropflow(*(f"{tmp_path}/{name}" if one == "." else one for one in words))
+    answer = dropflow(*(f"{tmp_path}/{name}" if word == "." else word for word in words))
 
     assert answer.status == 2
     assert answer.err.startswith("error DF107")

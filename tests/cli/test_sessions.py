@@ -362,7 +362,7 @@ def test_the_log_of_a_run_is_read_from_its_directory(ask: Command, tmp_path: Pat
     assert sorted(texts()) == ["one", "three", "two"]
     assert (sorted(texts("--drops", "first")), texts("--text", "THREE")) == (["one", "two"], ["three"])
     assert [sorted(texts(drop, "--last", "9")) for drop in ("first", "second")] == [["one", "two"], ["three"]]
-    assert ask("log", found, "second").out == b"".join(one.read_bytes() for one in tmp_path.glob("run/logs/*second*"))
+    assert ask("log", found, "second").out == b"".join(path.read_bytes() for path in tmp_path.glob("run/logs/*second*"))
     assert ask("log", found, "--follow").text.count("\n") == 5
     assert [ask("log", found, *wrong).status for wrong in (["third"], ["--node", "a"], ["--manager", "a"])] == [2, 2, 2]
 

@@ -102,8 +102,8 @@ def test_the_timeline_of_a_run_is_written(command: Command, tmp_path: Path) -> N
 
     assert attempts == len(spans) == files[1].read_text().count("<rect")
     assert (answer["form"], answer["size"]) == ("svg", files[1].stat().st_size)
-    for lane in {(one["pid"], one["tid"]) for one in spans}:
-        mine = sorted((one["ts"], one["ts"] + one["dur"]) for one in spans if (one["pid"], one["tid"]) == lane)
+    for lane in {(span["pid"], span["tid"]) for span in spans}:
+        mine = sorted((span["ts"], span["ts"] + span["dur"]) for span in spans if (span["pid"], span["tid"]) == lane)
         assert all(before[1] <= after[0] + 1e-3 for before, after in pairwise(mine))
 
 
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_written_whole_stays_as_it_is(tmp_path: Path) -> N
         write_half()
 
     assert (caught.value.where, caught.value.hint) == (str(report), "make room, or name another file")
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("day.html", "earlier")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("day.html", "earlier")]
 
 
 # ``dropflow times``.

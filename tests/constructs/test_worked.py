@@ -428,7 +428,10 @@ def test_constructs_run_alike_on_three_nodes(make_cluster: Make) -> None:
     """With every drop on a random one of three nodes, the results are those of a run in one process."""
     cluster = make_cluster(3)
     drawings = (*WORKED, *_MORE)
-    found = {one.__name__: run_on_nodes(unrolled(one()), cluster, seed=12, session=one.__name__) for one in drawings}
+    found = {
+        drawing.__name__: run_on_nodes(unrolled(drawing()), cluster, seed=12, session=drawing.__name__)
+        for drawing in drawings
+    }
 
     assert found == RESULTS
 
@@ -444,7 +447,7 @@ def test_start_end_and_comments_leave_no_drops() -> None:
 
     assert plain is not None
     assert found.outline is not None
-    assert [one.key for one in found.outline.templates] == [one.key for one in plain.templates]
+    assert [template.key for template in found.outline.templates] == [template.key for template in plain.templates]
     assert len(found.outline.links) == len(plain.links) == 2
     noted = {problem.code: problem.severity.value for problem in found.problems if problem.code in ("LG031", "LG003")}
     assert "error" not in noted.values()

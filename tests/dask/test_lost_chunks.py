@@ -82,8 +82,8 @@ class Nodes:
 
     def remove_sessions(self, names: Collection[str]) -> None:
         """Remove sessions."""
-        for one in [one for one in self.values if one[0] in names]:
-            del self.values[one]
+        for value in [value for value in self.values if value[0] in names]:
+            del self.values[value]
 
 
 def _flush() -> None:
@@ -213,7 +213,16 @@ def test_a_long_history_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes.lose(chunk)
 
     assert max(kept) == 2
-    assert len([one for one in gc.get_objects() if isinstance(one, Recipe) and one.leave == nodes.leave]) <= 4
+    assert (
+        len(
+            [
+                get_object
+                for get_object in gc.get_objects()
+                if isinstance(get_object, Recipe) and get_object.leave == nodes.leave
+            ]
+        )
+        <= 4
+    )
     assert chunk() == expected
 
 
@@ -372,7 +381,7 @@ def test_lost_chunks_of_several_sessions_are_found_together() -> None:
     manager: Any = Manager(a="alive", b="lost")
     source: Any = SimpleNamespace(address="http://m:1")
     sessions = [PersistedSession(source, name, _places("a", "a", "b")) for name in "st"]
-    chunks = [PersistedChunk((one.name, row), one, row) for one in sessions for row in range(3)]
+    chunks = [PersistedChunk((session.name, row), session, row) for session in sessions for row in range(3)]
     manager.listed = {name: {0: "a", 1: "a"} for name in "st"}
 
     with pytest.raises(LostChunksError, match=r"session 's' .*; 1 other session lost chunks, too") as found:

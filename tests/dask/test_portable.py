@@ -137,7 +137,7 @@ def test_code_travels_once_for_each_template() -> None:
         sum(map(len, (field["shared"], *field["pages"])))
         for template in graph.templates
         if template.kind is Kind.APP
-        for field in [next(one.value for one in template.arguments if one.name == TASKS_FIELD)]
+        for field in [next(argument.value for argument in template.arguments if argument.name == TASKS_FIELD)]
     ]
     assert max(sizes) < table.nbytes + 1000 * 200
 

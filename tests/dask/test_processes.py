@@ -283,7 +283,7 @@ def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert client.sessions() == ()
         with dropflow.dask.scheduler(to=url, token=token, keep=True):
             da.ones(4, chunks=2).sum().compute()
-        assert [(one.status, len(one.request_id)) for one in client.sessions()] == [("FINISHED", 32)]
+        assert [(session.status, len(session.request_id)) for session in client.sessions()] == [("FINISHED", 32)]
         assert client.session(client.sessions()[0].session).request_id == client.sessions()[0].request_id
         client.delete(client.sessions()[0].session)
         # An interrupt cancels and deletes the session.
@@ -301,7 +301,7 @@ def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             kept = _check_persisted()
             gc.collect()
             # A thread deletes the others.
-            assert until(lambda: [one.session for one in client.sessions()] == [_chunks(kept)[0].session.name])
+            assert until(lambda: [session.session for session in client.sessions()] == [_chunks(kept)[0].session.name])
             # Tasks run on the nodes that have their chunks.
             x = da.ones(8, chunks=1).map_blocks(lambda block: block * os.getppid(), dtype=float).persist()
             assert {chunk.place.node for chunk in _chunks(x)} == {"one", "two"}

@@ -64,7 +64,7 @@ def test_keys_of_one_name_share_a_template() -> None:
     found = translate(_chain(1000), [("x", 999)], {})
 
     assert found.graph.drops == 2 * 999 + 1
-    assert [(one.key, one.kind, one.shape) for one in found.graph.templates] == [
+    assert [(template.key, template.kind, template.shape) for template in found.graph.templates] == [
         ("x.task", Kind.APP, (1000,)),
         ("x", Kind.DATA, (1000,)),
         ("x~2", Kind.DATA, (1,)),
@@ -121,7 +121,7 @@ def test_volumes_come_from_chunks_and_constants() -> None:
 
     found = translate(nodes, [("ones-add-7f", 0)], {"add-7f": 64.0})
 
-    assert [one.weight for one in found.graph.templates if one.kind is Kind.DATA] == [64.0, 800.0]
+    assert [template.weight for template in found.graph.templates if template.kind is Kind.DATA] == [64.0, 800.0]
 
 
 def test_volumes_of_layers() -> None:
@@ -184,7 +184,7 @@ def test_groups_of_many_names() -> None:
     """Keys of several names, and of different numbers of indices, are in groups of their own."""
     found = group_keys([("a", 0), ("b", 1), ("a", 1), ("a", 0, 0), 7])
 
-    assert [one.name for one in found.groups][:3] == ["a", "b", "a"]
+    assert [group.name for group in found.groups][:3] == ["a", "b", "a"]
     assert found.group.tolist() == [0, 1, 0, 2, 3]
     assert found.instance.tolist() == [0, 1, 1, 0, 0]
 

@@ -505,7 +505,7 @@ def test_all_errors_are_reported_together(node: Node) -> None:
 def test_every_class_is_valid_with_its_defaults(node: Node) -> None:
     """A node of each class with default parameters has no problems, if it has an address."""
     given = {"url": "file:///x", "Bucket": "b", "pattern": "*"}
-    nodes = [node(one.dropclass, **given) for one in DATA_COMPONENTS if one.name != "RDBMS"]
+    nodes = [node(component.dropclass, **given) for component in DATA_COMPONENTS if component.name != "RDBMS"]
     nodes.append(node("dlg.data.drops.rdbms.RDBMSDrop", dbtable="t"))
     assert check(nodes, ()) == []
 

@@ -514,4 +514,4 @@ def test_the_site_has_every_page_and_an_anchor_for_each_code(tmp_path: Path) -> 
     page = (reference / "cli.html").read_text(encoding="utf-8")
     assert [name for name in commands.commands if f'id="dropflow-{name}"' not in page] == []
     page = (reference / "components.html").read_text(encoding="utf-8")
-    assert [one.name for one in components() if f'id="{one.name.lower()}"' not in page] == []
+    assert [component.name for component in components() if f'id="{component.name.lower()}"' not in page] == []

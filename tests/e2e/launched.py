@@ -197,7 +197,7 @@ class Launched:
         """Return the secrets of jobs that are in a text, or in an argument or variable of a process."""
         files = [*self.home.glob("dropflow-jobs/*/key"), *self.home.glob("dropflow-jobs/*/token")]
         hidden = [path.read_text().split()[-1] for path in files] + ["a-token-of-the-user"]
-        seen = " ".join(word for one in self.processes() for word in words(one))
+        seen = " ".join(word for process in self.processes() for word in words(process))
 
         assert len(hidden) > 2
         assert [path for path in files if path.stat().st_mode & 0o077] == []

@@ -75,12 +75,12 @@ def test_what_one_node_has_runs_there(island: Running, tmp_path: Path) -> None:
         with pytest.raises(BadGraphError, match="no node can run all that it would get") as refused:
             client.submit(translate(_graph(tmp_path / "h.graph", "no-such-program-here")).graph)
 
-    assert [(one.node, [lack.need for lack in one.lacks]) for one in answers] == [
+    assert [(answer.node, [lack.need for lack in answer.lacks]) for answer in answers] == [
         ("n1", ["program:only-there"]),
         ("n2", []),
     ]
     assert ran["only-there"] == "n2"
-    rows = [one for one in refused.value.problems if isinstance(one, Problem)]
+    rows = [problem for problem in refused.value.problems if isinstance(problem, Problem)]
     assert [row.where for row in rows] == ["no-such-program-here on n1", "no-such-program-here on n2"]
     assert all("install no-such-program-here" in row.hint for row in rows)
 

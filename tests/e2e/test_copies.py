@@ -100,7 +100,7 @@ def test_a_session_whose_nodes_were_all_killed_goes_on_with_copies(tmp_path: Pat
         later = cluster.nodes("b", "c")
         client = cluster.client(cluster.island(*later, name="later"))
         gate.touch()
-        assert until(lambda: [one.session for one in client.sessions()] == ["s"])
+        assert until(lambda: [session.session for session in client.sessions()] == ["s"])
         client.resume("s", ResumeRequest(without_missing=True))
         detail = finished(client, "s")
 
@@ -143,7 +143,7 @@ def test_what_has_a_copy_is_not_computed_again(tmp_path: Path) -> None:
         nodes[2].process.kill()
         nodes[2].process.wait()
         client = cluster.client(cluster.island(cluster.node("c"), nodes[1], name="later"))
-        assert until(lambda: [one.session for one in client.sessions()] == ["s"])
+        assert until(lambda: [session.session for session in client.sessions()] == ["s"])
         found = {result.name: (result.node, result.owner) for result in client.results("s").results}
         assert set(found) == {"small", "large", "end", "file"}
         assert {node for node, _ in found.values()} == {"c"}

@@ -25,8 +25,10 @@ _USUAL: tuple[object, ...] = ()
 def _graph(nodes: tuple[str, str]) -> PhysicalGraph:
     """Return eight chains of four steps that sleep, half of them on each node, with the times that they take."""
     graph = pipeline(width=8, length=4, seconds=_SECONDS)
-    chain = [int(one.name[1:].partition("-")[0]) if "-" in one.name else 0 for one in graph.templates]
-    sleeps = np.array([_SECONDS * (one.kind is Kind.APP and one.name != "Join") for one in graph.templates])
+    chain = [int(template.name[1:].partition("-")[0]) if "-" in template.name else 0 for template in graph.templates]
+    sleeps = np.array(
+        [_SECONDS * (template.kind is Kind.APP and template.name != "Join") for template in graph.templates]
+    )
     part = (np.array(chain, dtype=np.int32) // 4)[graph.template]
     return replace(graph, part=part, places=nodes, weight=sleeps[graph.template])
 

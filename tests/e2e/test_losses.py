@@ -145,7 +145,9 @@ def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: 
         reads = finished(three.client, "reads")
         assert (reads.status, content(three.client, "reads", "inplace_used_0")) == ("FINISHED", b"whole\n"), reads
         reasons = three.client.drop("reads", "inplace_USE_0").reasons
-        assert any("infrastructure fault: the content of input inplace_made_0 was removed" in one for one in reasons)
+        assert any(
+            "infrastructure fault: the content of input inplace_made_0 was removed" in reason for reason in reasons
+        )
 
 
 def _reads_in_place(mark: Path) -> PhysicalGraph:
@@ -350,8 +352,10 @@ def test_iterations_that_replace_one_file_survive_a_loss(three: Three, tmp_path:
     graph = replacing(marks, 0.0)
     waits = f"while [ ! -e {go} ]; do sleep 0.05; done; echo > %o0"
     templates = (
-        msgspec.structs.replace(one, arguments=(Argument(name="command", value=waits),)) if one.name == "GATE" else one
-        for one in graph.templates
+        msgspec.structs.replace(template, arguments=(Argument(name="command", value=waits),))
+        if template.name == "GATE"
+        else template
+        for template in graph.templates
     )
     graph = replace(graph, templates=tuple(templates))
     away = {f"{kind}{at}": "b" for at in (2, 3) for kind in ("log", "STEP", "sum")}

@@ -69,7 +69,7 @@ def test_a_node_joins_a_session_that_runs_and_another_is_drained(tmp_path: Path,
         with pytest.raises(NotFoundError, match="node z is not below"):
             master.drain("z")
         reply = master.drain("b", DrainRequest(grace=60.0))
-        assert [(one.session, one.text) for one in reply.sessions] == [("s", "it goes to a, c, d")]
+        assert [(session.session, session.text) for session in reply.sessions] == [("s", "it goes to a, c, d")]
         leaving.touch()
         assert nodes[1].process.wait(60.0) == 0
         assert not (tmp_path / "state" / "dropflow" / "b" / "sessions" / "s").exists()

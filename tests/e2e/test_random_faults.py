@@ -96,7 +96,7 @@ class Trial:
         """Stop the server of SSH and what it has started for connections; see `stop`."""
         every = psutil.process_iter(["name", "cmdline"])
         servers = [one for one in every if one.info["name"] == "sshd" and str(self.launched.home) in str(one.info)]
-        serving = [child for one in servers for child in one.children(recursive=True) if child.name() == "sshd"]
+        serving = [child for server in servers for child in server.children(recursive=True) if child.name() == "sshd"]
         self.stop([*servers, *serving], seconds=seconds)
 
     def kill_ssh(self) -> None:

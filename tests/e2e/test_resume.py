@@ -304,9 +304,9 @@ def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> No
         _kill(up)
     before = _begun(marks)
     with _up(tmp_path) as again, _client(again) as client:
-        assert until(lambda: [one.name for one in client.nodes() if one.state == "alive"] == [*_NODES])
+        assert until(lambda: [node.name for node in client.nodes() if node.state == "alive"] == [*_NODES])
         # A node that sees that its parent has ended, before it is killed, cancels its sessions.
-        assert until(lambda: [one.status for one in client.sessions()] in (["FAILED"], ["CANCELLED"]))
+        assert until(lambda: [session.status for session in client.sessions()] in (["FAILED"], ["CANCELLED"]))
         kept, sent = _completed(client, graph)
         done = run(tmp_path, "resume", "s", "--to", again.ready["master"], "--wait", "--output", "json")
         reply = json.loads(done.stdout)

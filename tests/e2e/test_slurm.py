@@ -143,7 +143,7 @@ def test_a_job_is_not_started_again_without_end(slurm: Launched) -> None:
     arguments = ("--nodes", 2, "--time", 10, "--margin", "4s", "--requeue", "--output", "json")
     with slurm.started("g.dfg", *arguments) as launched:
         slurm.until(f"cat {marks}", "SOURCE")
-        for node in [one for one in slurm.processes() if one.info["cmdline"][3:5] == ["launch", "member"]]:
+        for node in [process for process in slurm.processes() if process.info["cmdline"][3:5] == ["launch", "member"]]:
             node.terminate()
         launched.communicate(timeout=200)
     first = (launched.returncode, slurm.becomes("squeue -h | wc -l", "0"))

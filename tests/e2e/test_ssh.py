@@ -123,7 +123,7 @@ def test_a_session_goes_on_when_the_ssh_to_a_host_is_cut(sign: str, ssh: Launche
         every = psutil.process_iter(["cmdline", "environ"])
         ours = [one for one in every if str(ssh.home) in str(one.info["environ"]) and one.info["cmdline"]]
         cut = [
-            one for one in ours if one.info["cmdline"][-2:-1] == ["alpha"] and "launch host" in one.info["cmdline"][-1]
+            our for our in ours if our.info["cmdline"][-2:-1] == ["alpha"] and "launch host" in our.info["cmdline"][-1]
         ]
         cut[0].kill()
         answer, notes = launched.communicate(timeout=200)
@@ -151,7 +151,7 @@ def test_losses_and_ends_of_hosts_over_ssh(ssh: Launched) -> None:
     with ssh.started(directory, "--hosts", "hosts.toml", "--output", "json") as second:
         ssh.until(f"cat {marks}", "SECOND")
         then = marks.read_text().split()[len(kept) :]
-        nodes = [one for one in ssh.processes() if one.info["cmdline"][-2:] == ["launch", "host"]]
+        nodes = [process for process in ssh.processes() if process.info["cmdline"][-2:] == ["launch", "host"]]
         nodes[0].kill()
         answer, notes = second.communicate(timeout=200)
 

@@ -239,9 +239,13 @@ def test_the_chart_of_kubernetes_is_right(nodes: int, more: tuple[str, ...]) -> 
     rendered = subprocess.run([helm, "template", "sky", chart, *values], capture_output=True, text=True, check=True)
     yaml = pytest.importorskip("yaml")
     documents = list(yaml.safe_load_all(rendered.stdout))
-    kinds = Counter(one["kind"] for one in documents)
-    sets = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "StatefulSet"}
-    services = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "Service"}
+    kinds = Counter(document["kind"] for document in documents)
+    sets = {
+        document["metadata"]["name"]: document["spec"] for document in documents if document["kind"] == "StatefulSet"
+    }
+    services = {
+        document["metadata"]["name"]: document["spec"] for document in documents if document["kind"] == "Service"
+    }
     whole = commands.make_context("dropflow", ["node"])
     for name, found in sets.items():
         role = name.removeprefix("sky-")
@@ -269,4 +273,4 @@ def test_the_chart_of_kubernetes_is_right(nodes: int, more: tuple[str, ...]) -> 
     validate = pytest.importorskip(
         "kubernetes_validate", reason="make exhaustive installs kubernetes-validate"
     ).validate
-    assert [validate(one, "1.32", strict=True) for one in documents] == ["1.32"] * len(documents)
+    assert [validate(document, "1.32", strict=True) for document in documents] == ["1.32"] * len(documents)

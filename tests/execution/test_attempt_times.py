@@ -56,7 +56,7 @@ def test_bytes_are_those_of_inputs_and_outputs(tmp_path: Path) -> None:
         "A -> b -> C -> d", A={"component": "dlg.apps.simple.HelloWorldApp"}, C={"component": "dlg.apps.simple.CopyApp"}
     )
     local_run.run(graph, tmp_path, RunOptions(runner="inline"))
-    found = {int(one["drop"]): one for one in read_times(tmp_path / TIMES_FILE)}
+    found = {int(time["drop"]): time for time in read_times(tmp_path / TIMES_FILE)}
     first, second = found[row(graph, "A")], found[row(graph, "C")]
 
     assert first["written"] == second["read"] == second["written"] > 0

@@ -249,7 +249,7 @@ def test_drops_run_again_as_in_a_whole_new_run(graph: PhysicalGraph, data: st.Da
 
 
 def _play_and_compare(graph: PhysicalGraph, data: st.DataObject) -> None:
-    plain = tuple(msgspec.structs.replace(one, effective_inputs=-1) for one in graph.templates)
+    plain = tuple(msgspec.structs.replace(template, effective_inputs=-1) for template in graph.templates)
     graph = replace(graph, templates=plain)
     fails, leaves_out = outcomes(graph, data)
     chance = random.Random(data.draw(st.integers(0, 2**32)))
@@ -384,7 +384,7 @@ def test_a_session_continues_alike_in_its_process_and_from_its_directory(graph: 
             Path(directory),
             times=chance.randrange(3 * graph.drops + 1),
             fails=lambda task: outcome.get((task.drop, task.attempt)),
-            skips=lambda task: [one.drop for one in task.outputs if one.drop in skipped],
+            skips=lambda task: [output.drop for output in task.outputs if output.drop in skipped],
             omits=omits,
         )
     causes = live.drops.error_causes()

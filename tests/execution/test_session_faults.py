@@ -212,7 +212,7 @@ def outcome(graph: PhysicalGraph, found: tuple[SessionResult, Driver]) -> dict[s
         "contents": {drop: part for drop, (_, part) in driver.repository.committed.items()},
         "results": driver.repository.results,
         "released": sorted(driver.repository.released),
-        "failures": sorted((one.drop, one.code, one.count) for one in result.failures),
+        "failures": sorted((failure.drop, failure.code, failure.count) for failure in result.failures),
         "faults": result.infrastructure_faults,
     }
 

@@ -89,7 +89,7 @@ def test_as_many_attempts_run_as_there_are_workers() -> None:
     driver = Driver(draw(", ".join(f"A{number}" for number in range(10))), workers=2)
 
     assert driver.run().seconds == pytest.approx(5.0)
-    assert max(one.attempts.running for one in driver.statistics) == 2
+    assert max(statistic.attempts.running for statistic in driver.statistics) == 2
 
 
 def test_a_simulated_failure_is_retried() -> None:

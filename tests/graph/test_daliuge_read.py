@@ -89,7 +89,7 @@ def test_instances_of_a_node_share_a_template() -> None:
     graph = read_pg(_written(scatter(333)), name="x")
 
     assert (graph.drops, len(graph.templates), len(graph.links)) == (1000, 4, 3)
-    assert [one.shape for one in graph.templates] == [(333,), (333,), (333,), ()]
+    assert [template.shape for template in graph.templates] == [(333,), (333,), (333,), ()]
 
 
 def test_applications_have_the_keys_of_daliuge() -> None:
@@ -154,7 +154,7 @@ def test_places_may_be_given_for_writing() -> None:
 def test_loops_and_ranks_are_reported() -> None:
     """The context of a drop in loops has the indices of the loops only; a rank of MPI is its last index."""
     axes = tuple(msgspec.structs.replace(scatter(2).templates[0].axes[0], kind=kind) for kind in ("loop", "mpi"))
-    whole = [msgspec.structs.replace(one, axes=axes) for one in scatter(2).templates[:1]]
+    whole = [msgspec.structs.replace(template, axes=axes) for template in scatter(2).templates[:1]]
     graph = replace(GraphBuilder("g").data("d").build(), templates=tuple(whole), instance=np.array([2], dtype=np.int32))
     drop = _drops(graph)["g_in_0-1-0"]
 
@@ -253,7 +253,7 @@ def test_values_are_those_that_daliuge_would_use() -> None:
         "applicationArgs": {"a": record},
         "componentParams": {"b": record},
     }
-    found = {one.name: one for one in read_pg([drop], name="x").templates[0].arguments}
+    found = {argument.name: argument for argument in read_pg([drop], name="x").templates[0].arguments}
 
     assert {name: one.value for name, one in found.items()} == {"a": "record", "b": "bare", "c": 5, "d": 2}
     assert (found["a"].usage, found["a"].encoding, found["a"].parameter_type) == (
@@ -286,7 +286,7 @@ def test_ports_with_several_edges_of_one_node_collect() -> None:
         for n in (0, 1)
     ]
     gather = {"oid": "g", **APP, "inputs": [{"d0": "x"}, {"d1": "x"}]}
-    found = {one.name: one.collects for one in read_pg([*pieces, gather], name="x").templates}
+    found = {template.name: template.collects for template in read_pg([*pieces, gather], name="x").templates}
 
     assert found == {"piece": (), "g": ("x",)}
 
@@ -363,7 +363,11 @@ def test_ranks_and_loops_are_read_as_levels() -> None:
     ]
     graph = read_pg([*loops, *ranks, *mixed], name="x")
 
-    assert [[axis.kind for axis in one.axes] for one in graph.templates] == [["loop", "loop"], ["mpi"], ["list"]]
+    assert [[axis.kind for axis in template.axes] for template in graph.templates] == [
+        ["loop", "loop"],
+        ["mpi"],
+        ["list"],
+    ]
 
 
 def test_the_number_of_problems_is_limited() -> None:
@@ -423,7 +427,7 @@ def test_edges_between_drops_of_one_kind_get_adapters() -> None:
     graph = read_pg(document, name="x", findings=findings)
 
     assert (graph.oids or ())[5:] == ("A-to-B-2", "c-to-d")
-    assert [(one.kind, one.artificial, one.component) for one in graph.templates[-2:]] == [
+    assert [(template.kind, template.artificial, template.component) for template in graph.templates[-2:]] == [
         (Kind.DATA, True, "dlg.data.drops.memory.InMemoryDROP"),
         (Kind.APP, True, "dlg.apps.simple.CopyApp"),
     ]

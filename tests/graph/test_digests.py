@@ -105,13 +105,13 @@ def test_other_consumers_of_a_content_do_not_count() -> None:
     def reader(*consumers: str) -> str:
         templates = (
             Template(key="d", name="d", kind=Kind.DATA),
-            *(Template(key=one, name=one, kind=Kind.APP) for one in consumers),
+            *(Template(key=consumer, name=consumer, kind=Kind.APP) for consumer in consumers),
         )
         several = np.arange(1, len(templates), dtype=np.int32)
         graph = from_columns(
             name="g",
             prefix="g",
-            templates=tuple(msgspec.structs.replace(one, component=one.key) for one in templates),
+            templates=tuple(msgspec.structs.replace(template, component=template.key) for template in templates),
             links=tuple(Link(source=0, target=int(row)) for row in several),
             template=np.arange(len(templates), dtype=np.int32),
             instance=np.zeros(len(templates), np.int32),

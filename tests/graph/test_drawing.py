@@ -71,7 +71,10 @@ def test_each_instance_of_a_construct_has_a_box() -> None:
     assert boxes.labels == ("outside", "Row 0", "Row 1", "Cell 0-0", "Cell 0-1", "Cell 1-0", "Cell 1-1")
     assert boxes.box.tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert boxes.construct.tolist() == [-1, 0, 0, 1, 1, 1, 1]
-    assert [(one.path, one.parent, one.instances) for one in boxes.constructs] == [("r", -1, 2), ("r/c", 0, 4)]
+    assert [(construct.path, construct.parent, construct.instances) for construct in boxes.constructs] == [
+        ("r", -1, 2),
+        ("r/c", 0, 4),
+    ]
 
 
 def test_a_closed_construct_is_in_the_box_around_it() -> None:
@@ -380,7 +383,7 @@ def sides(drawing: LogicalDrawing) -> tuple[list[Box], list[Box]]:
     """Return the sides of nodes and of frames."""
     wide, high = drawing.node_width, drawing.node_height
     nodes = [(node.x, node.y, node.x + wide, node.y + high) for node in drawing.nodes]
-    frames = [(one.x, one.y, one.x + one.width, one.y + one.height) for one in drawing.frames]
+    frames = [(frame.x, frame.y, frame.x + frame.width, frame.y + frame.height) for frame in drawing.frames]
     return nodes, frames
 
 
@@ -421,8 +424,8 @@ def test_links_lead_to_the_right_unless_they_carry() -> None:
     drawing = draw_logical(chain(10))
     nodes = {node.template: node for node in drawing.nodes}
 
-    assert [nodes[one.source].x < nodes[one.target].x for one in drawing.arrows] == [True, False]
-    assert [one.is_carry for one in drawing.arrows] == [False, True]
+    assert [nodes[arrow.source].x < nodes[arrow.target].x for arrow in drawing.arrows] == [True, False]
+    assert [arrow.is_carry for arrow in drawing.arrows] == [False, True]
 
 
 _NUMBERS = st.integers(-300, 300).map(float)

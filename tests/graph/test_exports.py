@@ -52,7 +52,7 @@ def graphs(draw: st.DrawFn) -> PhysicalGraph:
         builder.connect(f"in{number}", f"app{number}", streaming=draw(st.booleans()), **ports)
         builder.connect(f"app{number}", f"out{number}")
     graph = builder.build()
-    graph = replace(graph, templates=tuple(replaced(one, name=draw(HOSTILE)) for one in graph.templates))
+    graph = replace(graph, templates=tuple(replaced(template, name=draw(HOSTILE)) for template in graph.templates))
     if draw(st.booleans()):
         graph = replace(graph, priority=np.arange(graph.drops, dtype=np.int32))
     if draw(st.booleans()):

@@ -49,7 +49,7 @@ def test_every_drop_comes_after_its_predecessors(graph: PhysicalGraph) -> None:
 @given(graphs())
 def test_the_critical_path_is_a_longest_path(graph: PhysicalGraph) -> None:
     """Its length is the maximum over all paths, its drops are joined by edges, and their seconds add up to it."""
-    cost = [one.weight if one.kind is Kind.APP else 0.0 for one in graph.templates]
+    cost = [template.weight if template.kind is Kind.APP else 0.0 for template in graph.templates]
     seconds = [cost[row] for row in graph.template.tolist()]
     path = order.critical_path(graph)
 

@@ -110,7 +110,7 @@ def test_a_drawing_becomes_a_graph() -> None:
     drawing = GraphBuilder("hello").data("in", weight=2.5).app("Copy", tries=3, part=1)
     graph = drawing.connect("in", "Copy", source_port="o", target_port="i", streaming=True).build()
 
-    assert [one.name for one in graph.templates] == ["in", "Copy"]
+    assert [template.name for template in graph.templates] == ["in", "Copy"]
     assert (graph.templates[0].weight, graph.templates[1].tries, graph.parts) == (2.5, 3, 2)
     assert graph.links == (Link(source=0, target=1, source_port="o", target_port="i", streaming=True),)
     assert edges_of(graph) == [(0, 0, 1)]
@@ -229,11 +229,11 @@ def test_a_chain_is_in_one_place() -> None:
 def test_templates_of_different_groups_are_in_no_chain() -> None:
     """Applications that run in threads do not follow those that run in processes; 0 is in no chain."""
     graph = draw("A -> x -> B -> y -> C -> z -> D")
-    groups = [{"A": 1, "B": 1, "C": 2, "D": 0}.get(one.name, 1) for one in graph.templates]
+    groups = [{"A": 1, "B": 1, "C": 2, "D": 0}.get(template.name, 1) for template in graph.templates]
     column = follower_column(graph, groups)
     assert column is not None
     assert np.flatnonzero(column >= 0).tolist() == [row(graph, "A")]
-    assert follower_column(graph, [int(one.kind is Kind.APP) for one in graph.templates]) is None
+    assert follower_column(graph, [int(template.kind is Kind.APP) for template in graph.templates]) is None
 
 
 def test_a_graph_can_ask_for_no_chains() -> None:
@@ -378,7 +378,8 @@ def test_nodes_with_other_keys_match_by_name() -> None:
     """A graph that was drawn again has other ids; nodes with the same kind, category and name are the same."""
     graph = fan(4)
     other = dataclasses.replace(
-        graph, templates=tuple(msgspec.structs.replace(one, key=f"n{one.key}") for one in graph.templates)
+        graph,
+        templates=tuple(msgspec.structs.replace(template, key=f"n{template.key}") for template in graph.templates),
     )
 
     assert graph_differences(graph, other) == ()
@@ -394,7 +395,7 @@ def test_a_key_of_another_kind_is_another_node() -> None:
     links = (Link(source=0, target=2), Link(source=2, target=1))
     swapped = dataclasses.replace(graph, templates=renamed, links=links, template=graph.template.copy())
 
-    assert [one for one in graph_differences(graph, swapped) if one.what == "drops"] == []
+    assert [difference for difference in graph_differences(graph, swapped) if difference.what == "drops"] == []
 
 
 @given(graphs())

@@ -125,7 +125,7 @@ def _needing(*programs: str) -> PhysicalGraph:
 
 
 def _lacking(node: str, *programs: str) -> NodeComponents:
-    lacks = (Lack(need=f"program:{one}", text=f"no {one}", hint=f"install {one}") for one in programs)
+    lacks = (Lack(need=f"program:{program}", text=f"no {program}", hint=f"install {program}") for program in programs)
     return NodeComponents(node=node, lacks=tuple(lacks))
 
 
@@ -149,7 +149,7 @@ def test_a_placed_graph_is_refused_with_what_its_nodes_lack() -> None:
     with pytest.raises(BadGraphError, match=r"cannot run what is placed on them: a0 on n1, a1 on n1") as refused:
         where_they_run(_needing("wsclean", "DP3"), ["n1", "n2"], [_lacking("n1", "wsclean", "DP3")], is_movable=False)
 
-    found = [one for one in refused.value.problems if isinstance(one, Problem)]
+    found = [problem for problem in refused.value.problems if isinstance(problem, Problem)]
     assert [(one.where, one.text, one.hint) for one in found] == [
         ("a0 on n1", "no wsclean", "install wsclean"),
         ("a1 on n1", "no DP3", "install DP3"),

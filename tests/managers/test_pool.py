@@ -122,7 +122,7 @@ def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> 
         running = {job: data.draw(st.integers(0, 2)) for job, found in jobs.items() if found == RUNNING}
         waiting = data.draw(st.integers(0, 3))
         seen = Seen(now, waiting, running, dict(jobs) if data.draw(st.booleans()) else None)
-        before = {one.job: one for one in state.allocations}
+        before = {allocation.job: allocation for allocation in state.allocations}
         state, actions = decide(state, SETTINGS, seen)
         kinds = [action.kind for action in actions]
 
@@ -131,7 +131,11 @@ def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> 
             if action.kind == "drain" and running.get(action.job):
                 assert now >= (before[action.job].started or before[action.job].up) + SETTINGS.seconds - SETTINGS.margin
         if "submit" in kinds:
-            lasting = [one for one in state.allocations if not one.leaving and now < one.up + 3480.0]
+            lasting = [
+                allocation
+                for allocation in state.allocations
+                if not allocation.leaving and now < allocation.up + 3480.0
+            ]
             assert now - last >= SETTINGS.every
             assert len(lasting) < SETTINGS.most
             assert all(one.up for one in lasting)

@@ -72,7 +72,7 @@ def test_a_path_to_write_is_an_output(tmp_path: Path) -> None:
     """An argument annotated as a path of an output is an output port with the encoding path, and nothing else."""
     ports = [one for one in built(CODE, tmp_path)[0]["plot"]["fields"] if one["usage"] != "NoPort"]
 
-    assert [(one["name"], one["usage"], one["encoding"]) for one in ports] == [
+    assert [(port["name"], port["usage"], port["encoding"]) for port in ports] == [
         ("model", "InputPort", "pickle"),
         ("picture", "OutputPort", "path"),
     ]

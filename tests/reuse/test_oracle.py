@@ -91,8 +91,10 @@ class Shape:
         """Return what one application reads at each of its ports."""
         is_wide = self.nodes[name].is_wide
         return [
-            [(one, channel)] if is_wide and len(self.channels(one)) > 1 else [(one, k) for k in self.channels(one)]
-            for one in self.sources(name)
+            [(source, channel)]
+            if is_wide and len(self.channels(source)) > 1
+            else [(source, k) for k in self.channels(source)]
+            for source in self.sources(name)
         ]
 
     @property
@@ -323,7 +325,7 @@ def test_what_runs_is_what_has_to(
         assert _values(place) == _values(folder / "plain", graph)
         for name in shape.nodes:
             _check_forecast(
-                foreseen[name], [asks[one] for one in asks if one[0] == name], sum(n == name for n, _ in ran)
+                foreseen[name], [asks[ask] for ask in asks if ask[0] == name], sum(n == name for n, _ in ran)
             )
 
 
@@ -510,5 +512,5 @@ def test_a_session_on_two_nodes_takes_what_an_earlier_one_computed(island: Runni
         shows = next(drop.oid for drop in client.drops("s2").drops if drop.name == "Show")
         assert any("reused: from session s1" in line for line in client.drop("s2", shows).reasons)
         submit("s4", 2, "--name", "s4", "--wait", "--reuse")  # planned: the result is where its application is
-        origins = [[one.reused[:22] for one in client.results(name).results] for name in ("s1", "s4")]
+        origins = [[result.reused[:22] for result in client.results(name).results] for name in ("s1", "s4")]
     assert origins == [[""], ["reused: from session s"]]

@@ -168,7 +168,7 @@ def test_a_limited_runner_gives_back_and_aborts_what_waits(tmp_path: Path) -> No
     runner.abort(rows[1], 1)
 
     assert [task.drop for task in given] == rows[:1]
-    assert [(one.drop, one.failure.kind) for one in answers if one.failure] == [(rows[1], "Aborted")]  # type: ignore[union-attr]
+    assert [(answer.drop, answer.failure.kind) for answer in answers if answer.failure] == [(rows[1], "Aborted")]  # type: ignore[union-attr]
     runner.hold(is_held=True)
     assert [task.drop for task in runner.give_back()] == rows[2:]
 

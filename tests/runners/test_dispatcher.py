@@ -74,7 +74,7 @@ class _Worker:
     ) -> None:
         self._needs, self.is_fresh = needs, False
         self._since = self._since if self.assigned else now
-        for one in (one for task in tasks for one in members(task)):
+        for one in (member for task in tasks for member in members(task)):
             self.assigned[self._next] = (runner, one)
             self._backlog.add(self._next, cost(one.template))
             self._next += 1
@@ -145,8 +145,8 @@ class _Runner(RunnerQueue):
     def answers(self) -> list[tuple[int, str]]:
         """The drops that were answered, and how."""
         return [
-            (one.drop, "done" if one.failure is None else "not begun" if is_not_begun(one) else "failed")
-            for one in self.results
+            (result.drop, "done" if result.failure is None else "not begun" if is_not_begun(result) else "failed")
+            for result in self.results
         ]
 
 
@@ -314,7 +314,7 @@ def test_an_attempt_that_waits_is_aborted(
     runner.hold(is_held=False)
 
     assert runner.answers == answers
-    assert [[one.drop for one in members(task)] for task in runner.pending] == left
+    assert [[member.drop for member in members(task)] for task in runner.pending] == left
 
 
 # Attempts to workers.
@@ -554,7 +554,7 @@ def test_attempts_that_have_not_begun_are_put_back() -> None:
     pool.requeue(0, [4, 3, 2, 1])
 
     assert pool.workers[0].drops == [1]
-    assert [[one.drop for one in members(task)] for task in runner.pending] == [[2, 3], [5], [6]]
+    assert [[member.drop for member in members(task)] for task in runner.pending] == [[2, 3], [5], [6]]
     assert runner.answers == [(4, "failed")]
 
 
@@ -590,5 +590,5 @@ def test_a_runner_without_executors_fails() -> None:
     runner.add(_tasks(4))
 
     assert runner.answers == [(2, "failed"), (3, "not begun"), (1, "failed"), (4, "failed")]
-    assert all("no numpy" in one.failure.text for one in runner.results if one.drop != 3 and one.failure)
+    assert all("no numpy" in result.failure.text for result in runner.results if result.drop != 3 and result.failure)
     assert (other.answers, other.drops) == ([], [9])

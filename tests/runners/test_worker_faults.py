@@ -538,7 +538,7 @@ def test_chains_in_worker_processes(tmp_path: Path) -> None:
     times = read_times(tmp_path / "fused" / TIMES_FILE)
 
     assert result.status is SessionState.FAILED
-    assert [(one.drop, one.code) for one in result.failures] == [("drawing_C1_0", "DF110")]
+    assert [(failure.drop, failure.code) for failure in result.failures] == [("drawing_C1_0", "DF110")]
     assert len(set(processes["dA3"])) == 1
     assert len(processes["dB3"]) == 4
     assert result.infrastructure_faults == 1

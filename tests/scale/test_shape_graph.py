@@ -470,7 +470,12 @@ def test_bytes_per_task_are_bounded() -> None:
         tracemalloc.stop()
 
     assert held <= _SHAPE_DASK_MOST_BYTES * made.tasks
-    fields = [argument.value for one in travels.templates for argument in one.arguments if argument.name == TASKS_FIELD]
+    fields = [
+        argument.value
+        for template in travels.templates
+        for argument in template.arguments
+        if argument.name == TASKS_FIELD
+    ]
     code = sum(len(value["shared"]) + sum(map(len, value["pages"])) for value in fields)
     assert code <= _MOST_CODE * made.tasks
 

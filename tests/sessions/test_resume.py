@@ -156,7 +156,9 @@ def test_a_run_continues_from_every_entry_of_its_journal(kind: str, tmp_path: Pa
         result = resume(copy, RunOptions(runner="threads", workers=2))
 
         assert (result.status, result.states) == (first.status, first.states)
-        assert {(one.drop, one.count) for one in result.failures} == {(one.drop, one.count) for one in first.failures}
+        assert {(failure.drop, failure.count) for failure in result.failures} == {
+            (failure.drop, failure.count) for failure in first.failures
+        }
         assert results(copy) == expected
 
 
@@ -411,10 +413,10 @@ def test_contents_that_later_iterations_replaced_are_made_again(
     marks = tmp_path / "marks"
     graph = replacing(marks, 0.0)
     templates = (
-        msgspec.structs.replace(one, persist=True)
-        if one.name.startswith("sum") or (persisted and one.name.startswith("log"))
-        else one
-        for one in graph.templates
+        msgspec.structs.replace(template, persist=True)
+        if template.name.startswith("sum") or (persisted and template.name.startswith("log"))
+        else template
+        for template in graph.templates
     )
     graph = replace(graph, templates=tuple(templates))
     directory = tmp_path / "run"
@@ -447,8 +449,8 @@ def test_errors_are_kept_with_their_texts(tmp_path: Path) -> None:
     result, _ = again(directory, marks)
 
     assert result.status is SessionState.FAILED
-    assert {(one.drop, one.text, one.count, one.attempts) for one in result.failures} == {
-        (one.drop, one.text, one.count, one.attempts) for one in first.failures
+    assert {(failure.drop, failure.text, failure.count, failure.attempts) for failure in result.failures} == {
+        (failure.drop, failure.text, failure.count, failure.attempts) for failure in first.failures
     }
     core = replay(graph, directory / "journal.dfj").core
     assert core.drops.state(row(graph, "STRICT")) is DropState.ERROR

@@ -111,7 +111,7 @@ def test_a_failed_drop_has_all_of_its_tries_again(failed: tuple[PhysicalGraph, P
     result, ran = again(directory)
 
     assert ran.count("RIGHT") == 2
-    assert [(one.drop, one.attempts) for one in result.failures] == [("failed_RIGHT_0", 4)]
+    assert [(failure.drop, failure.attempts) for failure in result.failures] == [("failed_RIGHT_0", 4)]
 
 
 def test_a_parameter_of_the_failed_applications_is_set(failed: tuple[PhysicalGraph, Path]) -> None:
@@ -121,7 +121,9 @@ def test_a_parameter_of_the_failed_applications_is_set(failed: tuple[PhysicalGra
         (directory.parent / name).touch()
     again(directory, settings=("LEFT.word=other", "number=7"))
     graph = load(directory / "graph.dfg")
-    values = {node.name: [one.value for one in node.arguments[1:]] for node in graph.templates if node.arguments}
+    values = {
+        node.name: [argument.value for argument in node.arguments[1:]] for node in graph.templates if node.arguments
+    }
 
     assert (directory / "results" / "failed_sum_0.txt").read_text() == "1000\nother\n1000\n"
     assert values["LEFT"] == ["other", 7]

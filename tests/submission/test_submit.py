@@ -177,7 +177,7 @@ def test_a_lost_answer(submission_client: PatientClient, submission_manager: Lat
 
     info = submit_once(submission_client, fan(4), SubmitQuery(session=name))
 
-    assert [one.session for one in submission_manager.sessions()] == [info.session]
+    assert [session.session for session in submission_manager.sessions()] == [info.session]
     assert info.session == name or info.session.startswith("fan-")
     assert len(submission_manager.queries) == 1
 

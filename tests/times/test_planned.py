@@ -35,7 +35,10 @@ from translator.plan.task_graph import work_of
 def _timed(drops: int = 40) -> PhysicalGraph:
     graph = fan(drops)
     part = (np.arange(graph.drops) % 2).astype(np.int32)
-    templates = [msgspec.structs.replace(one, weight=2.5 if one.kind is Kind.APP else 1.0) for one in graph.templates]
+    templates = [
+        msgspec.structs.replace(template, weight=2.5 if template.kind is Kind.APP else 1.0)
+        for template in graph.templates
+    ]
     return replace(graph, templates=tuple(templates), part=part, places=("a", "b"))
 
 
@@ -119,9 +122,9 @@ def test_nodes_without_attempts_are_shown_with_the_reason() -> None:
     assert all(text in stream.getvalue().decode() for text in reasons.values())
 
     events = msgspec.json.decode(b"".join(executed_trace(found)))["traceEvents"]
-    names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
-    assert {names[one["pid"]]: one["name"] for one in events if one["ph"] == "i"} == reasons
-    assert {names[one["pid"]] for one in events if one["ph"] == "X"} == {"n0"}
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert {names[event["pid"]]: event["name"] for event in events if event["ph"] == "i"} == reasons
+    assert {names[event["pid"]] for event in events if event["ph"] == "X"} == {"n0"}
 
 
 def test_a_trace_is_one_that_opentelemetry_reads() -> None:
@@ -136,7 +139,7 @@ def test_a_trace_is_one_that_opentelemetry_reads() -> None:
 
     text = b"".join(opentelemetry_trace(found)).decode()
     read = json_format.Parse(text, service.ExportTraceServiceRequest())  # fails for a field that is not there
-    nodes = {one.resource.attributes[1].value.string_value: one.scope_spans[0].spans for one in read.resource_spans}
+    nodes = {span.resource.attributes[1].value.string_value: span.scope_spans[0].spans for span in read.resource_spans}
     (session, failed, repeated), (other,) = nodes["n0"], nodes["n1"]
     seconds = [(one.end_time_unix_nano - one.start_time_unix_nano) / 1e9 for one in (session, failed, repeated, other)]
     assert seconds == pytest.approx([3.0, 1.0, 2.0, 1.5])
@@ -171,7 +174,7 @@ def _slow(graph: PhysicalGraph) -> dict[tuple[str, str], int]:
         home = int(graph.part[drop])
         makers = {int(graph.part[one]) for one in into.neighbour[into.ptr[drop] : into.ptr[drop + 1]]}
         users = {int(graph.part[one]) for one in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]]}
-        for source, target in {(one, home) for one in makers} | {(home, one) for one in users}:
+        for source, target in {(maker, home) for maker in makers} | {(home, user) for user in users}:
             pair = graph.places[source], graph.places[target]
             if pair[0] != pair[1]:
                 found[pair] = found.get(pair, 0) + int(graph.templates[graph.template[drop]].weight)

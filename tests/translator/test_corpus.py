@@ -57,7 +57,7 @@ def outcomes() -> Iterator[tuple[str, ...]]:
         found = examined(path)
         if found.outline is None:
             continue
-        errors = sorted({one.code for one in found.problems if one.severity is Severity.ERROR})
+        errors = sorted({problem.code for problem in found.problems if problem.severity is Severity.ERROR})
         sizes = ("", "") if errors else (str(found.outline.drops), str(found.outline.edges))
         yield path.name, found.family, *sizes, " ".join(errors)
 
@@ -395,19 +395,19 @@ def test_a_damaged_graph_gives_findings(data: st.DataObject) -> None:
     assume(len(content) < 2 * _LARGEST)
     found = examine(content, name="g", unroll_options=_OPTIONS)
 
-    assert all(one.code in CODES for one in found.problems)
+    assert all(problem.code in CODES for problem in found.problems)
     filled = fill_document(content, name="g", settings={"n": 2})
-    assert filled.document or any(one.severity is Severity.ERROR for one in filled.problems)
+    assert filled.document or any(problem.severity is Severity.ERROR for problem in filled.problems)
     graph = read_logical(content, name="g").graph
     if graph is not None:
         # The check that precedes jsonschema lets nothing pass that jsonschema would not.
         schema = _validator("ojs" if "nodeDataArray" in document else "v4")
-        assert schema.is_valid(document) or any(one.code == "LG007" for one in found.problems)
+        assert schema.is_valid(document) or any(problem.code == "LG007" for problem in found.problems)
         assert differences(graph, graph) == ()
         fixed(json.loads(content), graph, found.problems)
         for family in (Family.OJS_ID, Family.V4):
             json.dumps(corpus_mutations_dump(graph, family))
-    if found.outline is not None and not any(one.severity is Severity.ERROR for one in found.problems):
+    if found.outline is not None and not any(problem.severity is Severity.ERROR for problem in found.problems):
         made = unroll(found.outline)
         assert (made.drops, made.edges) == (found.outline.drops, found.outline.edges)
         assert found.logical is not None

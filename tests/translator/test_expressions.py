@@ -205,7 +205,7 @@ def test_the_volume_of_data_depends_on_what_its_producer_reads() -> None:
 )
 def test_a_bad_expression_is_a_problem_with_a_code(time: str, text: str) -> None:
     """LG096 names the node and the field that cannot be computed, and the reason."""
-    problems = [one for one in examine(source(time)).problems if one.code == "LG096"]
+    problems = [problem for problem in examine(source(time)).problems if problem.code == "LG096"]
     assert len(problems) == 1
     assert "execution_time of BashShellApp 'work'" in problems[0].text
     assert text in problems[0].text
@@ -247,13 +247,13 @@ def slowly(graph: PhysicalGraph, texts: dict[str, str]) -> list[float]:
         inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
         if graph.templates[graph.template[drop]].kind is Kind.APP:
             return list(inputs)
-        return [one for app in inputs for one in reads(app)]
+        return [read for app in inputs for read in reads(app)]
 
     def weight(drop: int) -> float:
         template = graph.templates[graph.template[drop]]
         if template.key not in texts:
             return template.weight
-        sizes = [weight(one) for one in reads(drop)]
+        sizes = [weight(read) for read in reads(drop)]
         return float(evaluate(texts[template.key], {"input_bytes": float(sum(sizes)), "inputs": float(len(sizes))}))
 
     return [weight(drop) for drop in range(graph.drops)]
@@ -280,7 +280,7 @@ def estimated(draw: st.DrawFn) -> tuple[PhysicalGraph, dict[str, str]]:
 def test_weights_are_those_of_a_recursion(drawn: tuple[PhysicalGraph, dict[str, str]]) -> None:
     """The computation by levels gives what a recursion over single drops gives."""
     graph, texts = drawn
-    keyed = {one.key: texts[one.name] for one in graph.templates if one.name in texts}
+    keyed = {template.key: texts[template.name] for template in graph.templates if template.name in texts}
     noted = replace(graph, meta={META: json.dumps(keyed)})
     try:
         expected = slowly(graph, keyed)

@@ -342,7 +342,8 @@ def without_places(graph: LogicalGraph) -> LogicalGraph:
         for node in graph.nodes
     ]
     configurations = tuple(
-        replace(one, values=tuple((*value[:3], "") for value in one.values)) for one in graph.configurations
+        replace(configuration, values=tuple((*value[:3], "") for value in configuration.values))
+        for configuration in graph.configurations
     )
     return replace(
         graph,

@@ -305,7 +305,7 @@ def test_a_workflow_becomes_a_physical_graph() -> None:
     graph, work = done.graph, work_of(done.graph)
 
     assert done.family == "WfFormat"
-    assert {one.name for one in graph.templates} == {"A", "B", "C", "in", "x", "B -> C"}
+    assert {template.name for template in graph.templates} == {"A", "B", "C", "in", "x", "B -> C"}
     row = {one.name: graph.template.tolist().index(number) for number, one in enumerate(graph.templates)}
     assert (work.seconds[row["A"]], work.cpus[row["A"]], work.memory[row["A"]]) == (1.5, 2, 1000)
     assert (work.volume[row["x"]], work.volume[row["B -> C"]]) == (20, 0)
@@ -324,7 +324,7 @@ def test_problems_have_places() -> None:
     found = examine(json.dumps(_document(specification={"tasks": tasks})).encode())
 
     assert found.family == "WfFormat"
-    assert {(one.code, one.where.removeprefix("/workflow/specification/")) for one in found.problems} >= {
+    assert {(problem.code, problem.where.removeprefix("/workflow/specification/")) for problem in found.problems} >= {
         ("PG002", "tasks/0/parents"),
         ("PG002", "tasks/0/inputFiles"),
         ("PG001", "tasks/0/outputFiles"),
@@ -339,7 +339,7 @@ def test_an_older_version_is_refused() -> None:
     graph, problems = read_wfformat({"schemaVersion": "1.3", "workflow": {"tasks": []}}, "old")
 
     assert graph is None
-    assert [one.code for one in problems] == ["PG001"]
+    assert [problem.code for problem in problems] == ["PG001"]
     assert "1.3" in problems[0].text
 
 

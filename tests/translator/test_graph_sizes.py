@@ -52,7 +52,7 @@ def test_drops_that_wait_for_each_other_have_no_sizes() -> None:
 
     with pytest.raises(BadGraphError, match="4 drops wait for each other") as found:
         graph_sizes(graph, outline_of(graph))
-    assert [one.code for one in found.value.problems] == ["LG050"]
+    assert [problem.code for problem in found.value.problems] == ["LG050"]
 
 
 def test_sizes_on_paper() -> None:
@@ -67,7 +67,7 @@ def test_sizes_on_paper() -> None:
 
     assert (found.drops, found.data_drops, found.app_drops, found.edges) == (19, 9, 10, 21)
     assert (found.volume, found.work, found.critical_path) == (90, 48, 27)
-    assert [(one.start, one.end, one.running, one.cores) for one in found.phases] == [
+    assert [(phase.start, phase.end, phase.running, phase.cores) for phase in found.phases] == [
         (0, 2, 1, 1),
         (2, 5, 4, 8),
         (5, 10, 1, 1),
@@ -83,18 +83,20 @@ def compare(graph: LogicalGraph) -> None:
     outline = outline_of(graph)
     found = graph_sizes(graph, outline)
     whole = unroll(outline)
-    apps = [one for one in outline.templates if one.kind is Kind.APP]
+    apps = [template for template in outline.templates if template.kind is Kind.APP]
     assert (found.drops, found.edges) == (whole.drops, whole.edges)
     assert found.critical_path == pytest.approx(critical_path(whole).length if whole.drops else 0)
-    seconds = np.array([one.weight if one.kind is Kind.APP else 0.0 for one in whole.templates])[whole.template]
-    assert found.work == pytest.approx(seconds.sum()) or any(one.cpus > 1 for one in apps)
-    areas = sum((one.end - one.start) * one.running for one in found.phases)
+    seconds = np.array([template.weight if template.kind is Kind.APP else 0.0 for template in whole.templates])[
+        whole.template
+    ]
+    assert found.work == pytest.approx(seconds.sum()) or any(app.cpus > 1 for app in apps)
+    areas = sum((phase.end - phase.start) * phase.running for phase in found.phases)
     assert areas == pytest.approx(seconds.sum())
     if whole.drops:
         start = longest_before(whole, seconds)
-        for one in found.phases:
-            middle = (one.start + one.end) / 2
-            assert one.running == int(((start < middle) & (start + seconds > middle)).sum())
+        for phase in found.phases:
+            middle = (phase.start + phase.end) / 2
+            assert phase.running == int(((start < middle) & (start + seconds > middle)).sum())
 
 
 @pytest.mark.parametrize("draw", WORKED, ids=lambda draw: draw.__name__)
@@ -122,7 +124,7 @@ def test_a_huge_graph_has_sizes_without_unrolling_it() -> None:
     found = graph_sizes(graph, outline_of(graph))
 
     assert found.drops == 2 * 10**9 + 11
-    assert (max(one.running for one in found.phases), found.critical_path) == (10**9, 27)
+    assert (max(phase.running for phase in found.phases), found.critical_path) == (10**9, 27)
 
 
 def test_a_loop_that_is_too_long_has_no_times() -> None:
@@ -217,7 +219,7 @@ def test_a_rehearsal_runs_no_application_and_writes_no_file(tmp_path: Path) -> N
     found = examine(
         rehearsal_drawn(precious, touched), unroll_options=REHEARSAL, component_options=ComponentOptions(here=True)
     )
-    assert [(one.code, one.severity) for one in found.problems] == [("LG095", "info")]
+    assert [(problem.code, problem.severity) for problem in found.problems] == [("LG095", "info")]
     graph = finish(found).graph
     plain = finish(examine(rehearsal_drawn(precious, touched))).graph
 
@@ -247,7 +249,7 @@ def test_physical_graphs_can_be_rehearsed(tmp_path: Path, form: str) -> None:
         (Kind.APP, "dlg.apps.simple.SleepApp"),
         (Kind.DATA, "dlg.data.drops.memory.InMemoryDROP"),
     }
-    assert "LG095" in {one.code for one in found.problems}
+    assert "LG095" in {problem.code for problem in found.problems}
     assert all(argument.is_port for template in found.graph.templates for argument in template.arguments)
 
 

@@ -209,7 +209,7 @@ def test_a_token_is_used_and_not_shown(
     monkeypatch.setenv("DROPFLOW_GIT_TOKEN_127_0_0_1", TOKEN)
 
     assert fetch_file(address).content == GRAPH
-    cached = [one.read_bytes() for one in (tmp_path / "cache").rglob("*") if one.is_file()]
+    cached = [path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert cached
     assert not [body for body in cached if TOKEN.encode() in body]
 

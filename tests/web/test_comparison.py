@@ -62,12 +62,12 @@ def test_the_same_session_twice_has_no_difference() -> None:
     assert found.is_same_graph
     assert found.verdict == "Both ran the same graph with the same parameters."
     assert (found.graph.total, found.settings.total, found.results.total, found.failures.total) == (0, 0, 0, 0)
-    assert [(one.subject, one.what, one.ratio) for one in found.times.rows] == [
+    assert [(row.subject, row.what, row.ratio) for row in found.times.rows] == [
         ("app", "in all", 2.0),
         ("app", "median", 2.0),
         ("app", "attempts", 1.0),
     ]
-    assert {one.subject: one.ratio for one in found.totals.rows}["attempts, running in all"] == 2.0
+    assert {row.subject: row.ratio for row in found.totals.rows}["attempts, running in all"] == 2.0
 
 
 def test_what_differs_is_found() -> None:
@@ -77,14 +77,14 @@ def test_what_differs_is_found() -> None:
 
     assert not found.is_same_graph
     assert found.verdict == "The graphs differ: 5 differences."
-    assert ("app", "level", "3.5", "5.5") in [_row(one) for one in found.graph.rows]
-    assert [_row(one) for one in found.settings.rows] == [("algorithm", "plan", None, "heft")]
-    assert [_row(one)[1:] for one in found.times.rows] == [
+    assert ("app", "level", "3.5", "5.5") in [_row(row) for row in found.graph.rows]
+    assert [_row(row) for row in found.settings.rows] == [("algorithm", "plan", None, "heft")]
+    assert [_row(row)[1:] for row in found.times.rows] == [
         ("in all", 4.0, 12.0),
         ("median", 1.0, 2.0),
         ("attempts", 4, 6),
     ]
-    assert {one.subject: (one.left, one.right) for one in found.totals.rows}["bytes read"] == (400.0, 600.0)
+    assert {row.subject: (row.left, row.right) for row in found.totals.rows}["bytes read"] == (400.0, 600.0)
 
 
 def test_a_node_of_one_session_has_no_ratio() -> None:
@@ -93,7 +93,7 @@ def test_a_node_of_one_session_has_no_ratio() -> None:
     app = msgspec.structs.replace(other.templates[1], key="z", name="better")
     found = _compared(fan(8), replace(other, templates=(other.templates[0], app, other.templates[2])))
 
-    assert [(one.subject, one.left is None, one.right is None, one.ratio) for one in found.times.rows[::3]] == [
+    assert [(row.subject, row.left is None, row.right is None, row.ratio) for row in found.times.rows[::3]] == [
         ("better", True, False, None),
         ("app", False, True, None),
     ]
@@ -110,7 +110,7 @@ def test_causes_are_new_gone_or_the_same() -> None:
 
     found = _compared(fan(8), fan(8), prepare=fail)
 
-    texts = [(str(one.what), one.left, one.right) for one in found.failures.rows]
+    texts = [(str(row.what), row.left, row.right) for row in found.failures.rows]
     assert [(text.partition(" ")[2], *counts) for text, *counts in texts] == [
         ("the antenna is down", None, 1),
         ("the clock is wrong", 1, None),
@@ -248,7 +248,7 @@ def test_results_that_differ_are_listed() -> None:
 def test_contents_without_a_checksum_are_not_guessed() -> None:
     """There is no digest of the contents, and the names of those that are not known; sizes that differ still differ."""
     report = _report(fan(8), {5: b"x", 6: b"y"})
-    unknown = tuple(msgspec.structs.replace(one, checksum=None) for one in report.results.results[:1])
+    unknown = tuple(msgspec.structs.replace(result, checksum=None) for result in report.results.results[:1])
     partly = msgspec.structs.replace(report, results=ResultList(results=(*unknown, *report.results.results[1:])))
     found = signature(partly.graph, partly.results)
 
@@ -283,7 +283,7 @@ def test_the_origin_of_a_result() -> None:
     found = origin_of(report, "data 1")
 
     assert (found.name, found.total, found.roots, found.size) == ("data 1", 3, 1, 5)
-    assert [(one.name, one.away, one.drops, one.all_drops) for one in found.nodes.rows] == [
+    assert [(row.name, row.away, row.drops, row.all_drops) for row in found.nodes.rows] == [
         ("data", 0, 1, 4),
         ("app", 1, 1, 4),
         ("root", 2, 1, 1),
@@ -291,8 +291,11 @@ def test_the_origin_of_a_result() -> None:
     app = found.nodes.rows[1]
     assert (app.attempts, app.failed, app.seconds, app.nodes) == (2, 1, 4.0, ("n0",))
     assert app.parameters == (("level", "2.5"),)
-    assert [(one.drop, one.away) for one in found.drops] == [(6, 0), (2, 1), (0, 2)]
-    assert [(one.attempt, one.failed, one.ran) for one in found.drops[1].attempts] == [(1, True, 1.0), (2, False, 3.0)]
+    assert [(drop.drop, drop.away) for drop in found.drops] == [(6, 0), (2, 1), (0, 2)]
+    assert [(attempt.attempt, attempt.failed, attempt.ran) for attempt in found.drops[1].attempts] == [
+        (1, True, 1.0),
+        (2, False, 3.0),
+    ]
     assert found.parameters == found.drops[0].digest
     assert found.software["dropflow"]
 
@@ -303,7 +306,7 @@ def test_an_origin_is_paged() -> None:
     pages = [origin_of(report, "chain_d_0-249", PageQuery(offset=offset, limit=200)) for offset in (0, 200, 400, 600)]
 
     assert [len(page.drops) for page in pages] == [200, 200, 100, 0]
-    assert [one.away for page in pages for one in page.drops] == list(range(500))
+    assert [drop.away for page in pages for drop in page.drops] == list(range(500))
     assert {page.nodes.total for page in pages} == {2}
     with pytest.raises(NotFoundError, match="no drop 'none'"):
         origin_of(report, "none")

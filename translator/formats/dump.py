@@ -52,7 +52,7 @@ def dump(graph: LogicalGraph, family: Family = Family.OJS_ID) -> Json:
     """
     if family not in (Family.OJS_ID, Family.V4):
         raise ValueError(f"graphs are not written as {family.value}: use OJS-id or V4")
-    configurations = {one.id: _configuration(one) for one in graph.configurations}
+    configurations = {configuration.id: _configuration(configuration) for configuration in graph.configurations}
     head: Json = {
         "modelData": _about(graph, family),
         "graphConfigurations": configurations,

@@ -81,7 +81,7 @@ def kahypar_cuts(tasks: TaskGraph, limits: PartLimits, *, seed: int) -> list[npt
         "parts": len(limits.most),
         "imbalance": 100.0 * (float(mean) * len(shares) / float(limits.load.sum()) - 1),
         "most": [] if is_even else (np.ceil(weights.sum() / limits.load.sum() * limits.most) + 1).astype(int).tolist(),
-        "nets": [one.tolist() for one in np.split(nets.task, nets.ptr[1:-1])],
+        "nets": [word.tolist() for word in np.split(nets.task, nets.ptr[1:-1])],
         "volumes": volumes.tolist(),
         "weights": weights.tolist(),
         "seeds": [seed + number for number in range(_SEEDS if is_small else 1)],
@@ -93,4 +93,4 @@ def kahypar_cuts(tasks: TaskGraph, limits: PartLimits, *, seed: int) -> list[npt
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         text = f"Mt-KaHyPar ended with exit status {done.returncode}{f': {last[0]}' if last else ''}"
         raise WorkerDiedError(text, hint="partition with metis")
-    return [np.array(one, dtype=np.int64) for one in json.loads(done.stdout)]
+    return [np.array(load, dtype=np.int64) for load in json.loads(done.stdout)]

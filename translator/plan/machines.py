@@ -405,11 +405,13 @@ def live_machines(nodes: Sequence["NodeInfo"]) -> LiveMachines:
 
 def _capacity(node: "NodeInfo", neighbours: Sequence["NodeInfo"]) -> NodeCapacity:
     """Return the capacity of a node; `neighbours` are all nodes on its host, itself included."""
-    used = sum(one.load.processor for one in neighbours) / len(neighbours) / 100.0
+    used = sum(neighbour.load.processor for neighbour in neighbours) / len(neighbours) / 100.0
     used = min(max(round(used / _USE_STEP) * _USE_STEP, 0.0), 1.0)
-    wanted = sum(_cores(one) for one in neighbours)
+    wanted = sum(_cores(neighbour) for neighbour in neighbours)
     share = min(1.0, node.load.cores / wanted) if node.load.cores else 1.0
-    memory = min(one.load.memory_free for one in neighbours) / len(neighbours) if node.load.memory else math.inf
+    memory = (
+        min(neighbour.load.memory_free for neighbour in neighbours) / len(neighbours) if node.load.memory else math.inf
+    )
     return NodeCapacity(
         name=node.name,
         cores=_cores(node),

@@ -154,8 +154,8 @@ def least_movement(
     if all(limits.excess(part) > 0 for part, _ in results):
         results.append(refined(nets, evenest(limits), limits, passes=passes))
     if options.goal == "cut":
-        return min(results, key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0])))[0]
-    best, _ = min(results, key=lambda one: (round(limits.excess(one[0]), 6), one[1]))
+        return min(results, key=lambda result: (round(limits.excess(result[0]), 6), _cut_bytes(tasks, result[0])))[0]
+    best, _ = min(results, key=lambda result: (round(limits.excess(result[0]), 6), result[1]))
     return polished(nets, best, limits) if tasks.tasks <= _SMALL else best
 
 

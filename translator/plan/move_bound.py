@@ -60,7 +60,7 @@ def _moves(tasks: TaskGraph, data: _Wide, machines: Machines) -> Floats:
     if machines.between_islands is not None and len(machines.islands) > 1:
         links.append(machines.between_islands)
     # A move between islands passes the links of its nodes, too.
-    found: Floats = min(one.latency for one in links) + tasks.work.volume[data] / machines.links.bandwidth
+    found: Floats = min(link.latency for link in links) + tasks.work.volume[data] / machines.links.bandwidth
     return found
 
 

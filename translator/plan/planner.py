@@ -72,7 +72,7 @@ def loads(graph: PhysicalGraph) -> Floats:
     The work of an application is its seconds times its cores, and the work of a data drop is 0. If no application has a
     weight, the work of every drop is 1.
     """
-    cores = [max(one.cpus, 1) if one.kind is Kind.APP else 0 for one in graph.templates]
+    cores = [max(template.cpus, 1) if template.kind is Kind.APP else 0 for template in graph.templates]
     load: Floats = graph.drop_weights * np.array(cores, dtype=np.float64)[graph.template]
     return load if load.any() else np.ones(graph.drops)
 

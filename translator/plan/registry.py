@@ -98,7 +98,7 @@ def machines_for(graph: PhysicalGraph, options: PartitionOptions, machines: Mach
             some = msgspec.structs.replace(some, nodes=nodes)
     else:
         some = machines.first(count)
-    least = max((one.cpus for one in graph.templates if one.kind is Kind.APP), default=1)
+    least = max((template.cpus for template in graph.templates if template.kind is Kind.APP), default=1)
     return some.limited(options.dop, options.memory, least=max(least, 1))
 
 

@@ -63,7 +63,9 @@ def _service(
     readers = {wire.target for wire in known if wire.source in written}
     inside = {one.id for one in layout.graph.nodes if one.id in layout.home and node.id in layout.around(one.id)}
     users = [
-        one for one in units if units[one].is_app and (one in readers or one in inside) and one not in (app.id, stop)
+        unit
+        for unit in units
+        if units[unit].is_app and (unit in readers or unit in inside) and unit not in (app.id, stop)
     ]
 
     def ordered(source: str, target: str) -> Wire:

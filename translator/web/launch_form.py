@@ -63,9 +63,9 @@ def launch_groups(
     )
     words = "When it runs, one part for each node that is alive"
     spread = FormField(name="spread", title=words, kind="checkbox", value="yes" if parts == 1 else "")
-    values = [_value_field(one, form) for one in form.parameters[:_MOST_VALUES]]
-    nodes = [_value_field(one, form) for one in form.nodes[: _MOST_VALUES - len(values)]]
-    is_given = any(one.name in form.given for one in form.nodes)
+    values = [_value_field(parameter, form) for parameter in form.parameters[:_MOST_VALUES]]
+    nodes = [_value_field(node, form) for node in form.nodes[: _MOST_VALUES - len(values)]]
+    is_given = any(node.name in form.given for node in form.nodes)
     options = option_fields(submission)
     return [
         FieldGroup(title="Session", fields=where if managers else ()),

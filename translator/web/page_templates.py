@@ -74,5 +74,5 @@ def finding_groups(problems: Sequence[Problem]) -> list[FindingGroup]:
 
 def findings_by_severity(problems: Sequence[Problem]) -> list[tuple[str, list[FindingGroup]]]:
     """Return findings in groups by severity, the worst first, with a heading for each severity that occurs."""
-    found = {severity: [one for one in problems if one.severity is severity] for severity in _WORDS}
+    found = {severity: [problem for problem in problems if problem.severity is severity] for severity in _WORDS}
     return [(plural(len(some), _WORDS[severity]), finding_groups(some)) for severity, some in found.items() if some]

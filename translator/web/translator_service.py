@@ -758,7 +758,7 @@ def _filled(order: TranslationOrder, info: TranslationInfo, request: FillRequest
     names = {one.name for one in (*form.parameters, *form.nodes)} | request.values.keys()
     kept = [text for text in order.settings if text.partition("=")[0].strip().removeprefix("global.") not in names]
     given = {name: value_text(value).strip() for name, value in request.values.items()}
-    fields = {one.name for one in form.nodes}
+    fields = {node.name for node in form.nodes}
     targets = {name: name if name in fields else f"global.{name}" for name in given}
     settings = (*kept, *(f"{targets[name]}={value}" for name, value in given.items() if value))
     if (settings, request.configuration) == (order.settings, order.configuration):

@@ -95,11 +95,11 @@ class PoolsReply(msgspec.Struct, frozen=True, kw_only=True):
             return
         header = ("pool", "island", "status", "nodes", "asked for", "at most", "work waits", "directory")
         rows = [
-            (one.name, one.island, one.status, one.nodes, one.asked, one.most, one.waiting, one.directory)
-            for one in self.pools
+            (pool.name, pool.island, pool.status, pool.nodes, pool.asked, pool.most, pool.waiting, pool.directory)
+            for pool in self.pools
         ]
         yield from columns(rows, header=header, indent="")
-        yield from (f"{one.name}: {one.text}" for one in self.pools if one.text)
+        yield from (f"{pool.name}: {pool.text}" for pool in self.pools if pool.text)
 
 
 def add_pool(
@@ -312,14 +312,18 @@ class _PoolProcess:
         now, waiting, running, jobs = self._clock.now(), self._facts.waiting, {}, None
         try:
             for number, url in self._job.addresses().items():
-                if any(one.job == str(number) and not one.up for one in self._facts.state.allocations):
+                if any(
+                    allocation.job == str(number) and not allocation.up for allocation in self._facts.state.allocations
+                ):
                     with suppress(ConflictError):
                         self._client.add_child(url)
             alive = {node.name: node.load.busy for node in self._client.nodes() if node.state == "alive"}
             running = {
-                one.job: alive[f"node-{one.job}"] for one in self._facts.state.allocations if f"node-{one.job}" in alive
+                allocation.job: alive[f"node-{allocation.job}"]
+                for allocation in self._facts.state.allocations
+                if f"node-{allocation.job}" in alive
             }
-            live = [one for one in self._client.sessions() if one.status == SessionState.RUNNING.name]
+            live = [session for session in self._client.sessions() if session.status == SessionState.RUNNING.name]
             waiting = sum(one.queued + one.ready for one in live)
             self._away = 0.0
         except DropflowError as error:

@@ -483,7 +483,9 @@ def _own_part_done(member: ViewMember, view: int) -> PartDone:
 
 def _still_open(members: Iterable[ViewMember], table: SessionTable) -> list[ViewMember]:
     """Return the members whose sessions are not over. Most sessions of a node may be over."""
-    return [one for one in members if one.record.result is None and table.get(one.record.name) is one.record]
+    return [
+        member for member in members if member.record.result is None and table.get(member.record.name) is member.record
+    ]
 
 
 def _reminders(member: ViewMember, node: str, now: float) -> list[Action]:

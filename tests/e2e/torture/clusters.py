@@ -226,8 +226,12 @@ class TorturedCluster:
         """Return the views of the sessions that still run and have this member."""
         with self._client() as client:
             assert until(lambda: _are_there(client), 60.0)
-            found = {one.session: one for one in client.sessions()}
-            running = [found[one.name] for one in sessions if one.name in found and not found[one.name].finished]
+            found = {session.session: session for session in client.sessions()}
+            running = [
+                found[session.name]
+                for session in sessions
+                if session.name in found and not found[session.name].finished
+            ]
             return {one.session: one.view for one in running if member in (one.members or (member,))}
 
     def _wait_for_views(self, before: dict[str, int], *, is_certain: bool = True) -> None:
@@ -235,7 +239,7 @@ class TorturedCluster:
 
         def is_settled(client: Client) -> bool:
             with suppress(DropflowError):
-                found = {one.session: one for one in client.sessions()}
+                found = {session.session: session for session in client.sessions()}
                 there = all(name in found for name in before)  # a node that has a part may not have answered yet
                 return there and all(found[name].finished or found[name].view > view for name, view in before.items())
             return False

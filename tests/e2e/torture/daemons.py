@@ -80,7 +80,7 @@ class TorturedDaemon:
         with self._client() as client:
             assert until(lambda: self._is_over(client, session), 60.0), client.sessions()
             begun = session.begun
-            done = [one.name for one in client.drops(session.name, _COMPLETED).drops if one.is_app]
+            done = [drop.name for drop in client.drops(session.name, _COMPLETED).drops if drop.is_app]
             if not self._is_whole(client, session):
                 client.resume(session.name, ResumeRequest())
                 again = client.session(session.name).recomputed

@@ -141,7 +141,9 @@ def expected_end(kind: str, home: Path) -> _End:
     for row, handle in sessions[0].contents().items():
         digests[oid(graph, row)] = zlib.crc32(content_bytes(handle))
     states = {name: count for name, count in done.states.items() if count}
-    return _End(done.status.name, states, digests, frozenset(one for one in digests if kept[row_of(graph, one) or 0]))
+    return _End(
+        done.status.name, states, digests, frozenset(digest for digest in digests if kept[row_of(graph, digest) or 0])
+    )
 
 
 @dataclass
@@ -212,7 +214,7 @@ class Session:
     def delete(self, client: Client) -> None:
         """Delete it. Nothing of it may be left."""
         client.delete(self.name)
-        assert until(lambda: self.name not in [one.session for one in client.sessions()], 60.0)
+        assert until(lambda: self.name not in [session.session for session in client.sessions()], 60.0)
         found = f"{self.name}/deployment.json"
         assert until(lambda: not list(self.home.rglob(found))), f"left: {list(self.home.rglob(found))}"
 
@@ -220,7 +222,7 @@ class Session:
         """Return the CRC-32 of each result, as a user gets it; it must be the expected one."""
         assert until(lambda: not client.results(self.name).missing, 60.0), client.results(self.name).missing
         expected = expected_end(self.kind, self.home)
-        listed = {one.oid for one in client.results(self.name).results}
+        listed = {result.oid for result in client.results(self.name).results}
         missing = expected.results - listed
         assert not missing, f"{self.kind} {self.name}: results are missing: {missing}"
         compared = expected.results if self.kind in _REPLACING else listed
@@ -233,9 +235,9 @@ class Session:
         """Check that applications began only as often as they had a reason to."""
         tries = {node.name: node.tries for node in self.graph.templates}
         reasons: Counter[str] = Counter()
-        views = {one.view: one for one in records if isinstance(one, Decided)}
-        for one in views.values():
-            reasons.update(drop.split("_")[1] for drop in {*one.reset, *one.moved})
+        views = {record.view: record for record in records if isinstance(record, Decided)}
+        for view in views.values():
+            reasons.update(drop.split("_")[1] for drop in {*view.reset, *view.moved})
         begun = self.begun
         figures.repeated += sum(max(0, count - tries[name]) for name, count in begun.items())
         if self.kind == "streams":

@@ -17,7 +17,7 @@ def filled(kind: type[Record], number: int, /, **values: Any) -> Record:
 def fields_with_defaults(record: msgspec.Struct) -> set[str]:
     """Return the fields of a record that have their default."""
     fields = msgspec.structs.fields(record)
-    return {one.name for one in fields if not one.required and getattr(record, one.name) == _default(one)}
+    return {field.name for field in fields if not field.required and getattr(record, field.name) == _default(field)}
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
@@ -25,7 +25,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _value(kind: Any, name: str, number: int) -> Any:
-    arguments = [one for one in get_args(kind) if one is not NoneType]
+    arguments = [argument for argument in get_args(kind) if argument is not NoneType]
     if isinstance(kind, UnionType):
         return _value(arguments[0], name, number)
     if get_origin(kind) is tuple:

@@ -162,7 +162,7 @@ def test_a_failure_is_told_with_its_reason() -> None:
     then = SessionPart("n1", msgspec.structs.replace(running, failures=(reason,)))
 
     assert merge([first, late], version=1).failures == ()
-    assert [(one.text, one.count) for one in merge([first, then], version=2).failures] == [("no sky", 2)]
+    assert [(failure.text, failure.count) for failure in merge([first, then], version=2).failures] == [("no sky", 2)]
     assert merge([first], version=1).failures == (spread,)  # the reason is at another manager
     assert merge([first, replace(late, freshness=Freshness.LOST)], version=1).failures[-1] == spread
 
@@ -565,7 +565,7 @@ def _failure(row: int, count: int, along: int) -> FailureInfo:
 
 
 _FAILURES = st.builds(_failure, st.integers(-1, 12), st.integers(0, 4), st.integers(0, 3))
-_CHILDREN = st.lists(st.lists(_FAILURES, max_size=10, unique_by=lambda one: one.row), max_size=4)
+_CHILDREN = st.lists(st.lists(_FAILURES, max_size=10, unique_by=lambda failure: failure.row), max_size=4)
 
 
 @given(children=_CHILDREN, silent=_CHILDREN, offset=st.integers(0, 14), limit=st.integers(1, 6))
@@ -573,15 +573,15 @@ def test_a_page_is_that_of_all_records(
     children: list[list[FailureInfo]], silent: list[list[FailureInfo]], offset: int, limit: int
 ) -> None:
     """Each page has what it has if all records of all children are merged; only its records are asked for."""
-    answers = [FailureList.of(merge_failures(one), FailureQuery(columns=True)) for one in children]
+    answers = [FailureList.of(merge_failures(child), FailureQuery(columns=True)) for child in children]
     remembered = [failure for one in silent for failure in one]
-    every = merge_failures([*(failure for one in children for failure in one), *remembered])
+    every = merge_failures([*(failure for child in children for failure in child), *remembered])
     asked: list[int] = []
 
     def records(rows: Sequence[int]) -> list[FailureInfo]:
         asked.extend(rows)
         query = FailureQuery(rows=",".join(map(str, rows)))
-        return [found for one in children for found in FailureList.of(one, query).failures] if rows else []
+        return [found for child in children for found in FailureList.of(child, query).failures] if rows else []
 
     known = KnownCauses(answers, remembered)
     page = known.page(FailureQuery(offset=offset, limit=limit), records)
@@ -594,7 +594,7 @@ def test_a_page_is_that_of_all_records(
 @given(children=_CHILDREN)
 def test_managers_above_merge_columns_of_managers_below(children: list[list[FailureInfo]]) -> None:
     """Columns that were merged in two steps are those that were merged in one."""
-    answers = [FailureList.of(merge_failures(one), FailureQuery(columns=True)) for one in children]
+    answers = [FailureList.of(merge_failures(child), FailureQuery(columns=True)) for child in children]
     once = KnownCauses(answers, ())
     below = [KnownCauses(part, ()) for part in (answers[:2], answers[2:])]
     lists = [FailureList(failures=one.lost, total=one.total, columns=one.columns) for one in below]

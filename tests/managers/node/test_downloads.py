@@ -165,7 +165,7 @@ def test_a_content_in_a_store_is_downloaded_through_the_node(tmp_path: Path) -> 
     begin, *pieces, end = read_records(write_records(batch((ContentRequest(row=0),), lambda _: handle)))
     assert begin == ContentBegin(0, checksum=handle.checksum)
     assert end == ContentEnd(handle.checksum)
-    assert b"".join(bytes(one.data) for one in pieces if isinstance(one, ContentPiece)) == _LARGE
+    assert b"".join(bytes(piece.data) for piece in pieces if isinstance(piece, ContentPiece)) == _LARGE
 
     (tmp_path / "content").write_bytes(bytes(len(_LARGE)))
     with pytest.raises(StorageError, match=r"CRC-32 .* was written"):

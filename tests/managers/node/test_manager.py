@@ -181,7 +181,7 @@ def test_a_drop_tells_how_much_of_its_data_is_missing(make_cluster: Make) -> Non
     }
 
     assert found == {"a: good": 0.0, "a: HALF": 0.5, "a: half": 0.5, "b: TAKE": 0.5, "b: result": 0.5}
-    assert [one.missing for one in cluster["b"].results("s").results] == [0.5]
+    assert [result.missing for result in cluster["b"].results("s").results] == [0.5]
 
 
 def test_a_drop_tells_its_attempts_and_what_it_read(make_cluster: Make) -> None:
@@ -505,7 +505,7 @@ def test_long_lists_come_in_pages(make_cluster: Make) -> None:
     assert (len(detail.failures), detail.unlisted) == (100, 2 * (copies - 100))
     last = node.failures("s", FailureQuery(offset=100, limit=50))
     assert (last.total, len(last.failures)) == (copies, copies - 100)
-    assert not {one.drop for one in last.failures} & {one.drop for one in detail.failures}
+    assert not {failure.drop for failure in last.failures} & {failure.drop for failure in detail.failures}
     first = node.drop("s", "wide_MAKE_0")
     assert (first.output_count, len(first.outputs), first.input_count) == (copies, 100, 0)
     rest = node.drop("s", "wide_MAKE_0", PageQuery(offset=100, limit=1000)).outputs
@@ -533,7 +533,7 @@ def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make, tmp_path:
     assert "not on node b" in elsewhere.error.text
     assert isinstance(application, ContentError)
     assert "line_TAKE_0" in application.error.text
-    directory = next(one for one in cluster["a"].results("s").results if one.drop == 1)
+    directory = next(result for result in cluster["a"].results("s").results if result.drop == 1)
     (there,) = tmp_path.glob(f"a/**/{directory.path}")
     known = directory_listing(there).checksum
     assert records("a", ContentRequest(row=1))[0] == ContentBegin(0, is_directory=True, size=2, checksum=known)
@@ -549,7 +549,7 @@ def test_details_of_a_drop_name_neighbours_on_other_nodes(make_cluster: Make) ->
     detail = cluster["a"].drop("s", "line_data_0")
 
     assert [(one.oid, one.node) for one in detail.inputs] == [("line_MAKE_0", "a")]
-    assert [(one.oid, one.node, one.state) for one in detail.outputs] == [("line_TAKE_0", "b", "COMPLETED")]
+    assert [(output.oid, output.node, output.state) for output in detail.outputs] == [("line_TAKE_0", "b", "COMPLETED")]
     assert b"made" in _bytes(cluster["a"].log("s", "line_MAKE_0"))
     assert cluster["a"].drop("s", "line_MAKE_0").parameters["command"].startswith("echo made")
 

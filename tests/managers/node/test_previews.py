@@ -119,7 +119,7 @@ def test_the_process_has_no_secrets_and_few_rights(tmp_path: Path, monkeypatch: 
         fresh.preview("s", _TEXT, FIRST_LOOK)
         [pid] = _processes(fresh)
         proc = Path(f"/proc/{pid}")
-        files = {str(one.readlink()).partition(":")[0] for one in (proc / "fd").iterdir()}
+        files = {str(path.readlink()).partition(":")[0] for path in (proc / "fd").iterdir()}
         environment, limits = (proc / "environ").read_bytes(), (proc / "limits").read_text()
         fresh.close()
 
@@ -284,8 +284,8 @@ def test_results_in_stores_are_apart() -> None:
     }
     found = results(piece, contents, Path("/nowhere"))
 
-    assert [one.name for one in found.results] == ["y"]
-    assert [(one.name, one.path) for one in found.in_stores] == [("x", "results/x_y.fits")]
+    assert [result.name for result in found.results] == ["y"]
+    assert [(store.name, store.path) for store in found.in_stores] == [("x", "results/x_y.fits")]
 
 
 def test_an_empty_leaf_in_memory_is_no_result(tmp_path: Path) -> None:
@@ -298,4 +298,4 @@ def test_an_empty_leaf_in_memory_is_no_result(tmp_path: Path) -> None:
         rows["z"]: Handle(body=b"abc", size=3),
     }
 
-    assert [one.path for one in results(piece, contents, tmp_path).results] == ["files/y", "results/drawing_z_0"]
+    assert [result.path for result in results(piece, contents, tmp_path).results] == ["files/y", "results/drawing_z_0"]

@@ -226,7 +226,7 @@ def test_functions_with_new_code_run_again(tmp_path: Path) -> None:
         fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
         builder.app(name, component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
     graph = builder.connect("FIRST", "a").connect("a", "SECOND").connect("SECOND", "b").build()
-    key = next(one.key for one in graph.templates if one.name == "SECOND")
+    key = next(template.key for template in graph.templates if template.name == "SECOND")
     try:
         node.submit(graph, SubmitQuery(session="s"))
         _ended(node)

@@ -113,4 +113,4 @@ def test_what_is_no_directory_is_refused(data: bytes, problem: str, tmp_path: Pa
     """Nothing is written beside the directory, nor through its links."""
     with pytest.raises(StorageError, match=problem):
         _written(tmp_path / "t", data)
-    assert sorted(one.name for one in tmp_path.iterdir()) in ([], ["t"])
+    assert sorted(path.name for path in tmp_path.iterdir()) in ([], ["t"])

@@ -453,4 +453,4 @@ def test_messages_of_the_next_view_that_come_early_are_kept() -> None:
 
     assert any(isinstance(action, StopForReport) for action in actions)
     promises = [one for one in voter.frozen(b"report", 0.0) if isinstance(one, SendToPeer)]
-    assert [(one.peer, type(one.message)) for one in promises] == [("n0", PromiseView)]
+    assert [(promise.peer, type(promise.message)) for promise in promises] == [("n0", PromiseView)]

@@ -162,23 +162,23 @@ class FaultInjector:
     def on_action(self, node: str, action: Any) -> None:
         """Crash a node in the step that it is about to do, or cut it off after it."""
         kind = type(action.message) if isinstance(action, SendToPeer) else type(action)
-        for one in list(self._in_steps):
-            if STEPS[one.fault.step % len(STEPS)] is not kind:
+        for step in list(self._in_steps):
+            if STEPS[step.fault.step % len(STEPS)] is not kind:
                 continue
-            one.left -= 1
-            if one.left:
+            step.left -= 1
+            if step.left:
                 continue
-            self._in_steps.remove(one)
-            if isinstance(one.fault, CutInStep):
+            self._in_steps.remove(step)
+            if isinstance(step.fault, CutInStep):
                 others = [name for name in self._names if name != node]
                 # After what it sends at this moment has arrived.
-                cut_off = partial(self._cluster.network.separate, [node], others, one.fault.seconds)
+                cut_off = partial(self._cluster.network.separate, [node], others, step.fault.seconds)
                 self._later(_STEP_SECONDS, cut_off)
-                self._note(f"{node} is cut off from other nodes after {kind.__name__} for {one.fault.seconds:g} s")
-            elif one.fault.is_before:
-                self._crash(node, f"crashes before {kind.__name__}", one.fault.seconds)
+                self._note(f"{node} is cut off from other nodes after {kind.__name__} for {step.fault.seconds:g} s")
+            elif step.fault.is_before:
+                self._crash(node, f"crashes before {kind.__name__}", step.fault.seconds)
             else:
-                self._later(0.0, partial(self._crash, node, f"crashes after {kind.__name__}", one.fault.seconds))
+                self._later(0.0, partial(self._crash, node, f"crashes after {kind.__name__}", step.fault.seconds))
 
     def may_lose(self, name: str) -> bool:
         """Return whether the sessions are to survive the loss of a process: a majority of voters is left then.

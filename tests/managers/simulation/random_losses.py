@@ -94,9 +94,9 @@ def draw_graph(session: str, parts: int, chance: random.Random) -> RandomGraph:
 
 def draw_workload(graphs: Mapping[str, RandomGraph], chance: random.Random) -> Workload:
     """Return what the tasks of all graphs do; attempts take some time, and contents are small or large."""
-    failing = frozenset[str]().union(*(one.failing for one in graphs.values()))
-    once = frozenset[str]().union(*(one.failing_once for one in graphs.values()))
-    skipping = frozenset[str]().union(*(one.skipping for one in graphs.values()))
+    failing = frozenset[str]().union(*(graph.failing for graph in graphs.values()))
+    once = frozenset[str]().union(*(graph.failing_once for graph in graphs.values()))
+    skipping = frozenset[str]().union(*(graph.skipping for graph in graphs.values()))
     reading = {session: one.reads_inputs for session, one in graphs.items()}
     noisy = {session for session, one in graphs.items() if one.is_noisy}
     numbers = itertools.count()
@@ -440,7 +440,7 @@ class LossTrial:
     def run(self) -> TrialOutcome:
         """Run the sessions, disturb them, and return what was found."""
         with ExitStack() as stack:
-            if any(isinstance(one, FullDisk) or (isinstance(one, Crash) and one.power) for one in self.faults):
+            if any(isinstance(fault, FullDisk) or (isinstance(fault, Crash) and fault.power) for fault in self.faults):
                 stack.enter_context(self._disks)
             try:
                 return self._run()

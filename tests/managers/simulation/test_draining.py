@@ -67,7 +67,7 @@ def test_a_node_that_drains_leaves_without_a_loss(node: str, size: int, tmp_path
     _started(cluster, rows(60, 3), 12.0)
     reply = _drain(cluster, node, 100.0)
     others = [name for name in ("n1-1", "n1-2", "n1-3") if name != node]
-    assert [(one.session, one.text) for one in reply.sessions] == [("s", f"it goes to {', '.join(others)}")]
+    assert [(session.session, session.text) for session in reply.sessions] == [("s", f"it goes to {', '.join(others)}")]
     assert _is_drained(cluster, node, 50.0)
     assert "s" not in cluster.nodes[node].sessions
     cluster.nodes[node].process.crash()
@@ -191,7 +191,7 @@ def test_a_session_without_other_nodes_is_waited_for(seconds: float, status: str
     _started(cluster, _alone(), 0.1)
     reply = _drain(cluster, "n1-1", 40.0)
     text = "the session has no other node: it is cancelled unless it ends within 40 s"
-    assert [one.text for one in reply.sessions] == [text]
+    assert [session.text for session in reply.sessions] == [text]
     cluster.simulation.wait(0.1)
     running = cluster.call("session", url="http://n1-1:8000", session="s")
     assert isinstance(running, Answered)

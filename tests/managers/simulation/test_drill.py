@@ -96,8 +96,8 @@ def test_trials_are_drawn_from_their_seeds() -> None:
     trials = run_trials([(drill, seed) for seed in range(2)], jobs=2)
 
     assert trials == [run_trial(drill, seed) for seed in range(2)]
-    assert len({one.end for one in trials}) == len(trials)
-    assert {one.status for one in trials} == {"FINISHED"}
+    assert len({trial.end for trial in trials}) == len(trials)
+    assert {trial.status for trial in trials} == {"FINISHED"}
 
 
 @pytest.mark.slow

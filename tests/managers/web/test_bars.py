@@ -291,11 +291,11 @@ def test_a_drop_has_an_origin(serve: Any) -> None:
 
     assert path in _links(ask(url, "/sessions/finished/drops/fan_d_0-0"))
     assert "Upstream of it are 2 drops of 3 logical nodes, back to 1 root." in text
-    assert [one.oid for one in view.origin.drops] == ["fan_d_0-0", "fan_a_0-0", "fan_r_0"]
+    assert [drop.oid for drop in view.origin.drops] == ["fan_d_0-0", "fan_a_0-0", "fan_r_0"]
     assert "CRC-32" in text
-    assert {one.state for one in view.origin.drops} == {"COMPLETED"}
+    assert {drop.state for drop in view.origin.drops} == {"COMPLETED"}
     failed = msgspec.json.decode(ask(url, "/sessions/failed/drops/fan_d_0-1/origin.json").body, type=OriginView)
-    assert [one.state for one in failed.origin.drops] == ["ERROR", "ERROR", "COMPLETED"]
+    assert [drop.state for drop in failed.origin.drops] == ["ERROR", "ERROR", "COMPLETED"]
     assert ">in error<" in ask(url, "/sessions/failed/drops/fan_d_0-1/origin").text
     assert ask(url, f"{path}?offset=2&limit=1").text.count("data-row=") == 1
     assert ask(url, "/sessions/finished/drops/none/origin").status == 404

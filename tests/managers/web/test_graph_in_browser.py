@@ -247,10 +247,10 @@ def _manager() -> FakeManager:
         "n1": NodeReceipts(received=(PeerReceipts(node="n0", contents=3, size=3_000_000),)),
     }
     sections = sections_of(executed(graph, 3))
-    for one in sections:
-        one.records["attempt"][one.records["drop"] == _FAILED] = -1
-        one.records["written"] = one.records["drop"] * 1000
-    manager.set_times("s", [msgspec.structs.replace(one, received=received[one.node]) for one in sections])
+    for section in sections:
+        section.records["attempt"][section.records["drop"] == _FAILED] = -1
+        section.records["written"] = section.records["drop"] * 1000
+    manager.set_times("s", [msgspec.structs.replace(section, received=received[section.node]) for section in sections])
     return manager
 
 

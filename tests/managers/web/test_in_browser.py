@@ -473,7 +473,7 @@ def test_pages_are_accessible(serve: Any, look: Any) -> None:
             else:
                 found[address] += page.evaluate(PALE)
                 findings = accessibility_findings(page, *(COLOUR_RULES if scheme == "dark" else ()))
-            found[address] += [f"{scheme}, {width}: {one}" for one in findings]
+            found[address] += [f"{scheme}, {width}: {finding}" for finding in findings]
         page.emulate_media(color_scheme="light")
         page.set_viewport_size({"width": 1440, "height": 900})
 

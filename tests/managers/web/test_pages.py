@@ -246,7 +246,7 @@ def test_results_are_paged_sorted_and_filtered(serve: Any) -> None:
         found += [link for link in links if link.startswith("/sessions/s/drops/")]
         address = next((each["href"] for tag, each in tags if tag == "a" and each.get("rel") == "next"), "")
         pages += 1
-    wanted = sorted(manager.results("s").results, key=lambda one: one.path, reverse=True)
+    wanted = sorted(manager.results("s").results, key=lambda result: result.path, reverse=True)
     assert found == [drop_url("s", one.oid) for one in wanted]
     assert pages == 3
     assert "No result matches" in ask(url, "/sessions/s/results?node=other").text
@@ -478,7 +478,7 @@ def test_graphs_are_run_from_the_form_of_the_translator() -> None:
         ({}, there.replace("like", "").replace("%26session%3Da%2Bb", "")),
     ):
         call = Request(path=path, query=None, body=b"", headers={})
-        (page,) = {dict(one.handler(call).headers)["Location"] for one in launch_routes(manager, servers)}
+        (page,) = {dict(route.handler(call).headers)["Location"] for route in launch_routes(manager, servers)}
         assert page == expected
         with pytest.raises(ConflictError, match="no translator of this cluster is known here"):
             launch_routes(manager, KnownServers())[0].handler(call)

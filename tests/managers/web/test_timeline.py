@@ -200,7 +200,9 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     assert download.value.suggested_filename == "s-timeline.png"
 
     found: TimesStatistics = manager.times_statistics("s")
-    told = [(one.node, one.lane, one.attempts, one.busy, one.data, one.message, one.worker) for one in found.lanes]
+    told = [
+        (lane.node, lane.lane, lane.attempts, lane.busy, lane.data, lane.message, lane.worker) for lane in found.lanes
+    ]
     for computed, one in zip(page.evaluate(_GAPS), told, strict=True):
         assert computed[:3] == list(one[:3])
         assert computed[3:] == pytest.approx(list(one[3:]), abs=1e-5)

@@ -186,14 +186,14 @@ class Elsewhere:
         """Run a batch in a thread, on the worker with the fewest batches."""
         assert name
         assert self.events is not None
-        found = [self.put_pieces[one] if isinstance(one, int) else one for one in pieces]
+        found = [self.put_pieces[piece] if isinstance(piece, int) else piece for piece in pieces]
         assert all(isinstance(one, (bytes, Blob)) for one in found)
         data = encode(batch)
         assert self.forbidden.encode() not in data
         if not self.hosts:
             self.events.lost(batch.number, "no worker is left")
             return
-        worker = min(self.hosts, key=lambda one: (len(self.busy[one]), one not in workers))
+        worker = min(self.hosts, key=lambda host: (len(self.busy[host]), host not in workers))
         self.busy[worker].add(batch.number)
         self.batches.append((worker, batch))
         threading.Thread(target=self._run, args=[worker, batch.number, data, found], daemon=True).start()

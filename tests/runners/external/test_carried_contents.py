@@ -339,7 +339,7 @@ def test_a_directory_travels_in_pieces_of_any_size(bodies: list[bytes], size: in
         pack(str(source), pieces.append)
         unpack(pieces, f"{folder}/target")
 
-        assert {len(one) for one in pieces[:-1]} <= {size}
+        assert {len(piece) for piece in pieces[:-1]} <= {size}
         assert tree(Path(folder, "target")) == tree(source)
 
 
@@ -375,7 +375,7 @@ def test_a_content_writes_nothing_outside_of_its_directory(name: str, tmp_path: 
         unpack([stream.getvalue()], str(tmp_path / "inside" / "content"))
 
     assert not list((tmp_path / "outside").iterdir())
-    assert {one.name for one in tmp_path.iterdir()} == {"outside", "inside"}
+    assert {path.name for path in tmp_path.iterdir()} == {"outside", "inside"}
     assert not Path("/etc/dropflow-x").exists()
 
 

@@ -103,7 +103,7 @@ class Played:
         self.runner.start(self._take)
 
     def _take(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
-        self.results += [one for one in results if isinstance(one, AttemptResult)]
+        self.results += [result for result in results if isinstance(result, AttemptResult)]
 
     def submit(self, drops: Sequence[int]) -> None:
         """Submit attempts of drops."""
@@ -239,7 +239,10 @@ def test_an_aborted_attempt_that_is_not_answered_is_given_up(played: Played, mon
     played.runner.abort(0, 1, 0.0)
     assert until(lambda: len(played.results) == 2)
 
-    assert [(one.drop, one.failure.kind) for one in played.results if one.failure] == [(2, "Aborted"), (0, "Aborted")]
+    assert [(result.drop, result.failure.kind) for result in played.results if result.failure] == [
+        (2, "Aborted"),
+        (0, "Aborted"),
+    ]
     assert ("abort", ((0, 1),)) in played.engine.calls
     assert ("discard", 1) in played.engine.calls
 
@@ -254,7 +257,7 @@ def test_an_engine_that_is_gone_fails_all_attempts_now_and_later(played: Played)
     played.runner.submit(same_template([7]))
     assert until(lambda: len(played.results) == 6)
 
-    assert {one.failure.code for one in played.results if one.failure} == {"DF204"}
+    assert {result.failure.code for result in played.results if result.failure} == {"DF204"}
     assert "connection was lost" in played.results[-1].failure.text  # type: ignore[union-attr]
 
 
@@ -276,7 +279,7 @@ def test_the_next_attempts_are_those_of_the_place_whose_workers_are_free() -> No
     seen = []
     for _ in range(8):
         assert until(lambda: len(made.engine.batches) == 2)
-        seen.append(sorted(one.tasks[0].drop % 2 for one in made.engine.batches.values()))
+        seen.append(sorted(batch.tasks[0].drop % 2 for batch in made.engine.batches.values()))
         made.engine.answer(min(made.engine.batches, key=lambda number: made.engine.hints[number]), seconds=10.0)
     made.runner.close()
 
@@ -289,7 +292,7 @@ def test_a_short_attempt_that_waits_alone_behind_a_long_one_is_recalled(played: 
     for number in (1, 2):
         assert until(lambda: number in played.engine.batches)  # noqa: B023
         played.engine.answer(number)
-    assert until(lambda: [len(one.tasks) for one in played.engine.batches.values()] == [1, 1])
+    assert until(lambda: [len(batch.tasks) for batch in played.engine.batches.values()] == [1, 1])
     assert until(lambda: {3, 4} <= set(recalled(played.engine)))
     assert played.engine.events is not None
     played.engine.events.answered(BatchAnswer(4, "w0", returned=played.engine.batches[4].tasks), True)

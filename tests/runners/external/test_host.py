@@ -95,7 +95,9 @@ def test_what_has_not_begun_is_returned_and_the_rest_is_answered(hosted: Hosted)
     hosted.host.abort([(10, 1)], 0.0)
     assert until(lambda: bool(hosted.answers))
 
-    assert [(one.drop, one.failure.kind) for one in hosted.answers[0].results if one.failure] == [(10, "Aborted")]
+    assert [(result.drop, result.failure.kind) for result in hosted.answers[0].results if result.failure] == [
+        (10, "Aborted")
+    ]
     assert [task.drop for task in hosted.answers[0].returned] == [11, 12]
 
 
@@ -151,7 +153,7 @@ def test_the_first_batch_is_a_message(hosted: Hosted) -> None:
     hosted.clock.advance(10 * LEASE_SECONDS)
     hosted.send(1, 1 - HANGS)
     assert until(lambda: len(hosted.answers) + len(hosted.errors) == 1)
-    assert [one.drop for one in hosted.answers[0].results] == [10]
+    assert [result.drop for result in hosted.answers[0].results] == [10]
 
 
 def test_a_batch_whose_host_is_closed_before_its_submit_ends(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from translator.plan.registry import plan
 def _problems(text: str) -> list[tuple[str, str]]:
     with pytest.raises(BadGraphError, match="PT010") as caught:
         parse_machines(text.encode(), where="m.toml")
-    return [(one.code, one.where) for one in caught.value.problems if isinstance(one, Problem)]
+    return [(problem.code, problem.where) for problem in caught.value.problems if isinstance(problem, Problem)]
 
 
 def test_a_file_with_all_keys() -> None:

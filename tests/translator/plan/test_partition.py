@@ -169,7 +169,9 @@ def _problems(graph: PhysicalGraph, **options: Any) -> list[tuple[str, str]]:
 def test_all_problems_of_a_request_are_reported_together() -> None:
     """Unknown algorithms, impossible numbers and weights each have their code and place."""
     weights = {"in": -1.0, "work": float("nan"), "out": float("inf")}
-    templates = [msgspec.structs.replace(one, weight=weights.get(one.key, 1.0)) for one in scatter(2).templates]
+    templates = [
+        msgspec.structs.replace(template, weight=weights.get(template.key, 1.0)) for template in scatter(2).templates
+    ]
     graph = replace(scatter(2), templates=tuple(templates))
 
     assert _problems(graph, algorithm="magic", parts=0, imbalance=-1.0) == [
@@ -213,7 +215,7 @@ def _transfers(graph: PhysicalGraph) -> float:
 def test_the_reported_quality_is_exact(graph: PhysicalGraph) -> None:
     """Cuts, volume, loads and numbers of drops equal what counting one by one finds."""
     quality = quality_of(graph)
-    work = [one.weight if one.kind is Kind.APP else 0.0 for one in graph.templates]
+    work = [template.weight if template.kind is Kind.APP else 0.0 for template in graph.templates]
     loads = [
         sum(work[graph.template[row]] for row in np.flatnonzero(graph.part == part)) for part in range(graph.parts)
     ]

@@ -260,7 +260,7 @@ def test_shares_of_an_island_are_its_dop(cores: list[int], islands: int, dop: in
 
     for island in Machines(nodes=tuple(described)).islands:
         inside = {one.name: one.cores for one in described if one.island == island}
-        shares = {one.name: one.cores for one in limited.nodes if one.island == island}
+        shares = {node.name: node.cores for node in limited.nodes if node.island == island}
         assert all(inside[name] >= share >= min(least, dop, inside[name]) for name, share in shares.items())
         assert sum(shares.values()) == min(dop, sum(sorted(inside.values())[-len(shares) :]))
     assert limited.limited(dop, 0, least=least) == limited
@@ -275,7 +275,7 @@ def test_a_plan_with_too_few_processors_uses_fewer_nodes() -> None:
 
     assert made.parts == 2
     assert processors_of(made) == [1, 1]
-    assert [one.name for one in machines_for(made, options, Machines(nodes=nodes)).nodes] == ["n0", "n1"]
+    assert [node.name for node in machines_for(made, options, Machines(nodes=nodes)).nodes] == ["n0", "n1"]
     assert "1 processors of an island are too few for 4 parts" in str(check_partition(made, options)[0])
 
 

@@ -116,7 +116,12 @@ def test_code_and_values_of_nodes_are_changed(served: Served, nested: Path) -> N
     changed = served.ask("POST", f"{path}/again", sent)
     shown = unescape(served.page(changed))
     graph = load(served.service.graph(changed.headers["Location"].rpartition("/")[2]))
-    found = [one.value for template in graph.templates for one in template.arguments if one.name == "func_code"]
+    found = [
+        argument.value
+        for template in graph.templates
+        for argument in template.arguments
+        if argument.name == "func_code"
+    ]
 
     assert same.headers["Location"] == path
     assert any("return input**3" in one for one in found)
