@@ -228,9 +228,9 @@ def results_archive(manager: Manager, session: str, query: ArchiveQuery) -> Down
     NotFoundError
         There is no such session, or none of its results matches.
     """
-    found = manager.results(session)
-    silent = [node for node in found.missing if query.node in ("", node)]
-    wanted = [pair for pair in result_paths(found.results) if query.matches(pair[0])]
+    listing = manager.results(session)
+    silent = [node for node in listing.missing if query.node in ("", node)]
+    wanted = [pair for pair in result_paths(listing.results) if query.matches(pair[0])]
     if not wanted and not silent:
         raise NotFoundError(f"no result of session {session!r} matches", hint="see 'dropflow fetch', or its page")
     archive = _Archive(manager, session, archive_writer(query.format), silent)

@@ -272,7 +272,7 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
         stop(call)
         return Response(body={"Status": "Success"})
 
-    one = "/managers/{role}"
+    manager_path = "/managers/{role}"
     routes = [
         native("GET", "/info", lambda _: daemon.info(), "About the daemon", answer=ManagerInfo),
         native(
@@ -282,14 +282,16 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
             "The managers of this host",
             answer=ManagedList,
         ),
-        native("GET", one, manager, "One manager", answer=Managed),
-        native("POST", f"{one}/start", start, "Start a manager", body=StartRequest, answer=Managed),
-        native("POST", f"{one}/stop", stop, "Stop a manager", answer=Managed),
+        native("GET", manager_path, manager, "One manager", answer=Managed),
+        native("POST", f"{manager_path}/start", start, "Start a manager", body=StartRequest, answer=Managed),
+        native("POST", f"{manager_path}/stop", stop, "Stop a manager", answer=Managed),
         original("GET", "/", processes, "Processes of the managers of this host"),
         original("GET", "/managers", processes, "Processes of the managers of this host"),
-        original("GET", one, lambda call: Response(body={"pid": manager(call).pid}), "Process of a manager"),
-        original("POST", f"{one}/start", lambda call: Response(body={"pid": start(call).pid}), "Start a manager"),
-        original("POST", f"{one}/stop", stopped, "Stop a manager"),
+        original("GET", manager_path, lambda call: Response(body={"pid": manager(call).pid}), "Process of a manager"),
+        original(
+            "POST", f"{manager_path}/start", lambda call: Response(body={"pid": start(call).pid}), "Start a manager"
+        ),
+        original("POST", f"{manager_path}/stop", stopped, "Stop a manager"),
     ]
 
     def describe(_: Request) -> Response:

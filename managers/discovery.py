@@ -203,24 +203,24 @@ class _Listener:
 
     def _seen(self, zeroconf: "Zeroconf", service_type: str, name: str) -> None:
         info = zeroconf.get_service_info(service_type, name, timeout=_ASK_MILLISECONDS)
-        found = None if info is None else _read(self._role, info)
-        if found is None:
+        announcement = None if info is None else _read(self._role, info)
+        if announcement is None:
             _log.warning("the zeroconf record of %s, announced as a %s, is not valid", name, self._role)
-        elif self._known.get(name) != found:
-            self._known[name] = found
-            self._call(self._joined, found)
+        elif self._known.get(name) != announcement:
+            self._known[name] = announcement
+            self._call(self._joined, announcement)
 
     def _removed(self, name: str) -> None:
-        found = self._known.pop(name, None)
-        if found is not None:
-            self._call(self._left, found)
+        announcement = self._known.pop(name, None)
+        if announcement is not None:
+            self._call(self._left, announcement)
 
-    def _call(self, callback: Callable[[Announcement], None], found: Announcement) -> None:
+    def _call(self, callback: Callable[[Announcement], None], announcement: Announcement) -> None:
         try:
-            callback(found)
+            callback(announcement)
         except Exception:  # noqa: BLE001 - see below
             # An exception here would end the thread, and with it discovery.
-            _log.exception("%s %s was found, but processing it failed", found.role, found.name)
+            _log.exception("%s %s was found, but processing it failed", announcement.role, announcement.name)
 
 
 def interfaces_of(host: str) -> list[str]:
@@ -229,17 +229,19 @@ def interfaces_of(host: str) -> list[str]:
     For a server on loopback these are only loopback; for a server on all addresses, those of all interfaces.
     """
     if not host or host in EVERYWHERE:
-        found = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
-        return sorted({"127.0.0.1", *(address.address for address in found if address.family is socket.AF_INET)})
+        all_addresses = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
+        return sorted(
+            {"127.0.0.1", *(address.address for address in all_addresses if address.family is socket.AF_INET)}
+        )
     if is_loopback(host):
         return ["127.0.0.1"]
     return [_numeric(host)]
 
 
 def _addresses(host: str) -> list[str]:
-    found = interfaces_of(host)
-    beyond = [address for address in found if not is_loopback(address)]
-    return beyond or found
+    addresses = interfaces_of(host)
+    beyond = [address for address in addresses if not is_loopback(address)]
+    return beyond or addresses
 
 
 def _numeric(host: str) -> str:
@@ -257,7 +259,7 @@ def _read(role: Role, info: "ServiceInfo") -> Announcement | None:
     """Return the announcement in a record from the network (which is untrusted); None if it is not valid."""
     try:
         fields = {key.decode(): (value or b"").decode() for key, value in info.properties.items()}
-        found = msgspec.convert(fields | {"role": role}, Announcement, strict=False)
+        announcement = msgspec.convert(fields | {"role": role}, Announcement, strict=False)
     except (UnicodeDecodeError, msgspec.ValidationError):
         return None
-    return found if urlsplit(found.url).scheme in ("http", "https") else None
+    return announcement if urlsplit(announcement.url).scheme in ("http", "https") else None

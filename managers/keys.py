@@ -157,10 +157,10 @@ def create_user(path: Path, cluster: ClusterKey, name: str, made: int) -> UserKe
 def load_any(path: Path) -> ClusterKey | UserKey:
     """Return the key stored at `path`, of the cluster or of a user; raises as `load`."""
     text = _read(path)
-    found = _USER_FILE.search(text.decode("ascii", errors="replace"))
-    if found is None:
+    match = _USER_FILE.search(text.decode("ascii", errors="replace"))
+    if match is None:
         return parse_key(text, where=str(path))
-    return UserKey(name=found[1], made=int(found[2]), secret=found[3].encode())
+    return UserKey(name=match[1], made=int(match[2]), secret=match[3].encode())
 
 
 def fingerprint(key: UserKey) -> str:
@@ -208,9 +208,9 @@ def revoke(path: Path, name: str, until: int) -> None:
         The file cannot be read or replaced.
     """
     user_field(name, until)
-    found = read_revoked(path)
-    found[name] = max(until, found.get(name, 0))
-    lines = "".join(f"{user} {seconds}\n" for user, seconds in sorted(found.items()))
+    revoked = read_revoked(path)
+    revoked[name] = max(until, revoked.get(name, 0))
+    lines = "".join(f"{user} {seconds}\n" for user, seconds in sorted(revoked.items()))
     try:
         replace_file(path, f"{_REVOKED_HEADER}{lines}".encode("ascii"))
     except OSError as error:

@@ -191,13 +191,13 @@ def manager_routes(
 
 def _below(manager: Manager) -> list[ServerAddress]:
     """Return the managers below one, as far as it knows them."""
-    found: list[ServerAddress] = []
+    addresses: list[ServerAddress] = []
     with suppress(DropflowError):
-        found += [ServerAddress("node", node.name, node.url) for node in manager.nodes() if node.url]
+        addresses += [ServerAddress("node", node.name, node.url) for node in manager.nodes() if node.url]
     if manager.info().role in ("island", "master"):
         with suppress(DropflowError):
-            found += [ServerAddress(child.role, child.name, child.url) for child in manager.children()]
-    return found
+            addresses += [ServerAddress(child.role, child.name, child.url) for child in manager.children()]
+    return addresses
 
 
 def make_access_rules(
@@ -243,5 +243,5 @@ def make_access_rules(
 
 
 def _own_names() -> set[str]:
-    addresses = (address.address for found in psutil.net_if_addrs().values() for address in found)
+    addresses = (address.address for interface in psutil.net_if_addrs().values() for address in interface)
     return {socket.gethostname(), socket.getfqdn(), *(text.partition("%")[0] for text in addresses)}

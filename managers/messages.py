@@ -473,8 +473,8 @@ class RowsMessage(MessageOfView, frozen=True, array_like=True):
 
     def rows(self) -> list[int]:
         """Return the rows of the drops."""
-        found: list[int] = np.frombuffer(self.drops, "<i4").tolist()
-        return found
+        rows: list[int] = np.frombuffer(self.drops, "<i4").tolist()
+        return rows
 
     def __post_init__(self) -> None:
         if len(self.drops) % 4:

@@ -81,13 +81,13 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
             hint="map it again, or submit it with --anew to spread it over the nodes that are alive",
         )
     used = sorted(set(graph.places))
-    found = {place: _matching(place, nodes) for place in used}
-    unknown = [place for place in used if not found[place]]
+    matching = {place: _matching(place, nodes) for place in used}
+    unknown = [place for place in used if not matching[place]]
     if unknown == used or (unknown and len(nodes) == 1):
         there = "all are on" if len(set(spread)) == 1 else f"the {graph.parts} parts are spread over"
         text = f"the graph names unknown nodes ({few([repr(place) for place in unknown], _SHOWN)})"
         return Assignment(spread, f"{text}: {there} {few(sorted(set(spread)), _SHOWN)}")
-    wrong = [text for place in used if (text := _wrong(place, found[place], alive))]
+    wrong = [text for place in used if (text := _wrong(place, matching[place], alive))]
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
         raise BadGraphError(
@@ -95,7 +95,7 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
             where=graph.name,
             hint=f"submit it with --anew to spread it over the nodes that are alive: {few(alive, _SHOWN)}",
         )
-    return Assignment(tuple(found[place][0].name for place in graph.places))
+    return Assignment(tuple(matching[place][0].name for place in graph.places))
 
 
 def _matching(place: str, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
@@ -119,13 +119,13 @@ def _addresses(node: NodeInfo) -> set[str]:
     return {name for name in (node.host, parts.hostname, parts.netloc) if name}
 
 
-def _wrong(place: str, found: Sequence[NodeInfo], alive: Sequence[str]) -> str:
-    if not found:
+def _wrong(place: str, matching: Sequence[NodeInfo], alive: Sequence[str]) -> str:
+    if not matching:
         close = get_close_matches(place, alive, n=1)
         return f"{place!r} is unknown" + (f", did it mean {close[0]!r}?" if close else "")
-    if len(found) > 1:
-        return f"{place!r} may be any of {few([node.name for node in found], _SHOWN)}"
-    node = found[0]
+    if len(matching) > 1:
+        return f"{place!r} may be any of {few([node.name for node in matching], _SHOWN)}"
+    node = matching[0]
     if node.state != "alive":
         return f"{place!r} is {node.state}" + (f": {node.text}" if node.text else "")
     return ""
@@ -172,31 +172,33 @@ def where_they_run(
     names = sorted({*nodes, *graph.places})
     number = {name: at for at, name in enumerate(names)}
     before = np.array([number[place] for place in graph.places], dtype=np.int32)[graph.part]
-    found = before
+    placement = before
     for refusing, rows in unable.items():
         able = [number[node] for node in nodes if node not in refusing]
-        moving = np.isin(graph.template, rows) & np.isin(found, [number[node] for node in refusing])
+        moving = np.isin(graph.template, rows) & np.isin(placement, [number[node] for node in refusing])
         if is_movable and able and moving.any():
-            found = _moved(graph, found, moving, sorted(able))
+            placement = _moved(graph, placement, moving, sorted(able))
     problems = tuple(
         _lacking(graph.templates[row], node, [lacks[node][need] for need in needs[row] if need in lacks[node]])
         for refusing, rows in unable.items()
         for row in rows
         for node in sorted(refusing)
-        if (is_movable and refusing.issuperset(nodes)) or ((found == number[node]) & (graph.template == row)).any()
+        if (is_movable and refusing.issuperset(nodes)) or ((placement == number[node]) & (graph.template == row)).any()
     )
     if problems:
         text = "nodes cannot run what is placed on them" if not is_movable else "no node can run all that it would get"
         hint = "install what is missing" + ("" if is_movable else ", or submit the graph with --anew to place it again")
         where = few([str(problem.where) for problem in problems], _SHOWN)
         raise BadGraphError(f"{text}: {where}", problems=problems, hint=hint)
-    changed = int((found != before).sum())
+    changed = int((placement != before).sum())
     if not changed:
         return graph, ""
-    used = np.unique(found)
-    targets = sorted({names[at] for at in found[found != before].tolist()})
+    used = np.unique(placement)
+    targets = sorted({names[at] for at in placement[placement != before].tolist()})
     note = f"{plural(changed, 'drop')} moved to {few(targets, _SHOWN)}, because other nodes lack what they need"
-    placed = with_placement(graph, np.searchsorted(used, found).astype(np.int32), [names[at] for at in used.tolist()])
+    placed = with_placement(
+        graph, np.searchsorted(used, placement).astype(np.int32), [names[at] for at in used.tolist()]
+    )
     return replace(placed, planned=None), note
 
 

@@ -66,15 +66,15 @@ def call_in_parallel(
     deadline = clock.monotonic() + seconds
     for key, call in calls.items():
         threading.Thread(target=run, args=(key, call), name=f"call:{key}", daemon=True).start()
-    found: dict[Key, CallResult[Value]] = {}
-    while len(found) < len(calls):
+    by_key: dict[Key, CallResult[Value]] = {}
+    while len(by_key) < len(calls):
         try:
             key, result = results.get(timeout=max(deadline - clock.monotonic(), 0.0))
         except queue.Empty:
             break
-        found[key] = result
+        by_key[key] = result
     late = CallResult[Value](error=LinkError(f"no answer within {seconds:.3g} s"), late=True)
-    return {key: found.get(key, late) for key in calls}
+    return {key: by_key.get(key, late) for key in calls}
 
 
 def _result(key: Key, call: Callable[[], Value]) -> CallResult[Value]:
@@ -107,11 +107,11 @@ def resolve_host(host: str) -> str:
         The name cannot be resolved.
     """
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         hint = "let that node advertise an address (--advertise), or add its name to DNS or /etc/hosts"
         raise LinkError(f"the host name {host!r} cannot be resolved on this host", hint=hint) from error
-    return str(found[0][4][0])
+    return str(addresses[0][4][0])
 
 
 class Prober:
@@ -168,8 +168,8 @@ class Prober:
 
     def _probed(self, request: ProbeRequest) -> tuple[ProbeResult, ...]:
         seconds = request.seconds
-        found = {address: _no_address(address) for address in request.addresses if not _FORM.fullmatch(address)}
-        good = [address for address in dict.fromkeys(request.addresses) if address not in found]
+        results = {address: _no_address(address) for address in request.addresses if not _FORM.fullmatch(address)}
+        good = [address for address in dict.fromkeys(request.addresses) if address not in results]
         links = tuple(address for address in good if address.startswith("tcp:"))
         calls: dict[object, Callable[[], tuple[ProbeResult, ...]]] = {
             url: partial(self._probe_manager, url, seconds) for url in good if url not in links
@@ -177,8 +177,8 @@ class Prober:
         calls[links] = partial(self._probe_links, links, seconds)
         for key, outcome in call_in_parallel(calls, seconds=seconds + _SLACK, clock=self._clock).items():
             reaches = _results(key, outcome, seconds)
-            found |= {reach.address: reach for reach in reaches}
-        return tuple(found[address] for address in request.addresses)
+            results |= {reach.address: reach for reach in reaches}
+        return tuple(results[address] for address in request.addresses)
 
     def _probe_manager(self, url: str, seconds: float) -> tuple[ProbeResult, ...]:
         began = self._clock.monotonic()
@@ -204,21 +204,21 @@ class Prober:
 
     def _probe_links(self, addresses: tuple[str, ...], seconds: float) -> tuple[ProbeResult, ...]:
         end = self._clock.monotonic() + seconds
-        hosts, found = self._look_up(addresses, seconds)
+        hosts, results = self._look_up(addresses, seconds)
         left = max(end - self._clock.monotonic(), 0.05)
         links = probe_links(hosts.values(), name=self._name, key=self._key, seconds=left, clock=self._clock)
-        found |= {address: self._link_result(address, links[hosts[address]]) for address in hosts}
-        return tuple(found.values())
+        results |= {address: self._link_result(address, links[hosts[address]]) for address in hosts}
+        return tuple(results.values())
 
     def _look_up(self, addresses: Iterable[str], seconds: float) -> tuple[dict[str, str], dict[str, ProbeResult]]:
         """Return the addresses with their hosts resolved, and the results of those whose hosts cannot be resolved."""
-        found: dict[str, ProbeResult] = {}
+        failures: dict[str, ProbeResult] = {}
         for address in addresses:
             try:
                 check_address(address, self._key, binding=False)
             except DropflowError as error:
-                found[address] = _failed(address, error, 0.0)
-        good = [address for address in addresses if address not in found]
+                failures[address] = _failed(address, error, 0.0)
+        good = [address for address in addresses if address not in failures]
         names = {address: urlsplit(address).hostname or "" for address in good}
         calls = {("host", name): partial(self._resolve, name) for name in names.values()}
         hosts: dict[str, str] = {}
@@ -232,25 +232,25 @@ class Prober:
             elif outcome.late:
                 hint = "let that node advertise an address (--advertise), or check the name server of this host"
                 late = LinkError(f"resolving the host name {names[address]!r} takes too long", hint=hint)
-                found[address] = _failed(address, late, seconds / 2)
+                failures[address] = _failed(address, late, seconds / 2)
             elif outcome.error is not None:
-                found[address] = _failed(address, outcome.error, 0.0)
-        return hosts, found
+                failures[address] = _failed(address, outcome.error, 0.0)
+        return hosts, failures
 
-    def _link_result(self, address: str, found: LinkProbe) -> ProbeResult:
-        protocol = 0 if found.welcome is None else found.welcome.protocol
-        trouble, hint, code = found.trouble, found.hint, LinkError.code if found.trouble else ""
+    def _link_result(self, address: str, probe: LinkProbe) -> ProbeResult:
+        protocol = 0 if probe.welcome is None else probe.welcome.protocol
+        trouble, hint, code = probe.trouble, probe.hint, LinkError.code if probe.trouble else ""
         if not trouble and protocol not in (0, PROTOCOL):
             trouble = f"its links use protocol {protocol}, those here {PROTOCOL}"
             hint, code = "install the same version of dropflow on all hosts", ProtocolError.code
         return ProbeResult(
             address=address,
             ok=not trouble,
-            name="" if found.welcome is None else found.welcome.name,
-            seconds=found.seconds,
+            name="" if probe.welcome is None else probe.welcome.name,
+            seconds=probe.seconds,
             protocol=protocol,
-            incarnation=0 if found.welcome is None else found.welcome.incarnation,
-            key=self._key.fingerprint if found.is_ours and self._key is not None else "",
+            incarnation=0 if probe.welcome is None else probe.welcome.incarnation,
+            key=self._key.fingerprint if probe.is_ours and self._key is not None else "",
             code=code,
             trouble=trouble,
             hint=hint,

@@ -105,14 +105,14 @@ class StateHub:
         if future is not mine:
             return future.result(timeout=4 * _WAIT + 60)
         try:
-            found = self._read(session, known, seconds)
+            watched = self._read(session, known, seconds)
         except BaseException as error:
             del self._refreshing[session]
             mine.set_exception(error)
             raise
         del self._refreshing[session]
-        mine.set_result(found)
-        return found
+        mine.set_result(watched)
+        return watched
 
     def states(self, session: str) -> npt.NDArray[np.uint8]:
         """Return the present state of each drop of the graph, by row; 255 if it is not known. Do not write to it."""

@@ -299,7 +299,7 @@ class Children:
 
     def due(self) -> list[StatusRequest]:
         """Return the status requests to send now."""
-        found = []
+        requests = []
         hanging = sum(child.is_under_way and not self._is_alive(child) for child in self._children.values())
         for child in sorted(self._children.values(), key=lambda child: child.due):
             if child.due > self._time.now or child.is_under_way:
@@ -313,8 +313,8 @@ class Children:
             child.asked += 1
             child.due = self._time.now + self._every
             seconds = self._suspect_after if is_alive else self._lost_after
-            found.append(StatusRequest(child.url, child.key, child.asked, seconds))
-        return found
+            requests.append(StatusRequest(child.url, child.key, child.asked, seconds))
+        return requests
 
     def update_nodes(self, url: str, nodes: tuple[NodeInfo, ...]) -> None:
         """Store the nodes that a child reported between two statuses."""
@@ -430,8 +430,8 @@ class Children:
         self.judge()
         if self._views is None or self._viewed != self._time.now:  # the text about a lost child has the time
             doubles = _doubles(self._children.values())
-            found = [self._view(child, doubles.get(child.url, "")) for child in self._children.values()]
-            self._views = tuple(sorted(found, key=lambda view: (view.name, view.url)))
+            views = [self._view(child, doubles.get(child.url, "")) for child in self._children.values()]
+            self._views = tuple(sorted(views, key=lambda view: (view.name, view.url)))
             self._viewed = self._time.now
         return self._views
 
@@ -496,14 +496,14 @@ class Children:
 def _doubles(children: Iterable[_ChildState]) -> dict[str, str]:
     """Return the URLs at which a manager answers that is a child under another URL already, each with a text."""
     seen: dict[tuple[str, int, int], str] = {}
-    found = {}
+    doubles = {}
     for child in children:
         if child.info is None:
             continue
         first = seen.setdefault(_process(child.info), child.url)
         if first != child.url:
-            found[child.url] = f"is the same manager as {first}"
-    return found
+            doubles[child.url] = f"is the same manager as {first}"
+    return doubles
 
 
 def _process(info: ManagerInfo) -> tuple[str, int, int]:
@@ -552,26 +552,26 @@ def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ..
     role : str
         Role of the composite: a master adds the island to which each node belongs.
     """
-    found: dict[str, NodeInfo] = {}
+    nodes: dict[str, NodeInfo] = {}
     for view in sorted(children, key=lambda view: not view.is_asked):
         if view.is_unfit:
             continue
         reported = view.nodes or ((_node_without_answer(view),) if view.role == "node" else ())
         for node in reported:
-            known = found.get(node.name)
+            known = nodes.get(node.name)
             seen = _seen_through(node, view, role)
             if known is None or (known.state != "alive" and seen.state == "alive"):
-                found[node.name] = seen
-    return tuple(sorted(found.values(), key=lambda node: node.name))
+                nodes[node.name] = seen
+    return tuple(sorted(nodes.values(), key=lambda node: node.name))
 
 
 def children_by_node(children: Iterable[ChildView]) -> dict[str, ChildView]:
     """Return the child through which each node is reached, by name. A child that is asked comes first."""
-    found: dict[str, ChildView] = {}
+    by_node: dict[str, ChildView] = {}
     for view in sorted(children, key=lambda view: not view.is_asked):
         for node in view.nodes:
-            found.setdefault(node.name, view)
-    return found
+            by_node.setdefault(node.name, view)
+    return by_node
 
 
 def _node_without_answer(view: ChildView) -> NodeInfo:

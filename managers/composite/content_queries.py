@@ -62,36 +62,38 @@ class ContentQueries(SessionTimes):
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return the function that carries out each operation, by name: the method of that name, or its route."""
         routes: Mapping[str, Callable[..., Any]] = {"drop": self._at_drop, "all": self._at_all}
-        found: dict[str, Callable[..., Any]] = {}
+        handlers: dict[str, Callable[..., Any]] = {}
         for operation in operations.OPERATIONS:
             if hasattr(self, operation.name):
-                found[operation.name] = getattr(self, operation.name)
+                handlers[operation.name] = getattr(self, operation.name)
             elif operation.to in routes:
-                found[operation.name] = partial(routes[operation.to], operation)
-        return found
+                handlers[operation.name] = partial(routes[operation.to], operation)
+        return handlers
 
     def _at_drop(self, operation: Operation[_Answer], session: str, drop: str, **arguments: Any) -> _Answer:
         """Have the node that holds a drop carry out an operation on it."""
-        view, found = self._find(session, drop)
-        what = f"{_PARTS.get(operation.name, '')}drop {found.oid!r} in session {session!r}"
+        view, record = self._find(session, drop)
+        what = f"{_PARTS.get(operation.name, '')}drop {record.oid!r} in session {session!r}"
         seconds = SECONDS if operation.answer is DropDetail else _LONG
-        call: partial[_Answer] = partial(getattr(Manager, operation.name), session=session, drop=found.oid, **arguments)
+        call: partial[_Answer] = partial(
+            getattr(Manager, operation.name), session=session, drop=record.oid, **arguments
+        )
         hint = NO_LOG if operation is operations.LOG else "see the list of its drops"
         return self._ask_one(view, call, what, seconds, hint)
 
     def _at_all(self, operation: Operation[_Answer], session: str, **arguments: Any) -> _Answer:
         """Have all children carry out an operation, and merge their answers."""
-        found = self._ask(session, partial(getattr(Manager, operation.name), session=session, **arguments), _LONG)
-        return cast(_Answer, MERGES[operation.name](session, found, **arguments))
+        gathered = self._ask(session, partial(getattr(Manager, operation.name), session=session, **arguments), _LONG)
+        return cast(_Answer, MERGES[operation.name](session, gathered, **arguments))
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match: first count the drops of each child, then get the rows of the page."""
         if query.time:
             return self.drops_at(session, query)
         count = msgspec.structs.replace(query, offset=0, limit=1)
-        found = self._ask(session, partial(Manager.drops, session=session, query=count))
-        replies = found.replies
-        if not found.missing:
+        gathered = self._ask(session, partial(Manager.drops, session=session, query=count))
+        replies = gathered.replies
+        if not gathered.missing:
             replies.raise_unless_answered(f"session {session!r}")
         if not replies.values and replies.refusals:
             raise replies.refusals[0][1]
@@ -104,7 +106,7 @@ class ContentQueries(SessionTimes):
             total=sum(page.total for _, page in replies.values),
             offset=query.offset,
             limit=query.limit,
-            missing=tuple(sorted({*found.missing, *late, *(view.name for view, _ in replies.refusals)})),
+            missing=tuple(sorted({*gathered.missing, *late, *(view.name for view, _ in replies.refusals)})),
             held=sum(page.held for _, page in replies.values),
             whole=max((page.whole for _, page in replies.values), default=0),
         )
@@ -118,8 +120,8 @@ class ContentQueries(SessionTimes):
         known: Sequence[FailureInfo] = self._owner.call(self._machine.sessions.session, session).failures
         if cause.row >= 0:
             known = merge_failures(self._failures_in(session, (cause.row,)))
-        whole = next((one for one in known if (one.row, one.name) == (cause.row, cause.name)), cause)
-        return msgspec.structs.replace(detail, failure=whole)
+        merged = next((failure for failure in known if (failure.row, failure.name) == (cause.row, cause.name)), cause)
+        return msgspec.structs.replace(detail, failure=merged)
 
     def data(self, session: str, drop: str, query: DataQuery) -> Download:
         """Return the content of a data drop, or a part of it, from the node that holds it, or a node with a copy."""
@@ -140,8 +142,8 @@ class ContentQueries(SessionTimes):
         because of one cause, so the numbers of all causes of all children are merged, as columns, for every page.
         """
         if query.rows:
-            found = merge_failures(self._failures_in(session, query.row_numbers))
-            return FailureList(failures=found, total=len(found), offset=query.offset, limit=query.limit)
+            records = merge_failures(self._failures_in(session, query.row_numbers))
+            return FailureList(failures=records, total=len(records), offset=query.offset, limit=query.limit)
         first = self._ask(session, partial(Manager.failures, session=session, query=FailureQuery(columns=True)))
         parts = self._owner.call(self._machine.parts, session)
         if not parts:
@@ -174,16 +176,18 @@ class ContentQueries(SessionTimes):
         each = {
             child.url: partial(call, since=before.get(child.url, "")) for child in children if child.name in holding
         }
-        found = self._ask(session, each or call)
-        if not found.missing:
-            found.replies.raise_unless_answered(f"session {session!r}")
-        answers = [(view.url, answer) for view, answer in found.replies.values]
-        silent = [view.name for view, _ in found.replies.refusals]
+        gathered = self._ask(session, each or call)
+        if not gathered.missing:
+            gathered.replies.raise_unless_answered(f"session {session!r}")
+        answers = [(view.url, answer) for view, answer in gathered.replies.values]
+        silent = [view.name for view, _ in gathered.replies.refusals]
         return DropStates(
             cursor=msgspec.json.encode(before | {url: answer.cursor for url, answer in answers}).decode(),
             drops=b"".join(answer.drops for _, answer in answers),
             states=b"".join(answer.states for _, answer in answers),
-            missing=tuple(sorted({*found.missing, *silent, *(one for _, answer in answers for one in answer.missing)})),
+            missing=tuple(
+                sorted({*gathered.missing, *silent, *(name for _, answer in answers for name in answer.missing)})
+            ),
         )
 
     def results(self, session: str, query: ResultsQuery) -> ResultList:
@@ -191,19 +195,19 @@ class ContentQueries(SessionTimes):
 
         For a result of another node, one of its copies on nodes that answer is returned.
         """
-        found = self._ask(session, partial(Manager.results, session=session, query=query))
-        found.replies.raise_unless_answered(f"session {session!r}")
-        results = [result for _, answer in found.replies.values for result in answer.results]
+        gathered = self._ask(session, partial(Manager.results, session=session, query=query))
+        gathered.replies.raise_unless_answered(f"session {session!r}")
+        results = [result for _, answer in gathered.replies.values for result in answer.results]
         if query != EVERY_RESULT and any(result.owner for result in results):
             return self.results(session, EVERY_RESULT).chosen(query)  # it may be a copy of an unlisted result
-        below = [name for _, answer in found.replies.values for name in answer.missing]
-        refused = [view.name for view, _ in found.replies.refusals]
+        below = [name for _, answer in gathered.replies.values for name in answer.missing]
+        refused = [view.name for view, _ in gathered.replies.refusals]
         return ResultList(
             results=without_needless_copies(results),
-            missing=tuple(sorted({*below, *refused, *found.missing})),
-            more=sum(answer.more for _, answer in found.replies.values),
-            more_size=sum(answer.more_size for _, answer in found.replies.values),
-            in_stores=tuple(result for _, answer in found.replies.values for result in answer.in_stores),
+            missing=tuple(sorted({*below, *refused, *gathered.missing})),
+            more=sum(answer.more for _, answer in gathered.replies.values),
+            more_size=sum(answer.more_size for _, answer in gathered.replies.values),
+            in_stores=tuple(result for _, answer in gathered.replies.values for result in answer.in_stores),
         ).chosen(query)
 
     def release(self, session: str, rows: Sequence[int]) -> None:
@@ -219,12 +223,12 @@ class ContentQueries(SessionTimes):
         status = self._owner.call(self._machine.sessions.session, session).status
         if status != SessionState.FINISHED.name:
             raise ConflictError(f"session {session!r} is {status}, and not FINISHED: its results are not released")
-        found = self._ask(session, partial(Manager.release, session=session, rows=rows), _LONG)
-        found.replies.raise_unless_answered(f"session {session!r}")
-        if found.replies.refusals:
-            raise found.replies.refusals[0][1]
-        if found.missing:
-            names = ", ".join(found.missing)
+        gathered = self._ask(session, partial(Manager.release, session=session, rows=rows), _LONG)
+        gathered.replies.raise_unless_answered(f"session {session!r}")
+        if gathered.replies.refusals:
+            raise gathered.replies.refusals[0][1]
+        if gathered.missing:
+            names = ", ".join(gathered.missing)
             raise LinkError(f"the results are released, but not on {names}, which did not answer", where=session)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
@@ -252,18 +256,18 @@ class ContentQueries(SessionTimes):
             The first rows of each child, with the number of all its rows.
         """
         wanted: dict[str, DropQuery] = {}
-        found: dict[str, DropPage] = {}
+        pages: dict[str, DropPage] = {}
         for range_ in row_ranges([page.total for _, page in counted], query):
             view, first = counted[range_.child]
             if range_.offset + range_.limit <= len(first.drops):
-                found[view.url] = first
+                pages[view.url] = first
             else:
                 wanted[view.url] = msgspec.structs.replace(query, offset=range_.offset, limit=range_.limit)
         replies = self._pages(session, wanted)
-        found |= {view.url: page for view, page in replies.values}
-        rows = tuple(row for view, _ in counted if view.url in found for row in found[view.url].drops)
+        pages |= {view.url: page for view, page in replies.values}
+        rows = tuple(row for view, _ in counted if view.url in pages for row in pages[view.url].drops)
         late = [view.name for view, _ in (*replies.missing, *replies.refusals)]
-        below = [name for page in (*found.values(), *(page for _, page in counted)) for name in page.missing]
+        below = [name for page in (*pages.values(), *(page for _, page in counted)) for name in page.missing]
         return rows, [*late, *below]
 
     def _failures_in(self, session: str, rows: Sequence[int]) -> list[FailureInfo]:
@@ -282,12 +286,12 @@ class ContentQueries(SessionTimes):
         """Return the child that holds the drop with the name or id `drop`, and its record."""
         drops = partial(self.drops, session)
         try:
-            found = find_drop(drops, drop, session=session)
+            record = find_drop(drops, drop, session=session)
         except LinkError:
             # A node that does not answer may hold the drop. All others have the whole graph, with all ids.
             graph = self.graph(session)
-            found = find_drop(drops, oid(graph, find_in_graph(graph, drop)), session=session)
-        return self._holder(found.node), found
+            record = find_drop(drops, oid(graph, find_in_graph(graph, drop)), session=session)
+        return self._holder(record.node), record
 
     def _holder(self, node: str) -> ChildView:
         return self._owner.call(self._machine.holder, node)
@@ -319,10 +323,10 @@ def _copy_of(queries: ContentQueries, session: str, drop: str) -> ResultInfo | N
 
 def without_needless_copies(results: Sequence[ResultInfo]) -> tuple[ResultInfo, ...]:
     """Return the results in the order of the graph; for each drop its own content, or else one copy."""
-    found: dict[int, ResultInfo] = {}
+    first_by_drop: dict[int, ResultInfo] = {}
     for result in sorted(results, key=lambda result: (result.drop, bool(result.owner), result.node)):
-        found.setdefault(result.drop, result)
-    return tuple(found.values())
+        first_by_drop.setdefault(result.drop, result)
+    return tuple(first_by_drop.values())
 
 
 def _cursors(since: str) -> _Cursors:

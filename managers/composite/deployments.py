@@ -92,8 +92,8 @@ class Deployments:
         """Return the components of the nodes that answer, and which of these needs each lacks, sorted by name."""
         call = partial(Manager.components, needs=needs)
         replies = yield from self._shared.requests.ask_all(call, _COMPONENTS_SECONDS)
-        found = (node for _, nodes in replies.values for node in nodes)
-        return tuple(sorted(found, key=lambda one: one.node))
+        entries = (node for _, nodes in replies.values for node in nodes)
+        return tuple(sorted(entries, key=lambda entry: entry.node))
 
     def why_undone(self, session: str) -> str:
         """Return why the last deployment of a session was undone; empty if it was not undone, or never deployed."""
@@ -394,7 +394,7 @@ class Deployments:
             yield from self._shared.requests.wait_for_silent(urls, _SILENT_SECONDS)
             by_node = children_by_node(self._shared.children.views())
         wrong: dict[str, DropflowError] = {}
-        found: dict[str, tuple[ChildView, list[str]]] = {}
+        by_url: dict[str, tuple[ChildView, list[str]]] = {}
         for node in wanted:
             view = by_node.get(node)
             if view is None:
@@ -402,10 +402,10 @@ class Deployments:
             elif strict and not view.is_asked:
                 wrong[node] = LinkError(view.text, hint=f"see whether {view.name} runs at {view.url}")
             else:
-                found.setdefault(view.url, (view, []))[1].append(node)
+                by_url.setdefault(view.url, (view, []))[1].append(node)
         if strict and wrong:
             raise merge_errors(wrong, "cannot be reached")
-        return [_Target(view, tuple(names)) for view, names in found.values()]
+        return [_Target(view, tuple(names)) for view, names in by_url.values()]
 
 
 def merge_errors(
@@ -433,8 +433,8 @@ def merge_errors(
     hint = first.hint or (f"look at the log of {name}, and submit again" if first.retryable else "")
     where = f"{name}: {first.where}" if first.where else name
     if isinstance(first, BadGraphError):
-        found = [problem for _, each in ordered if isinstance(each, BadGraphError) for problem in each.problems]
-        problems = tuple(one for number, one in enumerate(found) if one not in found[:number])
+        all_problems = [problem for _, each in ordered if isinstance(each, BadGraphError) for problem in each.problems]
+        problems = tuple(problem for number, problem in enumerate(all_problems) if problem not in all_problems[:number])
         error: DropflowError = BadGraphError(text, problems=problems, where=where, hint=hint)
     elif isinstance(first, HttpError):
         # The HTTP status of a child is not passed on: 401 there does not mean that our caller lacks a token.

@@ -44,15 +44,15 @@ def merge_log_pages(pages: Sequence[LogPage], query: LogQuery, missing: Iterable
     reached = [page.reached for page in pages if not (page.is_last if query.is_forward else page.is_first)]
     placed = sorted(
         (_Placed(key, place, line) for page in pages for place, (key, line) in enumerate(_keyed(page.lines))),
-        key=lambda one: (one.key, one.line.node, one.place),
+        key=lambda entry: (entry.key, entry.line.node, entry.place),
     )
     if query.is_forward:
         limit = min(reached, default=float("inf"))
-        kept = [one for one in placed if one.key <= limit][: query.limit]
+        kept = [entry for entry in placed if entry.key <= limit][: query.limit]
     else:
         limit = max(reached, default=float("-inf"))
-        kept = [one for one in placed if one.key >= limit][-query.limit :]
-    dropped = _dropped(placed, {(one.line.node, one.line.at) for one in kept})
+        kept = [entry for entry in placed if entry.key >= limit][-query.limit :]
+    dropped = _dropped(placed, {(entry.line.node, entry.line.at) for entry in kept})
     older: dict[str, int] = {}
     newer: dict[str, int] = {}
     for page in pages:
@@ -66,7 +66,7 @@ def merge_log_pages(pages: Sequence[LogPage], query: LogQuery, missing: Iterable
         older = _known(query.before, older)
     silent = {*missing, *(name for page in pages for name in page.missing)}
     return LogPage(
-        lines=tuple(one.line for one in kept),
+        lines=tuple(entry.line for entry in kept),
         older=pack_cursor(older),
         newer=pack_cursor(newer),
         is_first=all(page.is_first for page in pages) and (query.is_forward or not dropped),
@@ -94,11 +94,11 @@ def _keyed(lines: Sequence[LogLine]) -> Iterable[tuple[float, LogLine]]:
 
 def _dropped(placed: Sequence[_Placed], kept: set[tuple[str, int]]) -> dict[str, list[LogLine]]:
     """Return the lines that are not kept, by node, in their order."""
-    found: dict[str, list[LogLine]] = {}
-    for one in placed:
-        if (one.line.node, one.line.at) not in kept:
-            found.setdefault(one.line.node, []).append(one.line)
-    return found
+    lines: dict[str, list[LogLine]] = {}
+    for entry in placed:
+        if (entry.line.node, entry.line.at) not in kept:
+            lines.setdefault(entry.line.node, []).append(entry.line)
+    return lines
 
 
 def _known(given: str, positions: dict[str, int]) -> dict[str, int]:
@@ -129,9 +129,9 @@ class KnownCauses:
     """
 
     def __init__(self, answers: Sequence[FailureList], remembered: Sequence[FailureInfo]) -> None:
-        without_row = [one for one in remembered if one.row < 0]
+        without_row = [failure for failure in remembered if failure.row < 0]
         self.lost = merge_failures([*(failure for answer in answers for failure in answer.failures), *without_row])
-        self._remembered = [one for one in remembered if one.row >= 0]
+        self._remembered = [failure for failure in remembered if failure.row >= 0]
         known = [answer.columns for answer in answers if answer.columns is not None]
         self.columns = merged_columns([*known, columns_of(self._remembered)])
 
@@ -153,17 +153,17 @@ class KnownCauses:
         rows, counts, along = self.columns.arrays()
         lost = len(self.lost)
         every = np.concatenate((np.full(lost, -1), rows))
-        harm = np.concatenate((np.array([one.count for one in self.lost], np.int64), counts))
+        harm = np.concatenate((np.array([failure.count for failure in self.lost], np.int64), counts))
         order = np.lexsort((every, -harm))[query.offset : query.offset + query.limit]
-        found = records([int(every[at]) for at in order if at >= lost])
-        wanted = {failure.row: failure for failure in merge_failures([*found, *self._remembered])}
+        fetched = records([int(every[at]) for at in order if at >= lost])
+        wanted = {failure.row: failure for failure in merge_failures([*fetched, *self._remembered])}
         shown = []
         for at in order.tolist():
             if at < lost:
                 shown.append(self.lost[at])
-            elif (one := wanted.get(int(rows[at - lost]))) is not None:  # else it was tried again meanwhile
+            elif (failure := wanted.get(int(rows[at - lost]))) is not None:  # else it was tried again meanwhile
                 numbers = {"count": int(counts[at - lost]), "took_along": int(along[at - lost])}
-                shown.append(msgspec.structs.replace(one, **numbers))
+                shown.append(msgspec.structs.replace(failure, **numbers))
         return tuple(shown)
 
 
@@ -201,7 +201,7 @@ def sorted_rows(
             where="offset",
             hint="filter the drops, sort in the other direction, or read them without sorting",
         )
-    found: dict[str, list[DropInfo]] = {view.url: [] for view, _ in counted}
+    rows: dict[str, list[DropInfo]] = {view.url: [] for view, _ in counted}
     late = [name for _, page in counted for name in page.missing]
     for offset in range(0, end, _PAGE):
         part = msgspec.structs.replace(query, offset=offset, limit=min(_PAGE, end - offset))
@@ -210,10 +210,10 @@ def sorted_rows(
             break
         replies = ask(each)
         for view, page in replies.values:
-            found[view.url] += page.drops
+            rows[view.url] += page.drops
         late += [view.name for view, _ in (*replies.missing, *replies.refusals)]
     key, is_reversed = order_of(query.sort)
-    merged = heapq.merge(*found.values(), key=key, reverse=is_reversed)
+    merged = heapq.merge(*rows.values(), key=key, reverse=is_reversed)
     return tuple(itertools.islice(merged, query.offset, end)), late
 
 
@@ -276,19 +276,19 @@ def _read(file: IO[bytes]) -> Iterator[bytes]:
 # Answers that follow from those of all children, which are asked at the same time.
 
 
-def _merge_session_log(session: str, found: Gathered[LogPage], query: LogQuery) -> LogPage:
+def _merge_session_log(session: str, gathered: Gathered[LogPage], query: LogQuery) -> LogPage:
     """Return a page of the log of a session, from the children that answer."""
-    if not found.missing:
-        found.replies.raise_unless_answered(f"session {session!r}")
-    refused = [view.name for view, _ in found.replies.refusals]
-    return merge_log_pages([page for _, page in found.replies.values], query, [*found.missing, *refused])
+    if not gathered.missing:
+        gathered.replies.raise_unless_answered(f"session {session!r}")
+    refused = [view.name for view, _ in gathered.replies.refusals]
+    return merge_log_pages([page for _, page in gathered.replies.values], query, [*gathered.missing, *refused])
 
 
-def _merge_journals(session: str, found: Gathered[Download]) -> Download:
+def _merge_journals(session: str, gathered: Gathered[Download]) -> Download:
     """Return the journal of the only child that has the session, or those of several in a tar file."""
-    replies = found.replies
+    replies = gathered.replies
     replies.raise_unless_answered(f"session {session!r}")
-    missing = [f"{name}: not reached" for name in found.missing]
+    missing = [f"{name}: not reached" for name in gathered.missing]
     missing += [f"{view.name}: {error}" for view, error in replies.refusals]
     if len(replies.values) == 1 and not missing:
         return replies.values[0][1]
@@ -297,11 +297,11 @@ def _merge_journals(session: str, found: Gathered[Download]) -> Download:
     return bundle(f"{session}-journals.tar", members, notes=notes)
 
 
-def _merge_times(session: str, found: Gathered[Download], query: TimesQuery) -> Download:  # noqa: ARG001 - the children read it
+def _merge_times(session: str, gathered: Gathered[Download], query: TimesQuery) -> Download:  # noqa: ARG001 - the children read it
     """Return the sections of all children that answer, and one for each that does not."""
-    replies = found.replies
+    replies = gathered.replies
     replies.raise_unless_answered(f"session {session!r}")
-    silent = dict.fromkeys(found.missing, "it did not answer")
+    silent = dict.fromkeys(gathered.missing, "it did not answer")
     silent |= {view.name: str(error) for view, error in replies.refusals}
     none = np.zeros(0, RECORD)
     ends = [pack_times(TimesSection(node=name, missing=why, records=none)) for name, why in sorted(silent.items())]

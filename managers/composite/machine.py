@@ -204,9 +204,9 @@ class CompositeMachine:
             case ChildDeparted():
                 self._children.mark_departed(event.url, event.reason)
             case Answered() | Unanswered():
-                asked = self._asked.pop(event.id, None)
-                if asked is not None:
-                    self._take(asked, event)
+                pending = self._asked.pop(event.id, None)
+                if pending is not None:
+                    self._take(pending, event)
                 else:
                     self._routines.take(event)
         return self._decide()
@@ -261,21 +261,21 @@ class CompositeMachine:
     def _return(self, call: int, value: Any, error: DropflowError | None) -> None:
         self._actions.append(Return(call, value, error))
 
-    def _take(self, asked: _Asked, event: Answered | Unanswered) -> None:
+    def _take(self, pending: _Asked, event: Answered | Unanswered) -> None:
         """Process the answer to a status request or long poll."""
-        request = asked.request
+        request = pending.request
         if isinstance(request, LongPoll):
             self.sessions.watched.end(request, is_answered=isinstance(event, Answered))
             view = self._children.by_url().get(request.url)
             if isinstance(event, Answered) and view is not None:
-                self.sessions.note(view, event.value, since=asked.since)
+                self.sessions.note(view, event.value, since=pending.since)
         elif isinstance(event, Unanswered):
             text = event.error.text if isinstance(event.error, DropflowError) else f"cannot be asked: {event.error}"
             self._children.unanswered(request, text)
         else:
             view = self._children.answered(request, event.value)
             if view is not None:
-                self._take_status(view, event.value, since=asked.since)
+                self._take_status(view, event.value, since=pending.since)
 
     def _take_status(self, view: ChildView, status: ManagerStatus, *, since: int) -> None:
         finished = [row for row in status.finished if not self.sessions.delete_if_wanted(view, row)]
@@ -285,7 +285,7 @@ class CompositeMachine:
         if not changed:
             # If the session is over here, its details contain the ends of parts whose nodes do not answer.
             old = [row.session for row in finished if self._cache.has_old_details(row.session, view.url)]
-            unknown = (name for name in old if (found := self.sessions.merged(name)) and found.status == UNKNOWN)
+            unknown = (name for name in old if (detail := self.sessions.merged(name)) and detail.status == UNKNOWN)
             changed = list(islice(unknown, 1))
         if len(changed) == 1:
             self._begin_background("fetch", changed[0], view.url, self._fetch_one(view, changed[0]))
@@ -413,6 +413,6 @@ class CompositeMachine:
         """Return the child through which a node is reached, or that has this name itself."""
         yield from ()
         for view in self._children.views():
-            if node in {view.name, *(one.name for one in view.nodes)}:
+            if node in {view.name, *(info.name for info in view.nodes)}:
                 return view
         raise NotFoundError(f"node {node} is not below {self._name}", hint="see 'dropflow nodes'")

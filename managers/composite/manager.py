@@ -197,19 +197,19 @@ def discover_children(composite: Composite, discovery: Discovery) -> None:
     """Add the children that `discovery` finds, nodes to an island and islands to a master, until it is closed."""
     own = composite.info()
 
-    def joined(found: Announcement) -> None:
-        if found.key != own.key:
-            _log.info("%s %s at %s has another cluster key", found.role, found.name, found.url)
+    def joined(announcement: Announcement) -> None:
+        if announcement.key != own.key:
+            _log.info("%s %s at %s has another cluster key", announcement.role, announcement.name, announcement.url)
             return
         try:
-            composite.add_child(found.url)
+            composite.add_child(announcement.url)
         except DropflowError as error:
-            _log.warning("%s %s was found but not added: %s", found.role, found.name, error)
+            _log.warning("%s %s was found but not added: %s", announcement.role, announcement.name, error)
         else:
-            _log.info("%s %s at %s has joined", found.role, found.name, found.url)
+            _log.info("%s %s at %s has joined", announcement.role, announcement.name, announcement.url)
 
-    def left(found: Announcement) -> None:
-        if found.key == own.key:
-            composite.child_left(found.url)
+    def left(announcement: Announcement) -> None:
+        if announcement.key == own.key:
+            composite.child_left(announcement.url)
 
     discovery.browse("island" if own.role == "master" else "node", joined, left)

@@ -134,19 +134,19 @@ class MemberChanges:
         cache = self._shared.cache
         large = [name for name in cache.sessions() if cache.open_drops(name) >= 2 * _FEWEST_DROPS]
         known = [self._sessions.merged(name) for name in large if name not in self._changing]
-        growing = [one for one in known if one is not None and one.joined_by and _is_growing(one)]
+        growing = [session for session in known if session is not None and session.joined_by and _is_growing(session)]
         if not growing:
             return []
         nodes = nodes_of(self._shared.children.views(), role=self._shared.role)
-        found: list[tuple[str, NodeInfo | None]] = []
+        changes: list[tuple[str, NodeInfo | None]] = []
         for session in growing:
             new = [node for node in nodes if session.joined_by == self._shared.name and self._may_join(session, node)]
             if new:
                 self._tried.note(_joining(session, new[0]))
-                found.append((session.session, new[0]))
+                changes.append((session.session, new[0]))
             elif self._is_uneven(session):
-                found.append((session.session, None))
-        return found
+                changes.append((session.session, None))
+        return changes
 
     def _is_uneven(self, session: SessionDetail) -> bool:
         """Return whether a session is to be rebalanced. A master compares islands, an island its nodes."""
@@ -203,20 +203,20 @@ class MemberChanges:
 
     def _retry(self, session: str, request: RetryRequest) -> Routine[SessionInfo]:
         """Try failed drops again, in the running session, or by continuing a session that is over."""
-        found: SessionDetail = yield from self._sessions.session(session)
-        if not found.is_over and not request.start:
-            if not any(found.states.get(state.name) for state in (DropState.ERROR, DropState.CANCELLED)):
+        detail: SessionDetail = yield from self._sessions.session(session)
+        if not detail.is_over and not request.start:
+            if not any(detail.states.get(state.name) for state in (DropState.ERROR, DropState.CANCELLED)):
                 raise ConflictError(f"no drop of session {session!r} has failed so far", where=self._shared.name)
             try:
                 running = msgspec.structs.replace(request, if_running=True)
                 yield from self._ask_member(partial(Manager.retry, session=session, request=running))
             except ConflictError:
-                found = yield from self._sessions.session(session)
-                if not found.is_over:
+                detail = yield from self._sessions.session(session)
+                if not detail.is_over:
                     raise
             else:
-                found = yield from self._sessions.session(session)
-                return as_info(found)
+                detail = yield from self._sessions.session(session)
+                return as_info(detail)
         if request.if_running:
             raise ConflictError(f"session {session!r} is over", where=self._shared.name)
         info = yield from self._sessions.resume(session, request)
@@ -224,8 +224,8 @@ class MemberChanges:
 
     def deployment(self, session: str) -> Routine[Deployment]:
         """Return the deployment with which another node can join a session."""
-        found = yield from self._ask_member(partial(Manager.deployment, session=session))
-        return cast(Deployment, found)  # unpacked already
+        reply = yield from self._ask_member(partial(Manager.deployment, session=session))
+        return cast(Deployment, reply)  # unpacked already
 
     def add_member(self, session: str, member: MemberRequest) -> Routine[None]:
         """Have a node that is prepared become a member of a session, or a manager its witness."""

@@ -118,28 +118,28 @@ def merge(
     latest_part = max(parts, key=lambda part: (part.detail.epoch, part.detail.view)).detail
     details = _known_details(parts, known, latest_part, before)
     drops = sum(detail.drops for detail in details)
-    whole = max(detail.whole for detail in details)
+    total = max(detail.whole for detail in details)
     candidates = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
     states: Counter[str] = Counter()
     for detail in details:
         states.update(detail.states)
     status = _status([_status_of_known(detail) for detail in details])
     texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
-    is_partial = drops < whole and bool(candidates) and status in _COMPLETE_ENDS
-    is_known = sum(end.counts.total for end in ends.values()) == whole or _is_cancelled(latest_part.members, ends)
+    is_partial = drops < total and bool(candidates) and status in _COMPLETE_ENDS
+    is_known = sum(end.counts.total for end in ends.values()) == total or _is_cancelled(latest_part.members, ends)
     if is_partial and ends and is_known:
         is_partial, status = False, _status([end.status for end in ends.values()])
     if is_partial:
         texts.append(
-            f"{whole - drops} of its {whole} drops are unknown: {', '.join(candidates)} did not answer yet; "
+            f"{total - drops} of its {total} drops are unknown: {', '.join(candidates)} did not answer yet; "
             f"the others: {status}"
         )
         status = UNKNOWN
     over = is_over(status)
     failures = merge_failures(failure for detail in details for failure in detail.failures)
-    if not over and drops == whole and all(part.freshness is Freshness.CURRENT for part in parts):
+    if not over and drops == total and all(part.freshness is Freshness.CURRENT for part in parts):
         # The part that has the reason reports it, perhaps after the parts to which the failure has spread.
-        failures = tuple(one for one in failures if one.node or not one.drop)
+        failures = tuple(failure for failure in failures if failure.node or not failure.drop)
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
     newest = max(details, key=lambda detail: detail.epoch)
     latest = max(details, key=lambda detail: (detail.view, detail.members))
@@ -169,7 +169,7 @@ def merge(
         nodes=tuple(sorted({node for detail in details for node in detail.nodes})),
         text="; ".join(dict.fromkeys(texts)),
         unknown=tuple(sorted({node for detail in details for node in detail.unknown})),
-        whole=whole,
+        whole=total,
         silent_children=candidates if is_partial else (),
         view=latest.view,
         members=latest.members,
@@ -209,21 +209,21 @@ def as_info(detail: SessionDetail) -> SessionInfo:
 
 def merge_logical(nodes: Iterable[LogicalNodeInfo]) -> tuple[LogicalNodeInfo, ...]:
     """Return the logical nodes with their counts added by key, in the order of the graph."""
-    found: dict[str, LogicalNodeInfo] = {}
+    merged: dict[str, LogicalNodeInfo] = {}
     for node in nodes:
-        known = found.get(node.key)
+        known = merged.get(node.key)
         if known is None:
-            found[node.key] = node
+            merged[node.key] = node
         else:
             states = dict(Counter(known.states) + Counter(node.states))
-            found[node.key] = msgspec.structs.replace(
+            merged[node.key] = msgspec.structs.replace(
                 known,
                 drops=known.drops + node.drops,
                 states=states,
                 running=known.running + node.running,
                 counts=add_counts((known.counts, node.counts)),
             )
-    return tuple(sorted(found.values(), key=lambda node: node.order))
+    return tuple(sorted(merged.values(), key=lambda node: node.order))
 
 
 def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
@@ -231,22 +231,22 @@ def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
 
     Only the node of a drop has all details of its failure, so the record with the most details is kept.
     """
-    found: dict[int | str, FailureInfo] = {}
+    merged: dict[int | str, FailureInfo] = {}
     for failure in failures:
         key = failure.row if failure.row >= 0 else failure.drop or failure.name
-        known = found.get(key)
+        known = merged.get(key)
         if known is None:
-            found[key] = failure
+            merged[key] = failure
             continue
         best = max(known, failure, key=lambda item: (bool(item.node), item.has_log, len(item.detail), item.attempts))
-        found[key] = msgspec.structs.replace(
+        merged[key] = msgspec.structs.replace(
             best,
             count=known.count + failure.count,
             took_along=known.took_along + failure.took_along,
             drops=tuple(dict.fromkeys((*known.drops, *failure.drops)))[:SHOWN_FAILURES],
         )
     # Equal counts are ordered by row, as nodes do, so that all truncated lists have the same failures.
-    return tuple(sorted(found.values(), key=lambda failure: (-failure.count, failure.row, failure.drop, failure.name)))
+    return tuple(sorted(merged.values(), key=lambda failure: (-failure.count, failure.row, failure.drop, failure.name)))
 
 
 class RowRange(msgspec.Struct, frozen=True):
@@ -265,15 +265,15 @@ def row_ranges(totals: Sequence[int], query: DropQuery) -> tuple[RowRange, ...]:
     totals : sequence of int
         How many rows of each child match.
     """
-    found = []
+    ranges = []
     start, left = query.offset, query.limit
     for child, total in enumerate(totals):
         take = min(max(total - start, 0), left)
         if take:
-            found.append(RowRange(child, start, take))
+            ranges.append(RowRange(child, start, take))
             left -= take
         start = max(start - total, 0)
-    return tuple(found)
+    return tuple(ranges)
 
 
 def _status_of_known(detail: SessionDetail) -> str:

@@ -220,7 +220,7 @@ class Routines:
         if child is None:
             return
         waiting = list(child.queue)
-        child.queue = deque(one for one in waiting if one[1].is_step)
+        child.queue = deque(entry for entry in waiting if entry[1].is_step)
         for gathering, question in waiting:
             if not question.is_step and gathering in self._gatherings and url in gathering.pending:
                 self._note(gathering, url, Outcome(error=LinkError("it was removed"), late=True))
@@ -233,10 +233,10 @@ class Routines:
         if plan is not None:
             self._advance(plan, outcome)
             return True
-        asked = self._asked.pop(event.id, None)
-        if asked is None:
+        pending = self._asked.pop(event.id, None)
+        if pending is None:
             return False
-        gathering, url = asked
+        gathering, url = pending
         self._send_next(url)
         if gathering not in self._gatherings:
             if not is_error:
@@ -276,8 +276,8 @@ class Routines:
 
     def actions(self) -> list[RoutineAction]:
         """Return the actions since the last call of this method."""
-        found, self._actions = self._actions, []
-        return found
+        actions, self._actions = self._actions, []
+        return actions
 
     def _advance(self, running: _Running, value: Any) -> None:
         while True:
@@ -466,8 +466,8 @@ class Requests:
         self, calls: Mapping[str, partial[Value]], views: Mapping[str, ChildView], seconds: float = SECONDS
     ) -> Routine[Replies[Value]]:
         """Call a method of some children, by URL."""
-        asked = tuple(Question(url, call) for url, call in calls.items() if views[url].is_asked)
-        outcomes = yield Gather(asked, seconds, longest=max(seconds, _LONGEST))
+        questions = tuple(Question(url, call) for url, call in calls.items() if views[url].is_asked)
+        outcomes = yield Gather(questions, seconds, longest=max(seconds, _LONGEST))
         values: list[tuple[ChildView, Value]] = []
         absent: list[ChildView] = []
         refusals: list[tuple[ChildView, DropflowError]] = []

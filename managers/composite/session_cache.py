@@ -215,8 +215,8 @@ class SessionCache:
             All children as they are now, by URL.
         """
         current, former = self._of_deployment(session), self.former_holders(session)
-        found = sorted(((url, part) for url, part in current.items() if url not in former), key=_by_child)
-        return [_part(part, children.get(url)) for url, part in found]
+        held = sorted(((url, part) for url, part in current.items() if url not in former), key=_by_child)
+        return [_part(part, children.get(url)) for url, part in held]
 
     def former_holders(self, session: str) -> frozenset[str]:
         """Return the URLs of children whose part does not count any more: the session goes on without their nodes."""
@@ -251,10 +251,10 @@ class SessionCache:
         if sum(detail.drops for detail in details) >= max((detail.whole for detail in details), default=0):
             return []
         holders = self.holders(session)
-        found = [
+        silent = [
             view for url, view in children.items() if url not in holders and not view.is_asked and not view.is_unfit
         ]
-        return sorted(found, key=lambda view: view.name)
+        return sorted(silent, key=lambda view: view.name)
 
     def merged(self, session: str, children: Mapping[str, ChildView]) -> SessionDetail | None:
         """Return the session as far as it is known; None if no child has it."""

@@ -87,9 +87,9 @@ class SessionWatch:
     def begin(self, wanted: Iterable[tuple[str, str]]) -> list[LongPoll]:
         """Return the long polls to send now, among these sessions at these children; the oldest first."""
         due = [key for key in wanted if key not in self._under_way and self._next.get(key, 0.0) <= self._time.now]
-        found = sorted(due, key=lambda key: self._next.get(key, 0.0))[: _MOST - len(self._under_way)]
-        self._under_way.update(found)
-        return [LongPoll(session, url) for session, url in found]
+        oldest = sorted(due, key=lambda key: self._next.get(key, 0.0))[: _MOST - len(self._under_way)]
+        self._under_way.update(oldest)
+        return [LongPoll(session, url) for session, url in oldest]
 
     def end(self, poll: LongPoll, *, is_answered: bool) -> None:
         """Note that a long poll is over."""
@@ -186,8 +186,8 @@ class Sessions:
     def all_merged(self) -> list[SessionDetail]:
         """Return all sessions as far as they are known, the youngest first."""
         merged = [self.merged(session) for session in self._shared.cache.sessions()]
-        found = [detail for detail in merged if detail is not None]
-        return sorted(found, key=lambda detail: (-detail.created, detail.session))
+        known = [detail for detail in merged if detail is not None]
+        return sorted(known, key=lambda detail: (-detail.created, detail.session))
 
     def note(self, view: ChildView, info: SessionInfo, *, since: int) -> bool:
         """Store an answer of a child. Return False if its session is to be deleted there."""
@@ -204,11 +204,11 @@ class Sessions:
     def wanted_polls(self) -> list[tuple[str, str]]:
         """Return the watched sessions and the children to ask for their changes."""
         watched = self.watched.sessions()
-        asked = {url for url, view in self._shared.children.by_url().items() if view.is_asked} if watched else set()
+        urls = {url for url, view in self._shared.children.by_url().items() if view.is_asked} if watched else set()
         return [
             (session, url)
             for session in watched
-            for url in sorted(self._shared.cache.holders(session) & asked)
+            for url in sorted(self._shared.cache.holders(session) & urls)
             if not self._shared.cache.is_over_at(session, url)
         ]
 
@@ -242,8 +242,8 @@ class Sessions:
             self.note(view, detail, since=since)
         for view in replies.absent:
             self._shared.cache.note_absent(session, view.url, since=since)
-        found = self.merged(session)
-        if found is None:
+        merged = self.merged(session)
+        if merged is None:
             why = self._deployments.why_undone(session)
             if why:
                 raise NotFoundError(f"session {session!r} was not started: {why}", hint="submit the graph again")
@@ -254,10 +254,10 @@ class Sessions:
         late = [view for view, _ in (*replies.refusals, *replies.missing) if view.state == "alive"]
         old = sorted(view.name for view in late if self._shared.cache.has_old_details(session, view.url))
         if not old:
-            return found
+            return merged
         # The status of the child, which is requested every second, had the numbers of the whole session.
         note = f"{', '.join(old)} did not answer in time: counts by logical node and failures there are older"
-        return msgspec.structs.replace(found, notes=(*found.notes, note))
+        return msgspec.structs.replace(merged, notes=(*merged.notes, note))
 
     def watch(self, session: str, version: int, seconds: float) -> Routine[SessionDetail]:
         """Return the session once its version is not `version`, or it is over, or `seconds` have passed.
@@ -268,15 +268,15 @@ class Sessions:
             It was deleted.
         """
         cache = self._shared.cache
-        found = yield from self.session(session)
+        detail = yield from self.session(session)
         deadline = self._shared.time.now + seconds
 
         def is_newer() -> bool:
-            nonlocal found
+            nonlocal detail
             now = self.merged(session)
             if now is None:
                 return True
-            found = now
+            detail = now
             return now.version != version or now.is_over
 
         self.watched.enter(session)
@@ -286,12 +286,12 @@ class Sessions:
             now = self.merged(session)
             self.watched.leave(session, is_over=now is None or now.is_over)
         if self.merged(session) is None:
-            found = yield from self.session(session)
-        elif found.is_over and any(cache.has_old_details(session, url) for url in cache.holders(session)):
+            detail = yield from self.session(session)
+        elif detail.is_over and any(cache.has_old_details(session, url) for url in cache.holders(session)):
             # The end was in the list of sessions, which has no details.
             with suppress(NotFoundError):
-                found = yield from self.session(session)
-        return found
+                detail = yield from self.session(session)
+        return detail
 
     def cancel(self, session: str, reason: str, grace: float) -> Routine[SessionInfo]:
         """Cancel a session on all children that answer. One that is being deployed from here is not started.
@@ -436,8 +436,8 @@ class Sessions:
             if view.url in children:  # one that was removed meanwhile keeps its sessions
                 self._deletions.add(session, view.url, known if epoch is None else epoch)
         refused = {view.url: (view.name, error) for view, error in replies.refusals}
-        asked = {*holders, *children}
-        former = [url for url in asked if epoch is None or self._shared.cache.epoch_of(session, url) <= epoch]
+        urls = {*holders, *children}
+        former = [url for url in urls if epoch is None or self._shared.cache.epoch_of(session, url) <= epoch]
         self._shared.cache.forget(session, [url for url in former if url not in refused])
         if refused:
             raise merge_errors(dict(refused.values()), f"could not delete session {session!r}")

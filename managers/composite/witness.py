@@ -113,7 +113,7 @@ class Witness:
         self._sessions.pop((session, epoch), None)
         self._sessions[session, epoch] = witnessed
         while len(self._sessions) > _MOST:
-            over = (key for key, one in self._sessions.items() if one.is_over)
+            over = (key for key, entry in self._sessions.items() if entry.is_over)
             del self._sessions[next(over, next(iter(self._sessions)))]
 
     def forget(self, session: str, epoch: int | None = None) -> None:

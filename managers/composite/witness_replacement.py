@@ -35,13 +35,13 @@ class WitnessReplacement:
         if self._shared.witness.place is None or self._shared.time.now < self._looked + _LOOK_SECONDS:
             return []
         self._looked = self._shared.time.now
-        found = []
+        sessions = []
         for name in self._shared.cache.sessions():
             session = self._sessions.merged(name) if self._shared.cache.lacks_witness(name) else None
             if session is not None and self._is_wanted(session):
                 self._tried.note(_key(session))
-                found.append(session)
-        return found
+                sessions.append(session)
+        return sessions
 
     def replace(self, session: SessionDetail) -> Routine[None]:
         """Ask a member for a view in which this manager is the witness."""

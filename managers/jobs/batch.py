@@ -341,13 +341,13 @@ def _pbs_directives(request: JobRequest, facility: Facility, output: Path) -> li
 
 def _pbs_states(answer: str) -> dict[str, JobState]:
     words = {"Q": "PENDING", "H": "HELD", "R": "RUNNING", "E": "COMPLETING", "C": "COMPLETED", "F": "COMPLETED"}
-    found = {}
+    states = {}
     for line in answer.splitlines():
         columns = line.split()
         if columns and columns[0][:1].isdigit():
             letter = next((column for column in reversed(columns) if column in words), "")
-            found[columns[0]] = JobState(word=words.get(letter, "UNKNOWN"), is_over=letter in ("C", "F"))
-    return found
+            states[columns[0]] = JobState(word=words.get(letter, "UNKNOWN"), is_over=letter in ("C", "F"))
+    return states
 
 
 def _sge_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:

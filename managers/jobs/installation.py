@@ -51,9 +51,9 @@ def _files(info: str) -> Iterator[tuple[str, bytes]]:
         for path in sorted(root.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield str(path.relative_to(root.parent)), path.read_bytes()
-    found = distribution("dropflow")
+    installed = distribution("dropflow")
     for name in ("METADATA", "entry_points.txt"):
-        yield f"{info}/{name}", (found.read_text(name) or "").encode()
+        yield f"{info}/{name}", (installed.read_text(name) or "").encode()
     yield f"{info}/WHEEL", _WHEEL.encode()
 
 
@@ -90,9 +90,9 @@ def install_on(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProble
         return msgspec.structs.replace(host, python=f"{folder}/env")
 
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-        found = list(pool.map(install, hosts))
-    problems = [one for one in found if isinstance(one, HostProblem)]
-    return [one for one in found if isinstance(one, SshHost)], problems
+        outcomes = list(pool.map(install, hosts))
+    problems = [outcome for outcome in outcomes if isinstance(outcome, HostProblem)]
+    return [outcome for outcome in outcomes if isinstance(outcome, SshHost)], problems
 
 
 def _install(directory: str, name: str, wheel: str, *packages: str) -> None:
@@ -105,9 +105,9 @@ def _install(directory: str, name: str, wheel: str, *packages: str) -> None:
     import sys
     from pathlib import Path
 
-    found, oldest = sys.version_info[:2], (3, 11)
-    if found < oldest:
-        sys.exit("its Python is {}.{}".format(*found))
+    version, oldest = sys.version_info[:2], (3, 11)
+    if version < oldest:
+        sys.exit("its Python is {}.{}".format(*version))
     folder = Path(directory).expanduser()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made, file, done = folder / "env", folder / name, folder / "complete"

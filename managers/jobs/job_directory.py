@@ -114,7 +114,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     def idle_after(self, detail: SessionDetail | None) -> int:
         """Return `idle` after the job that began with this status, and ended with such a session."""
-        then, now = (0 if one is None else one.counts.completed for one in (self.detail, detail))
+        then, now = (0 if session is None else session.counts.completed for session in (self.detail, detail))
         return 0 if now > then else self.idle + 1
 
 
@@ -139,11 +139,11 @@ class JobDirectory:
         NotFoundError
             This is not the directory of a job.
         """
-        found = read_record(self.path / "job.json", JobRequest)
-        if found is None:
+        request = read_record(self.path / "job.json", JobRequest)
+        if request is None:
             hint = "give the directory that 'dropflow launch' named"
             raise NotFoundError("not the directory of a job", where=str(self.path), hint=hint)
-        return found
+        return request
 
     @property
     def status(self) -> JobStatus | None:
@@ -241,10 +241,10 @@ def seconds_of_time(text: str) -> float:
     >>> seconds_of_time("2:00:00"), seconds_of_time("90"), seconds_of_time("1-12"), seconds_of_time("5:30")
     (7200.0, 5400.0, 129600.0, 330.0)
     """
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not a walltime; give H:MM:SS, such as 2:00:00, or minutes")
-    days, *numbers = (int(part) if part else None for part in found.groups())
+    days, *numbers = (int(part) if part else None for part in match.groups())
     given = [number for number in numbers if number is not None]
     if days is not None:
         hours, minutes, seconds = [*given, 0, 0][:3]

@@ -116,23 +116,23 @@ class PoolAction(NamedTuple):
 def decide(state: PoolState, settings: PoolSettings, seen: Seen) -> tuple[PoolState, list[PoolAction]]:
     """Return the next state, and what to do."""
     state = _without_ended(state, seen)
-    found = [_updated(allocation, seen) for allocation in state.allocations]
-    if any(new.up and not old.up for old, new in zip(state.allocations, found, strict=True)):
+    allocations = [_updated(allocation, seen) for allocation in state.allocations]
+    if any(new.up and not old.up for old, new in zip(state.allocations, allocations, strict=True)):
         state = msgspec.structs.replace(state, failed=0)
     actions = []
-    staying = sum(not one.leaving for one in found)
-    for number, one in enumerate(found):
-        if one.leaving:
-            if seen.jobs is not None and seen.now > one.leaving + settings.margin + _END_SECONDS:
-                actions.append(PoolAction("cancel", one.job))
+    staying = sum(not allocation.leaving for allocation in allocations)
+    for number, allocation in enumerate(allocations):
+        if allocation.leaving:
+            if seen.jobs is not None and seen.now > allocation.leaving + settings.margin + _END_SECONDS:
+                actions.append(PoolAction("cancel", allocation.job))
             continue
-        is_idle = bool(one.idle) and seen.now >= one.idle + settings.idle and staying > settings.least
-        is_late = bool(one.started) and not one.up and seen.now > one.started + _START_SECONDS
-        if seen.ends or is_idle or is_late or _is_at_end(one, settings, seen.now, 1):
-            actions.append(PoolAction("drain" if one.up else "cancel", one.job))
-            found[number] = msgspec.structs.replace(one, leaving=seen.now)
+        is_idle = bool(allocation.idle) and seen.now >= allocation.idle + settings.idle and staying > settings.least
+        is_late = bool(allocation.started) and not allocation.up and seen.now > allocation.started + _START_SECONDS
+        if seen.ends or is_idle or is_late or _is_at_end(allocation, settings, seen.now, 1):
+            actions.append(PoolAction("drain" if allocation.up else "cancel", allocation.job))
+            allocations[number] = msgspec.structs.replace(allocation, leaving=seen.now)
             staying -= 1
-    state = msgspec.structs.replace(state, allocations=tuple(found))
+    state = msgspec.structs.replace(state, allocations=tuple(allocations))
     if not seen.ends and _needs_node(state, settings, seen):
         actions.append(PoolAction("submit"))
         state = msgspec.structs.replace(state, next=seen.now + settings.every)
@@ -174,18 +174,20 @@ def _without_ended(state: PoolState, seen: Seen) -> PoolState:
     return msgspec.structs.replace(state, allocations=tuple(kept), failed=failed, paused=paused)
 
 
-def _updated(one: Allocation, seen: Seen) -> Allocation:
+def _updated(allocation: Allocation, seen: Seen) -> Allocation:
     """Return an allocation with what its node does."""
-    running = seen.running.get(one.job)
+    running = seen.running.get(allocation.job)
     if running is None:
-        return msgspec.structs.replace(one, idle=0.0)
+        return msgspec.structs.replace(allocation, idle=0.0)
     has_work = running or seen.waiting
-    return msgspec.structs.replace(one, up=one.up or seen.now, idle=0.0 if has_work else one.idle or seen.now)
+    return msgspec.structs.replace(
+        allocation, up=allocation.up or seen.now, idle=0.0 if has_work else allocation.idle or seen.now
+    )
 
 
-def _is_at_end(one: Allocation, settings: PoolSettings, now: float, margins: int) -> bool:
+def _is_at_end(allocation: Allocation, settings: PoolSettings, now: float, margins: int) -> bool:
     """Return whether the walltime of an allocation ends within so many margins."""
-    began = one.started or one.up
+    began = allocation.started or allocation.up
     return bool(began and settings.seconds) and now >= began + settings.seconds - margins * settings.margin
 
 
@@ -196,8 +198,13 @@ def _needs_node(state: PoolState, settings: PoolSettings, seen: Seen) -> bool:
         for allocation in state.allocations
         if not allocation.leaving and not _is_at_end(allocation, settings, seen.now, 2)
     ]
-    if state.paused or seen.now < state.next or len(lasting) >= settings.most or any(not one.up for one in lasting):
+    if (
+        state.paused
+        or seen.now < state.next
+        or len(lasting) >= settings.most
+        or any(not allocation.up for allocation in lasting)
+    ):
         return False
-    all_work = all(seen.running.get(one.job) for one in lasting)
+    all_work = all(seen.running.get(allocation.job) for allocation in lasting)
     are_ending = not lasting and any(seen.running.get(allocation.job) for allocation in state.allocations)
     return len(lasting) < settings.least or are_ending or (seen.waiting > 0 and all_work)

@@ -145,30 +145,30 @@ def hosts_of(path: str) -> tuple[SshHost, ...]:
     try:
         shared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         tables = msgspec.convert(shared.pop("hosts", {}), dict[str, dict[str, object]])
-        found = tuple(msgspec.convert({**shared, **table, "name": name}, SshHost) for name, table in tables.items())
+        hosts = tuple(msgspec.convert({**shared, **table, "name": name}, SshHost) for name, table in tables.items())
     except OSError as error:
         raise BadFileError(f"the file of hosts cannot be read: {error.strerror}", where=path) from error
     except (ValueError, msgspec.MsgspecError) as error:
         raise BadFileError(f"the file of hosts cannot be used: {error}", where=path, hint=hint) from error
-    if not found:
+    if not hosts:
         raise BadFileError("the file names no hosts", where=path, hint=hint)
-    wrong = [host.name for host in found if not host.name.isprintable() or {*host.name} & {*"/ "} or host.name == ".."]
-    wrong += [host.ssh for host in found if host.ssh.startswith("-")]
+    wrong = [host.name for host in hosts if not host.name.isprintable() or {*host.name} & {*"/ "} or host.name == ".."]
+    wrong += [host.ssh for host in hosts if host.ssh.startswith("-")]
     if wrong:
         raise BadFileError(f"{wrong[0]!r} cannot be a host", where=path, hint=hint)
-    return found
+    return hosts
 
 
 def free_ports(count: int, *, without: Collection[int] = ()) -> tuple[int, ...]:
     """Return ports on which nothing listens on this host, and that probably are free on others, too."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.SystemRandom().sample(_TUNNEL_PORTS, len(_TUNNEL_PORTS)):
-        if len(found) == count:
+        if len(ports) == count:
             break
         with socket.socket() as probe, suppress(OSError):
             probe.bind((_LOOPBACK, port))
-            found += [port] if port not in without else []
-    return tuple(found)
+            ports += [port] if port not in without else []
+    return tuple(ports)
 
 
 def with_tunnel(hosts: Sequence[SshHost], here: Sequence[int]) -> list[SshHost]:
@@ -223,8 +223,8 @@ def check_hosts(hosts: Sequence[SshHost], here: Sequence[int] = ()) -> tuple[lis
         raise MissingDependencyError("this host has no command ssh", hint="install the client of OpenSSH")
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         addressed = list(pool.map(_with_address, hosts))
-        found = list(pool.map(lambda host: _check(host, forwards(host, addressed, here)), addressed))
-    return addressed, [problem for problems in found for problem in problems]
+        by_host = list(pool.map(lambda host: _check(host, forwards(host, addressed, here)), addressed))
+    return addressed, [problem for problems in by_host for problem in problems]
 
 
 def node_command(host: SshHost, tunnel: Sequence[str] = ()) -> list[str]:
@@ -330,7 +330,7 @@ def _look(directory: str, *ports: int) -> None:
             numbers.append(listener.getsockname()[1])
         except OSError as failure:
             numbers.append(f"cannot listen on port {port}: {failure.strerror}")
-    found = {
+    facts = {
         "python": sys.version_info[:2],
         "version": version,
         "error": error,
@@ -339,7 +339,7 @@ def _look(directory: str, *ports: int) -> None:
         "writable": os.access(path or ".", os.W_OK),
         "ports": numbers,
     }
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
     sys.stdin.readline()
 
@@ -397,27 +397,27 @@ def _failure(host: SshHost, status: int, errors: IO[bytes], *, is_late: bool) ->
 def _problems(host: SshHost, line: bytes, moment: float) -> list[HostProblem]:
     """Return what is wrong with a host that printed a line at this moment."""
     try:
-        found = msgspec.json.decode(line, type=_Found)
+        facts = msgspec.json.decode(line, type=_Found)
     except msgspec.MsgspecError:
         text = f"its shell prints {line.decode(errors='replace').strip()[:60]!r}"
         return [HostProblem(host=host.name, text=text, hint="let it print nothing when it is not interactive")]
     install = f"install dropflow {__version__} there, or name another 'python'"
     wrong = []
-    if found.python < _OLDEST:
-        wrong.append(("its Python is {}.{}".format(*found.python), f"dropflow needs Python 3.11 or later; {install}"))
-    elif found.error:
-        wrong.append((f"dropflow cannot be imported: {found.error}", install))
-    elif found.version != __version__:
-        wrong.append((f"it has dropflow {found.version}, and this host {__version__}", install))
-    if abs(found.time - moment) > _MAX_SKEW:
-        wrong.append((f"its clock differs by {found.time - moment:+.1f} s", "set the clocks of both hosts by NTP"))
-    if not found.writable:
+    if facts.python < _OLDEST:
+        wrong.append(("its Python is {}.{}".format(*facts.python), f"dropflow needs Python 3.11 or later; {install}"))
+    elif facts.error:
+        wrong.append((f"dropflow cannot be imported: {facts.error}", install))
+    elif facts.version != __version__:
+        wrong.append((f"it has dropflow {facts.version}, and this host {__version__}", install))
+    if abs(facts.time - moment) > _MAX_SKEW:
+        wrong.append((f"its clock differs by {facts.time - moment:+.1f} s", "set the clocks of both hosts by NTP"))
+    if not facts.writable:
         wrong.append((f"{host.directory} cannot be written", "name another 'directory'"))
-    if found.free < _FEWEST_BYTES:
-        wrong.append((f"{host.directory} has only {format_size(found.free)} left", "name another 'directory'"))
-    taken = [port for port in found.ports if isinstance(port, str)]
+    if facts.free < _FEWEST_BYTES:
+        wrong.append((f"{host.directory} has only {format_size(facts.free)} left", "name another 'directory'"))
+    taken = [port for port in facts.ports if isinstance(port, str)]
     wrong += [(text, "name another 'port' or 'links_port'; 0 takes any that is free") for text in taken]
-    for port in {port for port in found.ports if isinstance(port, int)} if not taken else ():
+    for port in {port for port in facts.ports if isinstance(port, int)} if not taken else ():
         try:
             socket.create_connection((host.address, port), _CONNECT_SECONDS).close()
         except OSError as error:

@@ -155,10 +155,10 @@ class LinkDriver:
         )
 
     def _peer_statistics(self) -> list[PeerStatistics]:
-        found = []
+        statistics = []
         for peer, outbound in sorted(self._manager.outbounds.items()):
             window = self.windows.get(peer)
-            found.append(
+            statistics.append(
                 PeerStatistics(
                     peer=peer,
                     state=outbound.state.value,
@@ -170,7 +170,7 @@ class LinkDriver:
                     problem=outbound.problem,
                 )
             )
-        return found
+        return statistics
 
     def _carry_out_rare(self, action: LogRejection | OpenConnection | CloseConnection | FailSenders) -> None:
         match action:

@@ -128,9 +128,9 @@ class LinkManager:
         """Do what is due at `now`."""
         actions = self._inbound_actions(self.inbound.tick(now), now)
         for outbound in list(self._outbounds.values()):
-            found = outbound.tick(now)
-            if found:
-                actions += self._outbound_actions(outbound, found, now)
+            outbound_actions = outbound.tick(now)
+            if outbound_actions:
+                actions += self._outbound_actions(outbound, outbound_actions, now)
         self.due = min([self.inbound.deadline(), *(outbound.deadline() for outbound in self._outbounds.values())])
         return actions
 
@@ -170,25 +170,25 @@ class LinkManager:
     def _outbound_actions(self, outbound: Outbound, actions: Sequence[OutboundAction], now: float) -> list[LinkAction]:
         """Handle here what concerns transfers; return the rest."""
         peer = outbound.peer
-        found: list[LinkAction] = []
+        link_actions: list[LinkAction] = []
         for action in actions:
             if isinstance(action, DataReceived):
                 progress = self.transfers.receive(action.packet, action.raw[0] if action.raw else b"", now)
                 if progress is not None:
-                    found.append(progress)
+                    link_actions.append(progress)
             elif isinstance(action, PeerRefused):
                 text = f"node {peer!r} refuses this one: {action.change.text}"
                 error = ProtocolError(text, hint=action.change.hint)
-                found += [FailSenders(peer, error), *self.transfers.fail(error, peer)]
+                link_actions += [FailSenders(peer, error), *self.transfers.fail(error, peer)]
             else:
                 if isinstance(action, NotifyChange) and action.change.event is LinkEvent.UP:
-                    found += [SendPacket(peer, (encode(fetch),)) for fetch in self.transfers.restart(peer, now)]
-                found.append(action)
+                    link_actions += [SendPacket(peer, (encode(fetch),)) for fetch in self.transfers.restart(peer, now)]
+                link_actions.append(action)
         self.due = min(self.due, outbound.deadline())
-        return found
+        return link_actions
 
     def _inbound_actions(self, actions: Sequence[InboundAction], now: float) -> list[LinkAction]:
-        found: list[LinkAction] = []
+        link_actions: list[LinkAction] = []
         for action in actions:
             if isinstance(action, NotifyChange) and action.change.address:
                 # The peer introduced itself: from now on it can be answered, at the address that it sent.
@@ -196,6 +196,6 @@ class LinkManager:
                 outbound = self._outbound(change.peer)
                 outbound.address = outbound.address or change.address
                 introduced = outbound.peer_introduced(change.incarnation, change.address, now)
-                found += self._outbound_actions(outbound, introduced, now)
-            found.append(action)
-        return found
+                link_actions += self._outbound_actions(outbound, introduced, now)
+            link_actions.append(action)
+        return link_actions

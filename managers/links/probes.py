@@ -242,8 +242,8 @@ class _Probe:
                 text = f"its links answer with a {type(packet).__name__} packet"
                 self._end(LinkProbe(is_ours=True, trouble=text, hint="do the two run the same dropflow?"))
 
-    def _end(self, found: LinkProbe) -> None:
-        self._found = msgspec.structs.replace(found, seconds=round(self._clock.monotonic() - self._began, 4))
+    def _end(self, probe: LinkProbe) -> None:
+        self._found = msgspec.structs.replace(probe, seconds=round(self._clock.monotonic() - self._began, 4))
 
 
 # Whether the hosts of other processes refuse connections: then no process listens there.
@@ -261,27 +261,27 @@ def refused_ports(addresses: Mapping[str, str]) -> dict[str, bool]:
     addresses : mapping of str to str
         ``tcp://HOST:PORT`` by name.
     """
-    found = dict.fromkeys(addresses, False)
+    refused = dict.fromkeys(addresses, False)
     with selectors.DefaultSelector() as selector:
         try:
             for name, address in addresses.items():
-                _begin(selector, name, address, found)
+                _begin(selector, name, address, refused)
             deadline = monotonic() + _REFUSAL_SECONDS
             while selector.get_map() and (left := deadline - monotonic()) > 0:
                 for key, _ in selector.select(left):
                     connection = selector.unregister(key.fileobj).fileobj
                     if isinstance(connection, socket.socket):
                         error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                        found[key.data] = error == errno.ECONNREFUSED
+                        refused[key.data] = error == errno.ECONNREFUSED
                         connection.close()
         finally:
             for key in list(selector.get_map().values()):
                 if isinstance(key.fileobj, socket.socket):
                     key.fileobj.close()
-    return found
+    return refused
 
 
-def _begin(selector: selectors.BaseSelector, name: str, address: str, found: dict[str, bool]) -> None:
+def _begin(selector: selectors.BaseSelector, name: str, address: str, refused: dict[str, bool]) -> None:
     """Begin to connect to an address."""
     parts = urlsplit(address)
     try:
@@ -294,5 +294,5 @@ def _begin(selector: selectors.BaseSelector, name: str, address: str, found: dic
     if error == errno.EINPROGRESS:
         selector.register(connection, selectors.EVENT_WRITE, name)
     else:
-        found[name] = error == errno.ECONNREFUSED
+        refused[name] = error == errno.ECONNREFUSED
         connection.close()

@@ -392,22 +392,22 @@ class SharedFile(msgspec.Struct, frozen=True):
 def stamp_of(path: str) -> tuple[int, ...]:
     """Return inode, size and time of change (ns) of a file or directory; empty if it cannot be read."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - once a content
+        status = os.stat(path)  # noqa: PTH116 - once a content
     except OSError:
         return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def still_there(files: Mapping[int, SharedFile], seconds: float = _SECONDS) -> list[int]:
     """Return the files that are unchanged since their commit, among the files that can be read in time."""
     if not files:
         return []
-    found: list[int] = []
+    unchanged: list[int] = []
 
     def look() -> None:
         for row, file in files.items():
             if _is_same(file):
-                found.append(row)
+                unchanged.append(row)
 
     # A file system that hangs must not hang the session.
     thread = threading.Thread(target=look, name="shared-files", daemon=True)
@@ -415,9 +415,9 @@ def still_there(files: Mapping[int, SharedFile], seconds: float = _SECONDS) -> l
     thread.join(seconds)
     if thread.is_alive():
         _log.warning(
-            "%d of %d shared files could not be looked at in %g s", len(files) - len(found), len(files), seconds
+            "%d of %d shared files could not be looked at in %g s", len(files) - len(unchanged), len(files), seconds
         )
-    return found[:]
+    return unchanged[:]
 
 
 def _is_same(file: SharedFile) -> bool:

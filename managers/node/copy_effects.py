@@ -140,7 +140,7 @@ class CopyRecords:
             held = read_checksummed(self._folder / _HELD, _HeldRows)
             if held.version == version:
                 rows = frozenset(unpack_column(held.rows, np.int32).tolist())
-        found: dict[int, HeldCopy] = {}
+        copies: dict[int, HeldCopy] = {}
         for path in sorted(self._folder.glob("*.msgpack")):
             if path.name == _HELD:
                 continue
@@ -150,8 +150,8 @@ class CopyRecords:
                 refuse_changed(handle)
                 is_counted = record.version == version or (record.version < version and record.row in rows)
                 if is_counted and (not record.copy.stamp or stamp_of(handle.location) == record.copy.stamp):
-                    found[record.row] = msgspec.structs.replace(record.copy, handle=handle)
-        return found
+                    copies[record.row] = msgspec.structs.replace(record.copy, handle=handle)
+        return copies
 
     def _path(self, row: int) -> Path:
         return self._folder / f"{row}.msgpack"
@@ -224,8 +224,8 @@ class CopyEffects:
 
         def read(live: Session) -> None:
             states, contents = live.core.drops.states, live.contents()
-            found = [drop for drop, content in contents.items() if piece.is_own[drop] and content.kind != "null"]
-            rows = tuple(int(piece.drop[drop]) for drop in found if states[drop] == DropState.COMPLETED)
+            drops = [drop for drop, content in contents.items() if piece.is_own[drop] and content.kind != "null"]
+            rows = tuple(int(piece.drop[drop]) for drop in drops if states[drop] == DropState.COMPLETED)
             self._owner.post(ContentsRead(action.session, action.epoch, action.view, rows))
 
         action.hosted.session.post(read)
@@ -288,7 +288,7 @@ def copied_results(
     graph : PhysicalGraph
         The whole graph, with its placement at the end.
     """
-    after, found = graph.successors.ptr, []
+    after, results = graph.successors.ptr, []
     for row in sorted(copies):
         template, copy = graph.templates[graph.template[row]], copies[row].handle
         is_result = after[row] == after[row + 1] or template.persist or bool(copy.final)
@@ -296,7 +296,7 @@ def copied_results(
         if template.kind is not Kind.DATA or not is_result or owner == node or not (copy.size or copy.final):
             continue
         path = Path(copy.final) if copy.final else directory / "results" / drop_file_name(oid(graph, row))
-        found.append(
+        results.append(
             ResultInfo(
                 drop=row,
                 oid=oid(graph, row),
@@ -310,7 +310,7 @@ def copied_results(
                 missing=copy.missing,
             )
         )
-    return tuple(found)
+    return tuple(results)
 
 
 # Results that clients have released after the end of their session: they are removed, and answers
@@ -351,12 +351,12 @@ class ReleasedContents:
             lines = self._path.read_bytes().splitlines()
         except OSError:
             return frozenset()
-        found: set[int] = set()
+        rows: set[int] = set()
         for line in filter(None, lines):
             with suppress(msgspec.DecodeError):
-                one = msgspec.json.decode(line, type=_Released)
-                found.update(one.rows if one.epoch == self._epoch else ())
-        return frozenset(found)
+                record = msgspec.json.decode(line, type=_Released)
+                rows.update(record.rows if record.epoch == self._epoch else ())
+        return frozenset(rows)
 
     def add(self, rows: Collection[int]) -> None:
         """Record that the contents of rows are released. The caller removes them afterwards.

@@ -102,11 +102,11 @@ def read_checksummed(path: Path, kind: type[T]) -> T:
     if zlib.crc32(stored.content) != stored.crc32:
         raise BadFileError("the file is damaged: a checksum is wrong", where=str(path))
     try:
-        found: T = codec.decode(stored.content, type=kind)
+        content: T = codec.decode(stored.content, type=kind)
     except (ValueError, RecursionError) as error:
         hint = "start this manager with the version that wrote it"
         raise BadFileError(f"the file is whole, but of another version: {error}", where=str(path), hint=hint) from error
-    return found
+    return content
 
 
 # The files of the next view of a session, beside the present ones until its journal begins.

@@ -66,11 +66,11 @@ def directory_listing(root: Path) -> DirectoryListing:
     """
     size = checksum = 0
     with storage_errors("pack", root):
-        for name, path, found in chain([(".", str(root), root.stat())], below(str(root))):
-            target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""  # noqa: PTH115 - text, once a link
-            is_file = stat.S_ISREG(found.st_mode)
-            size += found.st_size if is_file else 0
-            entry = (name, found.st_mode, found.st_mtime_ns, found.st_size * is_file, target)
+        for name, path, status in chain([(".", str(root), root.stat())], below(str(root))):
+            target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 - text, once a link
+            is_file = stat.S_ISREG(status.st_mode)
+            size += status.st_size if is_file else 0
+            entry = (name, status.st_mode, status.st_mtime_ns, status.st_size * is_file, target)
             checksum = zlib.crc32(repr(entry).encode(errors="surrogateescape"), checksum)
     return DirectoryListing(size, checksum or 1)
 
@@ -171,16 +171,16 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
     path = Path(handle.location)
     suffix = path.suffix if handle.kind == "file" else ""
     stream = _opened(path)
-    found = os.fstat(stream.fileno())
-    etag = _etag(handle.checksum, found.st_size, found.st_ino, found.st_mtime_ns)
+    status = os.fstat(stream.fileno())
+    etag = _etag(handle.checksum, status.st_size, status.st_ino, status.st_mtime_ns)
     try:
-        part = requested_part(query, found.st_size, etag)
+        part = requested_part(query, status.st_size, etag)
     except RangeError:
         stream.close()
         raise
-    start, end = (0, found.st_size) if part is None else (part.first, part.last + 1)
+    start, end = (0, status.st_size) if part is None else (part.first, part.last + 1)
     chunks = _chunks(stream, end, start)
-    if handle.checksum and end - start == found.st_size:
+    if handle.checksum and end - start == status.st_size:
         chunks = _checked(chunks, handle)
         chunks = iter((*chunks,)) if handle.size <= _DOWNLOADS_BLOCK else chunks
     offered = name if name.endswith(suffix) else name + suffix
@@ -226,9 +226,9 @@ def _opened(path: Path) -> BinaryIO:
 
 def _etag(*identity: object) -> str:
     """Return a strong ETag: it differs for contents of another identity."""
-    found = content_digest()
-    found.update(repr(identity).encode())
-    return f'"{found.hexdigest()}"'
+    digest = content_digest()
+    digest.update(repr(identity).encode())
+    return f'"{digest.hexdigest()}"'
 
 
 def _missing(handle: Handle, error: OSError) -> GoneError:
@@ -257,8 +257,8 @@ def _checked(chunks: Iterator[bytes], handle: Handle) -> Iterator[bytes]:
             yield last
         checksum, last = zlib.crc32(block, checksum), block
     if checksum != handle.checksum:
-        found = f"CRC-32 {checksum:08x} where {handle.checksum:08x} was committed"
-        raise GoneError(f"{handle.location} has {found}", hint=_CHANGED)
+        difference = f"CRC-32 {checksum:08x} where {handle.checksum:08x} was committed"
+        raise GoneError(f"{handle.location} has {difference}", hint=_CHANGED)
     if last:
         yield last
 
@@ -336,7 +336,7 @@ def _digest_of(handle: Handle) -> str:
     if handle.kind == "url":
         return ""
     if handle.kind in ("bytes", "null"):
-        found = content_digest()
-        found.update(handle.body)
-        return found.hexdigest()
+        digest = content_digest()
+        digest.update(handle.body)
+        return digest.hexdigest()
     return fingerprint(handle.location)

@@ -121,9 +121,9 @@ class EventReceiver:
         by_owner: dict[int, list[Content]] = {}
         for content in events.contents:
             by_owner.setdefault(content.producer if content.producer >= 0 else content.drop, []).append(content)
-        found: list[tuple[RemoteEvent, dict[int, Handle] | Failure]] = []
+        usable: list[tuple[RemoteEvent, dict[int, Handle] | Failure]] = []
         for stream in events.streams:
-            found += self._open_stream(peer, stream)
+            usable += self._open_stream(peer, stream)
         skipped: dict[int, list[int]] = {}
         for drop, row, state, attempt, cause in zip(places, drops, states, attempts, causes, strict=True):
             if self._own[drop]:
@@ -132,8 +132,8 @@ class EventReceiver:
             left_out = tuple(skipped.pop(row, ())) if skipped else ()
             event = Reported(drop, _STATES[state], NO_CAUSE if cause < 0 else self._cause(cause), attempt, left_out)
             contents = by_owner.pop(row, None) if by_owner else None
-            found += [(event, {})] if contents is None else self._take_over(peer, event, row, contents)
-        return found
+            usable += [(event, {})] if contents is None else self._take_over(peer, event, row, contents)
+        return usable
 
     def _take_over(self, peer: str, event: Reported, row: int, contents: Sequence[Content]) -> Found:
         """Return the event with its contents; without them, nothing: it arrives again when they are here."""
@@ -166,24 +166,24 @@ class EventReceiver:
 
     def _fetch(self, peer: str, event: Reported, handles: dict[int, Handle], missing: dict[int, Content]) -> FetchJob:
         """Fetch contents one after the other, then deliver the event."""
-        found: tuple[RemoteEvent, dict[int, Handle] | Failure]
+        outcome: tuple[RemoteEvent, dict[int, Handle] | Failure]
         try:
             for target, content in missing.items():
                 fetch = self._contents.fetch(content, self._is_stopping)
                 handles[target] = yield from self._contents.receipts.receiving(peer, content.handle.size, fetch)
         except (LinkError, GoneError) as error:
             # If the node is lost, the drop does not fail, and its content is made again.
-            found = _failed(event, Failure.of(error))
-            self._on_unavailable(peer, lambda: self._deliver_later(peer, lambda: [found]))
+            outcome = _failed(event, Failure.of(error))
+            self._on_unavailable(peer, lambda: self._deliver_later(peer, lambda: [outcome]))
             return
         except DropflowError as error:
-            found = _failed(event, Failure.of(error))
+            outcome = _failed(event, Failure.of(error))
         except Exception as error:  # noqa: BLE001 - without an event the session would wait without end
             _log.exception("contents of node %s could not be fetched", peer)
-            found = _failed(event, Failure.of(error))
+            outcome = _failed(event, Failure.of(error))
         else:
-            found = (event, handles)
-        self._deliver_later(peer, lambda: [found])
+            outcome = (event, handles)
+        self._deliver_later(peer, lambda: [outcome])
 
     def _taken_over(self, peer: str, content: Content) -> Handle:
         """Return a content that need not be fetched."""
@@ -228,8 +228,8 @@ class EventReceiver:
         """Return the rows in this slice of drops of the whole graph; None if the slice lacks one of them."""
         if len(drops) <= _FEW:
             # One by one: numpy's search releases the interpreter, and this thread would wait to get it back.
-            found = [self._piece.local(drop) for drop in drops]
-            return None if None in found else cast(list[int], found)
+            rows = [self._piece.local(drop) for drop in drops]
+            return None if None in rows else cast(list[int], rows)
         places = self._piece.find(events.columns()[0])
         return None if (places < 0).any() else cast(list[int], places.tolist())
 

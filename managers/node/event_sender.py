@@ -93,8 +93,8 @@ class EventSender:
         if not self._columns:
             return []
         columns, self._columns = self._columns, {}
-        for node, one in columns.items():
-            self._send(self._nodes.nodes[node], one)
+        for node, node_columns in columns.items():
+            self._send(self._nodes.nodes[node], node_columns)
         return [self._nodes.nodes[node] for node in columns]
 
     def take_parts(self, drop: int) -> Sequence[Handle]:

@@ -193,7 +193,7 @@ class Receipts:
     """
 
     def __init__(self, before: NodeReceipts) -> None:
-        self._totals = {one.node: one for one in before.received}
+        self._totals = {total.node: total for total in before.received}
         self._receipts: deque[_Receipt] = deque()
 
     def receiving(
@@ -220,8 +220,8 @@ class Receipts:
         except StopIteration as end:
             if not has_transfer and size is not None:
                 receipt.shared_contents, receipt.shared_size = 1, size
-            found: _T = end.value
-            return found
+            value: _T = end.value
+            return value
         finally:
             fetch.close()
             receipt.is_done = True
@@ -242,7 +242,7 @@ class Receipts:
         totals = dict(self._totals)
         for receipt in tuple(self._receipts):
             _add(totals, receipt)
-        return NodeReceipts(node=node, received=tuple(one for _, one in sorted(totals.items())))
+        return NodeReceipts(node=node, received=tuple(total for _, total in sorted(totals.items())))
 
     def _fold(self) -> None:
         for _ in range(len(self._receipts)):

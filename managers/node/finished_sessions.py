@@ -137,7 +137,7 @@ class FinishedSession(_OverSession):
         self.end = end
         self.state = SessionState[end.detail.status]
         self.is_certain = end.is_certain
-        self.ends = tuple(msgspec.msgpack.encode(one) for one in end.detail.ends)
+        self.ends = tuple(msgspec.msgpack.encode(node_end) for node_end in end.detail.ends)
 
     @property
     def session(self) -> "FinishedSession":
@@ -230,9 +230,9 @@ class FinishedSession(_OverSession):
 
     @cached_property
     def _contents(self) -> dict[int, Handle]:
-        found = ((drop, record.in_directory(self.directory.path)) for drop, record in self.end.contents.items())
+        handles = ((drop, record.in_directory(self.directory.path)) for drop, record in self.end.contents.items())
         released = self._released
-        return {drop: handle for drop, handle in found if handle is not None and drop not in released}
+        return {drop: handle for drop, handle in handles if handle is not None and drop not in released}
 
     @property
     def _released(self) -> frozenset[int]:
@@ -358,7 +358,7 @@ def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | Damage
 
     Directories of sessions that were never prepared to the end are removed.
     """
-    found: dict[str, FinishedSession | DamagedSession] = {}
+    recovered: dict[str, FinishedSession | DamagedSession] = {}
     remove_rest(sessions)
     for path in sorted(path for path in sessions.iterdir() if path.is_dir() and not path.name.startswith(REMOVED)):
         directory = SessionDirectory(path)
@@ -374,8 +374,8 @@ def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | Damage
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one session, the others are served
             _log.warning("the session in %s cannot be read: %s", path, error)
             session = DamagedSession(directory, node, error)
-        found[session.name] = session
-    return found
+        recovered[session.name] = session
+    return recovered
 
 
 def recover(directory: SessionDirectory, node: str) -> FinishedSession:

@@ -82,9 +82,9 @@ class _JobRanks:
         spread = [row for row, template in enumerate(graph.templates) if ranks_per_node(template)]
         if not spread:
             return set()
-        whole = self._hosted.directory.graph_in_view()
-        found = (np.unique(whole.part[whole.template == row]).tolist() for row in spread)
-        nodes = [{whole.places[part] for part in parts} for parts in found]
+        whole_graph = self._hosted.directory.graph_in_view()
+        part_lists = (np.unique(whole_graph.part[whole_graph.template == row]).tolist() for row in spread)
+        nodes = [{whole_graph.places[part] for part in parts} for parts in part_lists]
         return set().union(*(names for names in nodes if self.node in names)) - {self.node}
 
     def of_ranks(self, key: str, outer: Sequence[int]) -> tuple[str, ...]:
@@ -599,7 +599,7 @@ def _running(session: Session, progress: Progress, statistics: Statistics) -> li
 def _end_of(hosted: HostedSession) -> SessionEnd:
     """Return the record from which later processes of the node read a session that is over."""
     piece, session = hosted.piece, hosted.session
-    failures = tuple(summaries.failure_info(one, piece.node) for one in session.call(Session.reports))
+    failures = tuple(summaries.failure_info(report, piece.node) for report in session.call(Session.reports))
     directory, kept = f"{hosted.directory.path}/", session.call(Session.contents)
     contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if piece.is_own[row]}
     return SessionEnd(whole=hosted.whole, detail=hosted.detail(), failures=failures, contents=contents, is_certain=True)
@@ -637,5 +637,5 @@ def _why(result: SessionResult) -> str:
 def _unusable(piece: Slice) -> list[Problem]:
     """Return the problems of the graph here. What only this host lacks does not count for drops of other nodes."""
     own = {piece.graph.templates[row].key for row in np.unique(piece.graph.template[piece.is_own]).tolist()}
-    found = findings(piece.graph.templates, piece.graph.links, imports=True)
-    return [finding(template, error) for template, error in found if not error.of_host or template.key in own]
+    errors = findings(piece.graph.templates, piece.graph.links, imports=True)
+    return [finding(template, error) for template, error in errors if not error.of_host or template.key in own]

@@ -225,7 +225,7 @@ class NodeManager(Manager):
             incarnation=self._links.incarnation,
             key=self._key.fingerprint if self._key is not None else "",
             root=str(self._root),
-            findings=tuple(found.finding for found in self._host.sessions.values() if found.finding),
+            findings=tuple(session.finding for session in self._host.sessions.values() if session.finding),
         )
 
     def _status(self) -> ManagerStatus:
@@ -242,7 +242,7 @@ class NodeManager(Manager):
                 incarnation=self._links.incarnation,
                 version=__version__,
                 host=self._engine or socket.gethostname(),
-                sessions=sum(not found.state.is_terminal for found in sessions),
+                sessions=sum(not session.state.is_terminal for session in sessions),
                 started=self._started,
                 load=self._load(sessions),
             ),
@@ -332,7 +332,7 @@ class NodeManager(Manager):
 
     def _load(self, sessions: tuple[NodeSession, ...]) -> Load:
         disk = shutil.disk_usage(self._root)
-        busy = sum(found.info().running for found in sessions if not found.state.is_terminal)
+        busy = sum(session.info().running for session in sessions if not session.state.is_terminal)
         if self._cluster is not None:
             capacity = self._cluster.read()
             return Load(
@@ -367,12 +367,12 @@ def _recovered(sessions: Path, node: str) -> dict[str, FinishedSession | Damaged
     """Make the directory `sessions`, and return its sessions; end sessions that an earlier process left running."""
     try:
         make_directories(sessions)
-        found = recover_all(sessions, node)
+        recovered = recover_all(sessions, node)
     except OSError as error:
         raise StorageError(f"cannot be made: {error.strerror}", where=str(sessions.parent)) from error
     sweep_shared_memory()
     end_containers(sessions)
-    return found
+    return recovered
 
 
 def _cluster(choice: RunnerChoice) -> "DaskCapacity | RayCapacity | None":

@@ -71,8 +71,8 @@ class NeighbourNodes:
         """Return the drops of the slice that live on `node`; none for an unknown node or this one."""
         if node not in self.nodes or self.nodes.index(node) == self._here:
             return []
-        found: list[int] = np.flatnonzero(self._homes == self.nodes.index(node)).tolist()
-        return found
+        ghosts: list[int] = np.flatnonzero(self._homes == self.nodes.index(node)).tolist()
+        return ghosts
 
 
 class NodeLinks(Protocol):

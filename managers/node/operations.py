@@ -112,10 +112,10 @@ class NodeOperations(SessionTimes):
         NotFoundError
             The session does not exist here.
         """
-        found = self._all().get(session)
-        if found is None:
+        instance = self._all().get(session)
+        if instance is None:
             raise NotFoundError(f"there is no session {session!r} on node {self.name}")
-        return found
+        return instance
 
     # Children: a node has none.
 
@@ -135,8 +135,8 @@ class NodeOperations(SessionTimes):
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return all sessions, the youngest first."""
-        found = [session.info() for session in self._all().values()]
-        return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
+        infos = [session.info() for session in self._all().values()]
+        return tuple(sorted(infos, key=lambda info: (-info.created, info.session)))
 
     def session(self, session: str) -> SessionDetail:
         """Return one session as it is now."""
@@ -154,24 +154,27 @@ class NodeOperations(SessionTimes):
         """Return a page of the drops that match."""
         if query.time:
             return self.drops_at(session, query)
-        found = self.find(session)
-        return session_records.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
+        instance = self.find(session)
+        return session_records.page(
+            instance.session, instance.piece, query, whole=instance.whole, running=_running(instance)
+        )
 
     def drop(self, session: str, drop: str, query: PageQuery) -> DropDetail:
         """Return one drop."""
-        found, row = self.find(session), self._row(session, drop)
+        instance, row = self.find(session), self._row(session, drop)
         detail = session_records.detail_of(
-            found.session, found.piece, row, found.directory.logs, query, running=_running(found)
+            instance.session, instance.piece, row, instance.directory.logs, query, running=_running(instance)
         )
-        return msgspec.structs.replace(detail, attempts=_attempts(found, row))
+        return msgspec.structs.replace(detail, attempts=_attempts(instance, row))
 
     def cancel_drop(self, session: str, drop: str, reason: str, grace: float) -> DropDetail:
         """Cancel one drop, and return its state afterwards."""
-        found, row = self.find(session), self._row(session, drop)
-        if found.state.is_terminal or not isinstance(found.session, Session):
+        instance, row = self.find(session), self._row(session, drop)
+        if instance.state.is_terminal or not isinstance(instance.session, Session):
             raise ConflictError(f"session {session!r} is over", hint="its drops do not change any more")
-        found.session.cancel_drop(row, reason, grace)
-        found.session.call(lambda _: None)  # after this, the session has read the request; after the next, it is done
+        instance.session.cancel_drop(row, reason, grace)
+        # After this call, the session has read the request; after the next, it is done.
+        instance.session.call(lambda _: None)
         return self.drop(session, drop, FIRST_PAGE)
 
     def pause(self, session: str) -> SessionInfo:
@@ -184,8 +187,8 @@ class NodeOperations(SessionTimes):
 
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of the drops, or their changes since an answer."""
-        found = self.find(session)
-        return self._state_logs.read(found.session, found.piece, since, _running(found))
+        instance = self.find(session)
+        return self._state_logs.read(instance.session, instance.piece, since, _running(instance))
 
     def failures(self, session: str, query: FailureQuery) -> FailureList:
         """Return a page of the root causes."""
@@ -193,14 +196,14 @@ class NodeOperations(SessionTimes):
 
     def log(self, session: str, drop: str) -> Download:
         """Return the log of a drop."""
-        found = self.find(session)
-        name = oid(found.piece.graph, self._row(session, drop))
-        return log_download(found.directory.logs, name, where=session)
+        instance = self.find(session)
+        name = oid(instance.piece.graph, self._row(session, drop))
+        return log_download(instance.directory.logs, name, where=session)
 
     def session_log(self, session: str, query: LogQuery) -> LogPage:
         """Return a page of the log of the drops that ran on this node."""
-        found = self.find(session)
-        return self._logs.page(str(found.directory.logs), self.name, query, partial(name_in, found.piece.graph))
+        instance = self.find(session)
+        return self._logs.page(str(instance.directory.logs), self.name, query, partial(name_in, instance.piece.graph))
 
     def data(self, session: str, drop: str, query: DataQuery) -> Download:
         """Return the content of a data drop or a part of it; of a drop on another node, the copy here."""
@@ -229,7 +232,7 @@ class NodeOperations(SessionTimes):
         piece = instance.piece
         if request.node != self.name:
             raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
-        local = [piece.local(one.row) for one in request.wanted]
+        local = [piece.local(content.row) for content in request.wanted]
         rows = [row for row in local if row is not None and piece.is_own[row]]
         # One call to the thread of the session for all drops: a call for each would cost more than to send small ones.
         own: dict[int, Handle | None] = instance.session.call(lambda live: {row: live.content(row) for row in rows})
@@ -250,40 +253,40 @@ class NodeOperations(SessionTimes):
 
     def _content(self, session: str, row: int) -> tuple[str, Handle]:
         """Return the name of a drop as part of a path, and its content."""
-        found = self.find(session)
-        handle = found.session.call(lambda live: live.content(row))
-        return drop_file_name(oid(found.piece.graph, row)), _content_of(found, row, handle)
+        instance = self.find(session)
+        handle = instance.session.call(lambda live: live.content(row))
+        return drop_file_name(oid(instance.piece.graph, row)), _content_of(instance, row, handle)
 
     def results(self, session: str, query: ResultsQuery) -> ResultList:
         """Return the results, and copies of results of other nodes."""
-        found = self.find(session)
-        contents = found.session.call(lambda live: live.contents())
-        directory, copies = found.directory, served_copies(found)
+        instance = self.find(session)
+        contents = instance.session.call(lambda live: live.contents())
+        directory, copies = instance.directory, served_copies(instance)
         if not copies:
             first = query.limit if query.is_in_order else 0
-            return session_records.results(found.piece, contents, directory.path, limit=first).chosen(query)
+            return session_records.results(instance.piece, contents, directory.path, limit=first).chosen(query)
         # Managers above get all copies, and leave out copies of results whose own nodes answer.
-        own = session_records.results(found.piece, contents, directory.path)
+        own = session_records.results(instance.piece, contents, directory.path)
         copied = copied_results(directory.graph_in_view(), copies, directory.path, self.name)
         return msgspec.structs.replace(own, results=own.results + copied)
 
     def _copy(self, session: str, drop: str) -> Handle | None:
         """Return the copy here of the content of a drop on another node, by its whole id; None if there is none."""
-        found = self.find(session)
-        copies = served_copies(found)
-        row = row_of(found.graph(), drop) if copies else None
+        instance = self.find(session)
+        copies = served_copies(instance)
+        row = row_of(instance.graph(), drop) if copies else None
         return copies[row].handle if row is not None and row in copies else None
 
     def journal(self, session: str) -> Download:
         """Return the journal."""
-        found = self.find(session)
-        return file_download(found.directory.journal, f"{session}.dfj", "application/octet-stream")
+        instance = self.find(session)
+        return file_download(instance.directory.journal, f"{session}.dfj", "application/octet-stream")
 
     def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
         """Return the times of the attempts on this node."""
-        found = self.find(session)
-        now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
-        path = found.directory.path / TIMES_FILE
+        instance = self.find(session)
+        now, running = instance.session.call(_write_times) if isinstance(instance.session, Session) else (0.0, [])
+        path = instance.directory.path / TIMES_FILE
         known = query.known.get(self.name, 0)
         records = read_times(path)
         first = known if known <= len(records) else 0  # the session was deleted, and this is another one of that name
@@ -292,10 +295,12 @@ class NodeOperations(SessionTimes):
             first=first,
             total=len(records),
             records=records[first:],
-            running=_running_records(running, found.piece),
+            running=_running_records(running, instance.piece),
             now=now,
-            received=receipts_of(found) if isinstance(found, HostedSession) else read_receipts(found.directory.path),
-            busy_with=_others_at_work(found, self._all()),
+            received=receipts_of(instance)
+            if isinstance(instance, HostedSession)
+            else read_receipts(instance.directory.path),
+            busy_with=_others_at_work(instance, self._all()),
         )
         data = pack_times(section)
         return Download(name=f"{session}.times", content_type=_TIMES, size=len(data), chunks=iter([data]))
@@ -310,8 +315,8 @@ class NodeOperations(SessionTimes):
 
     def part_of(self, session: str, *, ignore_damage: bool) -> StoppedPart:
         """Return the part of a session on this node, for its continuation."""
-        found = self.find(session)
-        return stopped_part(found, self.name, ignore_damage=ignore_damage)
+        instance = self.find(session)
+        return stopped_part(instance, self.name, ignore_damage=ignore_damage)
 
     def _row(self, session: str, drop: str) -> int:
         """Return the row in the slice of the drop with the name or id `drop`."""
@@ -324,7 +329,7 @@ class NodeOperations(SessionTimes):
         return row
 
 
-def release_contents(found: NodeSession, rows: Sequence[int]) -> None:
+def release_contents(instance: NodeSession, rows: Sequence[int]) -> None:
     """Remove results of a session, and copies of results of other nodes, by rows of drops in the whole graph.
 
     Rows without a result or copy here are left out, and so are contents outside of the directory of the session.
@@ -336,28 +341,28 @@ def release_contents(found: NodeSession, rows: Sequence[int]) -> None:
     StorageError
         The directory cannot be written.
     """
-    if isinstance(found, DamagedSession) or found.state is not SessionState.FINISHED:
+    if isinstance(instance, DamagedSession) or instance.state is not SessionState.FINISHED:
         raise ConflictError(
-            f"session {found.name!r} is {found.state.name}, and not FINISHED: its results are not released"
+            f"session {instance.name!r} is {instance.state.name}, and not FINISHED: its results are not released"
         )
-    piece, directory = found.piece, found.directory.path
+    piece, directory = instance.piece, instance.directory.path
     local = {row: here for row in rows if (here := piece.local(row)) is not None and piece.is_own[here]}
-    contents: dict[int, Handle | None] = found.session.call(
+    contents: dict[int, Handle | None] = instance.session.call(
         lambda live: {row: live.content(here) for row, here in local.items()}
     )
     own = {row: content for row, content in contents.items() if content is not None and _is_inside(content, directory)}
     if own:
         # Recorded first: if this process ends in between, the files do not count as results, and are removed with the
         # session.
-        ReleasedContents(directory, found.epoch).add(own)
+        ReleasedContents(directory, instance.epoch).add(own)
         forgotten = {local[row] for row in own}
-        if isinstance(found, FinishedSession):
-            found.forget(forgotten)
+        if isinstance(instance, FinishedSession):
+            instance.forget(forgotten)
         else:
-            found.session.call(lambda live: live.handover.forget(forgotten))
+            instance.session.call(lambda live: live.handover.forget(forgotten))
     for content in own.values():
         remove_part(content.location)
-    copies = served_copies(found)
+    copies = served_copies(instance)
     for copy in (copies[row].handle for row in rows if row in copies):
         if _is_inside(copy, directory):
             CopyRecords(directory).forget(copy.location)
@@ -368,42 +373,42 @@ def _is_inside(content: Handle, directory: Path) -> bool:
     return content.kind in ("file", "directory") and Path(content.location).is_relative_to(directory)
 
 
-def _pause(found: NodeSession, *, is_paused: bool) -> SessionInfo:
+def _pause(instance: NodeSession, *, is_paused: bool) -> SessionInfo:
     """Pause or continue a session that is not over, and return its state afterwards."""
-    if isinstance(found.session, Session) and not found.state.is_terminal:
-        found.session.pause(is_paused=is_paused)
+    if isinstance(instance.session, Session) and not instance.state.is_terminal:
+        instance.session.pause(is_paused=is_paused)
         for _ in range(2):  # after the first call, the session has read the request; after the second, it is done
-            found.session.call(lambda _: None)
-    return found.info()
+            instance.session.call(lambda _: None)
+    return instance.info()
 
 
-def _content_of(found: NodeSession, row: int, handle: Handle | None) -> Handle:
+def _content_of(instance: NodeSession, row: int, handle: Handle | None) -> Handle:
     """Return the content of a drop, if it has one."""
     if handle is not None:
         return handle
-    name, session = oid(found.piece.graph, row), found.name
-    state = found.session.call(lambda live: live.core.drops.state(row)).name
+    name, session = oid(instance.piece.graph, row), instance.name
+    state = instance.session.call(lambda live: live.core.drops.state(row)).name
     if state == "COMPLETED":
-        raise GoneError(f"the content of drop {name} {found.why_gone(row)}", where=session, hint=_GONE)
+        raise GoneError(f"the content of drop {name} {instance.why_gone(row)}", where=session, hint=_GONE)
     raise NotFoundError(f"drop {name} has no content: it is {state}", where=session)
 
 
-def _running(found: NodeSession) -> frozenset[int] | None:
+def _running(instance: NodeSession) -> frozenset[int] | None:
     """Return the drops whose attempts run now; None if the session is over."""
-    if found.state.is_terminal or not isinstance(found.session, Session):
+    if instance.state.is_terminal or not isinstance(instance.session, Session):
         return None
-    return frozenset(found.session.runner.running)
+    return frozenset(instance.session.runner.running)
 
 
-def _attempts(found: NodeSession, row: int) -> tuple[AttemptProfile, ...]:
+def _attempts(instance: NodeSession, row: int) -> tuple[AttemptProfile, ...]:
     """Return the attempts of the drop in this row of the slice: ended attempts, and the running one."""
-    now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
-    records, graph = read_times(found.directory.path / TIMES_FILE), found.piece.graph
-    own = records[records["drop"] == found.piece.drop[row]]
+    now, running = instance.session.call(_write_times) if isinstance(instance.session, Session) else (0.0, [])
+    records, graph = read_times(instance.directory.path / TIMES_FILE), instance.piece.graph
+    own = records[records["drop"] == instance.piece.drop[row]]
     own["drop"] = row
     attempts = described(graph, own)
-    for one, worker, given in running:
-        if one != row:
+    for drop, worker, given in running:
+        if drop != row:
             continue
         before = records[(records["worker"] == worker) & (worker > 0)]
         ends = before["ready"] + before["waited"] + before["queued"] + before["ran"]
@@ -415,11 +420,13 @@ def _attempts(found: NodeSession, row: int) -> tuple[AttemptProfile, ...]:
     return attempts
 
 
-def _others_at_work(found: NodeSession, sessions: Mapping[str, NodeSession]) -> tuple[str, ...]:
-    if found.state.is_terminal or not isinstance(found.session, Session):
+def _others_at_work(instance: NodeSession, sessions: Mapping[str, NodeSession]) -> tuple[str, ...]:
+    if instance.state.is_terminal or not isinstance(instance.session, Session):
         return ()
-    others = {name: other.session for name, other in sessions.items() if other is not found}
-    return busy_with(found.session, {name: one for name, one in others.items() if isinstance(one, Session)})
+    others = {name: other.session for name, other in sessions.items() if other is not instance}
+    return busy_with(
+        instance.session, {name: session for name, session in others.items() if isinstance(session, Session)}
+    )
 
 
 def busy_with(session: Session, others: Mapping[str, Session]) -> tuple[str, ...]:
@@ -447,7 +454,7 @@ def _running_records(running: Sequence[tuple[int, int, float]], piece: Slice) ->
     return records
 
 
-def joining_deployment(found: HostedSession | FinishedSession | DamagedSession) -> Deployment:
+def joining_deployment(instance: HostedSession | FinishedSession | DamagedSession) -> Deployment:
     """Return the deployment of the session with the present placement of its graph, and its present members.
 
     Raises
@@ -457,17 +464,17 @@ def joining_deployment(found: HostedSession | FinishedSession | DamagedSession) 
     GoneError
         Its files cannot be read.
     """
-    node = found.piece.node
-    if not isinstance(found, HostedSession) or found.state.is_terminal:
-        raise ConflictError(f"session {found.name!r} is {found.state.name}: no node can join it", where=node)
-    view = found.view
+    node = instance.piece.node
+    if not isinstance(instance, HostedSession) or instance.state.is_terminal:
+        raise ConflictError(f"session {instance.name!r} is {instance.state.name}: no node can join it", where=node)
+    view = instance.view
     if not view.members or len(view.members) + 1 + len(view.witnesses) < FEWEST_VOTERS:
-        text = f"session {found.name!r} would have fewer than {FEWEST_VOTERS} voters: no node can join it"
+        text = f"session {instance.name!r} would have fewer than {FEWEST_VOTERS} voters: no node can join it"
         raise ConflictError(text, where=node)
-    with found.directory.gone_if_unreadable(node):
-        dfg = b"".join(dump(found.directory.graph_in_view()))
+    with instance.directory.gone_if_unreadable(node):
+        dfg = b"".join(dump(instance.directory.graph_in_view()))
     return msgspec.structs.replace(
-        found.deployment,
+        instance.deployment,
         view=view.number,
         places=view.members,
         witnesses=view.witnesses,

@@ -92,9 +92,9 @@ class ContentPreviews:
         WorldError
             All processes are busy.
         """
-        found = self._ask(session, handle, query, is_picture=False)
-        assert found.preview is not None  # see _Process.ask
-        return found.preview
+        answer = self._ask(session, handle, query, is_picture=False)
+        assert answer.preview is not None  # see _Process.ask
+        return answer.preview
 
     def picture(self, session: str, handle: Handle, name: str, query: PreviewQuery) -> Download:
         """Return a content as a picture.
@@ -144,14 +144,14 @@ class ContentPreviews:
                         raise StorageError(text, where=handle.location) from error
                     name = os.path.basename(handle.location)  # noqa: PTH119 - text, as handles have it
                     request, descriptors = msgspec.structs.replace(request, name=name), [stream.fileno()]
-            found = stack.enter_context(self._process(session)).ask(request, descriptors)
-        if found.bug:
-            _log.error("a content cannot be shown:\n%s", found.bug)
-            reason = found.bug.strip().splitlines()[-1]
+            answer = stack.enter_context(self._process(session)).ask(request, descriptors)
+        if answer.bug:
+            _log.error("a content cannot be shown:\n%s", answer.bug)
+            reason = answer.bug.strip().splitlines()[-1]
             raise BadFileError(f"cannot be shown: {reason}", where=handle.location, hint="download it")
-        if found.trouble:
-            raise BadFileError(found.trouble, where=found.where, hint=found.hint)
-        return found
+        if answer.trouble:
+            raise BadFileError(answer.trouble, where=answer.where, hint=answer.hint)
+        return answer
 
     @contextlib.contextmanager
     def _process(self, session: str) -> "Iterator[_Process]":
@@ -175,7 +175,7 @@ class ContentPreviews:
         """Wait until one process more is allowed, the session has none, and no other session has waited longer."""
 
         def is_next() -> bool:
-            turn = next((one for one in self._waiting if one not in self._busy), "")
+            turn = next((name for name in self._waiting if name not in self._busy), "")
             return self._is_closed or (len(self._busy) < _PROCESSES and turn == session)
 
         with self._change:
@@ -257,18 +257,18 @@ class _Process:
             length = int.from_bytes(self._received(_HEAD, deadline), "big")
             if length > _LONGEST:
                 raise self._failed(f"answered with {length:,} bytes")
-            found = msgspec.msgpack.decode(self._received(length, deadline), type=PreviewAnswer)
+            answer = msgspec.msgpack.decode(self._received(length, deadline), type=PreviewAnswer)
         except TimeoutError as error:
             raise self._failed(f"took more than {self._limits.seconds:g} s") from error
         except OSError as error:
             raise self._failed(self._end()) from error
         except msgspec.MsgspecError as error:
             raise self._failed("gave an answer that cannot be read") from error
-        is_right = picture_type(found.picture) if request.is_picture else found.preview is not None
-        if not is_right and not found.trouble and not found.bug:
+        is_right = picture_type(answer.picture) if request.is_picture else answer.preview is not None
+        if not is_right and not answer.trouble and not answer.bug:
             raise self._failed("gave an answer without what was asked for")
         self._is_in_step = True
-        return found
+        return answer
 
     def kill(self) -> None:
         """End the process; the request that waits for its answer fails."""
@@ -307,12 +307,12 @@ class _Process:
     def _failed(self, reason: str) -> PreviewError:
         """End the process, and return the error of its request."""
         self._popen.kill()
-        said = b""
+        printed = b""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(1.0)
             assert self._popen.stderr is not None  # a pipe
             os.set_blocking(self._popen.stderr.fileno(), False)
-            said = self._popen.stderr.read(1 << 16) or b""
+            printed = self._popen.stderr.read(1 << 16) or b""
         text = f"the process that reads the content for a preview {reason}"
-        _log.warning("%s; it printed %r", text, said)
+        _log.warning("%s; it printed %r", text, printed)
         return PreviewError(text, hint=_HINT)

@@ -153,7 +153,7 @@ class LogReader:
         index = self._index
         end = settled << _LINES
         before = min(unpack_cursor(self._query.before).get(self._node, end), end)
-        found = self._found
+        matching = self._found
         position, reached, is_first = before, 0.0, True
         first, rest = divmod(before, 1 << _LINES)
         for part in range(first if rest else first - 1, -1, -1):
@@ -163,10 +163,10 @@ class LogReader:
             position = part << _LINES if last is None else last
             if last is None and (self._may_go_on or not part):
                 continue
-            is_first, reached = False, index.times[part] if last is None else found[-1].time
+            is_first, reached = False, index.times[part] if last is None else matching[-1].time
             break
         return LogPage(
-            lines=tuple(reversed(found)),
+            lines=tuple(reversed(matching)),
             older=pack_cursor({self._node: position}),
             newer=pack_cursor({self._node: before - 1}),
             is_first=is_first or position == 0,
@@ -177,7 +177,7 @@ class LogReader:
     def _newer(self, settled: int) -> LogPage:
         index = self._index
         after = unpack_cursor(self._query.after).get(self._node, -1)
-        found = self._found
+        matching = self._found
         position, reached, is_last = after, 0.0, True
         first, rest = divmod(after + 1, 1 << _LINES)
         for part in range(first, settled):
@@ -186,10 +186,10 @@ class LogReader:
             position = (part + 1 << _LINES) - 1 if last is None else last
             if last is None and (self._may_go_on or part == settled - 1):
                 continue
-            is_last, reached = False, max(index.times[part], found[-1].time if found else 0.0)
+            is_last, reached = False, max(index.times[part], matching[-1].time if matching else 0.0)
             break
         return LogPage(
-            lines=tuple(found),
+            lines=tuple(matching),
             older=pack_cursor({self._node: after + 1}),
             newer=pack_cursor({self._node: position}),
             is_first=after < 0,
@@ -255,9 +255,9 @@ class LogReader:
     def _data(self, part: int) -> bytes:
         """Return the bytes of a part."""
         number, start, end = self._index.drops[part], self._index.starts[part], self._index.ends[part]
-        whole = self._small.get(number)
-        if whole is not None:
-            return whole[start : end if end >= 0 else None]
+        content = self._small.get(number)
+        if content is not None:
+            return content[start : end if end >= 0 else None]
         try:
             descriptor = os.open(
                 f"{self._folder}/{drop_file_name(self._index.names[number])}.log",
@@ -268,9 +268,9 @@ class LogReader:
         try:
             size = os.fstat(descriptor).st_size
             if size <= _SMALL and self._held + size <= _HELD:
-                whole = self._small[number] = os.pread(descriptor, size, 0)
+                content = self._small[number] = os.pread(descriptor, size, 0)
                 self._held += size
-                return whole[start : end if end >= 0 else None]
+                return content[start : end if end >= 0 else None]
             return os.pread(descriptor, max((end if end >= 0 else size) - start, 0), start)
         except OSError:
             return b""

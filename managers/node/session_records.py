@@ -107,26 +107,26 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int, 
         return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit, held=held, whole=whole)
     states = np.frombuffer(session.call(lambda live: bytes(live.core.drops.states)), dtype=np.uint8)
     is_named, graph = _named(piece, query), piece.graph
-    found = matching(graph, piece.order[is_named[piece.order]], states, query)
-    found = in_order(graph, found, piece.drop[found], _values(session, found, states, query.sort), query)
-    shown = found[query.offset : query.offset + query.limit].tolist()
+    rows = matching(graph, piece.order[is_named[piece.order]], states, query)
+    rows = in_order(graph, rows, piece.drop[rows], _values(session, rows, states, query.sort), query)
+    shown = rows[query.offset : query.offset + query.limit].tolist()
     facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.content(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
     drops = tuple(
         drop_info(piece, row, int(states[row]), *facts[row], name=name, running=running)
         for row, name in zip(shown, names, strict=True)
     )
-    return DropPage(drops=drops, total=len(found), offset=query.offset, limit=query.limit, held=held, whole=whole)
+    return DropPage(drops=drops, total=len(rows), offset=query.offset, limit=query.limit, held=held, whole=whole)
 
 
 def _values(
-    session: SessionCaller, found: IntColumn, states: npt.NDArray[np.uint8], sort: str
+    session: SessionCaller, drops: IntColumn, states: npt.NDArray[np.uint8], sort: str
 ) -> npt.NDArray[np.int64] | None:
     """Return the values by which drops are sorted, if they are not in the graph. All drops are on one node."""
-    rows = found.tolist()
+    rows = drops.tolist()
     match sort.removeprefix("-"):
         case "state":
-            return states[found].astype(np.int64)
+            return states[drops].astype(np.int64)
         case "attempt":
             return np.array(session.call(lambda live: [live.core.drops.attempt(row) for row in rows]), dtype=np.int64)
         case "size":
@@ -138,16 +138,16 @@ def _values(
 
 def _named(piece: Slice, query: DropQuery) -> npt.NDArray[np.bool_]:
     """Return which own drops have the row and the id of the query, shape (drops here,)."""
-    found = piece.is_own.copy()
+    is_named = piece.is_own.copy()
     wanted = [piece.local(query.row)] if query.row >= 0 else []
     if query.oid:
         wanted.append(row_of(piece.graph, query.oid))
     for row in wanted:
-        is_that = np.zeros_like(found)
+        is_that = np.zeros_like(is_named)
         if row is not None:
             is_that[row] = True
-        found &= is_that
-    return found
+        is_named &= is_that
+    return is_named
 
 
 def drop_info(
@@ -184,15 +184,17 @@ def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> Fail
         causes = table.causes()
         lost = table.lost_count
         if query.rows:
-            found = table.reports_in(query.row_numbers)
+            reports = table.reports_in(query.row_numbers)
         else:
-            found = table.reports(0, lost) if query.columns else table.reports(query.offset, query.offset + query.limit)
-        return found, causes, lost
+            reports = (
+                table.reports(0, lost) if query.columns else table.reports(query.offset, query.offset + query.limit)
+            )
+        return reports, causes, lost
 
-    found, causes, lost = session.call(look)
+    reports, causes, lost = session.call(look)
     return FailureList(
-        failures=tuple(summaries.failure_info(report, node) for report in found),
-        total=len(found) if query.rows else lost + len(causes.rows),
+        failures=tuple(summaries.failure_info(report, node) for report in reports),
+        total=len(reports) if query.rows else lost + len(causes.rows),
         offset=query.offset,
         limit=query.limit,
         columns=packed_columns(causes.rows, causes.counts, causes.took_along) if query.columns else None,
@@ -294,7 +296,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
     stays = ((np.diff(graph.successors.ptr) == 0) | is_persistent[graph.template]).data
     is_root = (np.diff(graph.predecessors.ptr) == 0).data
     is_own = piece.is_own.data
-    found: list[ResultInfo] = []
+    on_node: list[ResultInfo] = []
     in_stores: list[ResultInfo] = []
     more = more_size = 0
     for row in sorted(contents, key=piece.drop.data.__getitem__):
@@ -306,7 +308,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
             continue  # consumed by other drops, or an input of the graph
         if not (handle.size or is_file or is_stored):
             continue
-        if limit and len(found) == limit and not is_stored:
+        if limit and len(on_node) == limit and not is_stored:
             more, more_size = more + 1, more_size + handle.size
             continue
         path, template = Path(handle.location), graph.templates[graph.template[row]]
@@ -317,7 +319,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
             where = f"results/{safe_name(PurePosixPath(urlsplit(handle.location).path).name, fallback=template.name)}"
         else:
             where = f"results/{drop_file_name(oid(graph, row))}"
-        (in_stores if is_stored else found).append(
+        (in_stores if is_stored else on_node).append(
             ResultInfo(
                 drop=int(piece.drop[row]),
                 oid=oid(graph, row),
@@ -331,7 +333,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
                 reused=reuse_origin(graph, directory, row),
             )
         )
-    return ResultList(results=tuple(found), more=more, more_size=more_size, in_stores=tuple(in_stores))
+    return ResultList(results=tuple(on_node), more=more, more_size=more_size, in_stores=tuple(in_stores))
 
 
 # The states of the drops of a session here, and their latest changes, for clients that poll.

@@ -47,8 +47,8 @@ class TreeSource:
         self._size = 0
         with storage_errors("pack", root):
             self._add(top, str(root), root.stat())
-            for name, path, found in below(str(root)):
-                self._add(f"{top}/{name}", path, found)
+            for name, path, status in below(str(root)):
+                self._add(f"{top}/{name}", path, status)
         self._append(self._writer.finish(), "", 0)
 
     @property
@@ -81,16 +81,16 @@ class TreeSource:
     def close(self) -> None:
         """Do nothing: no file is open."""
 
-    def _add(self, name: str, path: str, found: os.stat_result) -> None:
-        mode, size, target = found.st_mode, 0, ""
+    def _add(self, name: str, path: str, status: os.stat_result) -> None:
+        mode, size, target = status.st_mode, 0, ""
         if stat.S_ISREG(mode):
-            size = found.st_size
+            size = status.st_size
         elif stat.S_ISLNK(mode):
             target = os.readlink(path)  # noqa: PTH115 - text, once a file
         elif not stat.S_ISDIR(mode):
             return
         self._append(
-            self._writer.begin(ArchiveMember(name, size=size, mode=mode, time=found.st_mtime, target=target)),
+            self._writer.begin(ArchiveMember(name, size=size, mode=mode, time=status.st_mtime, target=target)),
             path,
             size,
         )

@@ -206,9 +206,9 @@ def restart_in(decision: ViewDecision) -> Restart:
     drops = len(unpack_column(decision.placement, np.uint16))
 
     def marked(rows: bytes) -> BooleanColumn:
-        found = np.zeros(drops, dtype=np.bool_)
-        found[unpack_column(rows, np.int32)] = True
-        return found
+        marks = np.zeros(drops, dtype=np.bool_)
+        marks[unpack_column(rows, np.int32)] = True
+        return marks
 
     taken_over = unpack_column(decision.taken_over, np.uint8).astype(np.uint8)
     return Restart(

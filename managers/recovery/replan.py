@@ -63,20 +63,20 @@ def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown:
         dtype=np.bool_,
     )[graph.template]
     strict |= (graph.kinds[graph.template] == np.uint8(Kind.DATA)) & (inputs == 1)
-    found = states.copy()
-    first = strict & (found == _COMPLETED)
+    implied_states = states.copy()
+    first = strict & (implied_states == _COMPLETED)
     implied = np.zeros(graph.drops, dtype=np.bool_)
     implied[before.neighbour[np.repeat(first, inputs)]] = True
     waiting: list[int] = np.flatnonzero(implied & unknown).tolist()
     ptr, neighbour = before.ptr.data, before.neighbour.data
-    state, is_open, implies = found.data, unknown.copy().view(np.uint8).data, strict.view(np.uint8).data
+    state, is_open, implies = implied_states.data, unknown.copy().view(np.uint8).data, strict.view(np.uint8).data
     while waiting:
         drop = waiting.pop()
         if is_open[drop]:
             is_open[drop], state[drop] = 0, _COMPLETED
             if implies[drop]:
                 waiting.extend(neighbour[ptr[drop] : ptr[drop + 1]])
-    return found
+    return implied_states
 
 
 # How long drops take, and how fast members are, from the attempts that have succeeded: pure
@@ -129,8 +129,8 @@ def measure(graph: PhysicalGraph, workers: Sequence[float], durations: Sequence[
     weights = graph.template_seconds
     counts = np.zeros((len(durations), len(weights)))
     spent = np.zeros_like(counts)
-    for member, found in enumerate(durations):
-        for template, (count, seconds) in found.items():
+    for member, of_member in enumerate(durations):
+        for template, (count, seconds) in of_member.items():
             if 0 <= template < len(weights) and weights[template] > 0:
                 counts[member, template], spent[member, template] = count, max(seconds, 0.0)
     cores = [max(worker, 1.0) for worker in workers]
@@ -143,15 +143,15 @@ def measure(graph: PhysicalGraph, workers: Sequence[float], durations: Sequence[
     for _ in range(_ROUNDS):
         estimate = np.where(weights > 0, ((spent.T * speed).sum(axis=1) + expected) / (counts.sum(axis=0) + 1), 0.0)
         speed = _speeds(counts, spent, estimate)
-    return Speeds(estimate, [core * float(one) for core, one in zip(cores, speed, strict=True)])
+    return Speeds(estimate, [core * float(factor) for core, factor in zip(cores, speed, strict=True)])
 
 
 def _speeds(counts: FloatColumn, spent: FloatColumn, seconds: FloatColumn) -> FloatColumn:
     """Return the speed of each member, given how long each template takes at speed 1."""
     wanted, taken, attempts = (counts * seconds).sum(axis=1), spent.sum(axis=1), counts.sum(axis=1)
-    one = np.divide(wanted, attempts, out=np.zeros_like(wanted), where=attempts > 0)
-    found = np.divide(wanted + one, taken + one, out=np.ones_like(wanted), where=(taken + one) > 0)
-    limited: FloatColumn = np.clip(found, _SLOWEST, _FASTEST)
+    mean = np.divide(wanted, attempts, out=np.zeros_like(wanted), where=attempts > 0)
+    speed = np.divide(wanted + mean, taken + mean, out=np.ones_like(wanted), where=(taken + mean) > 0)
+    limited: FloatColumn = np.clip(speed, _SLOWEST, _FASTEST)
     return limited
 
 
@@ -227,8 +227,8 @@ def decide(
     reports = [_decoded(graph, place.node, plan.reports[place.node]) for place in reported]
     placement = _Placement(plan, reported, reports)
     known = _merge(graph, owner, reports, stays=placement.stays)
-    asked, refused = _asked_for(graph, known, plan.changes)
-    retried = {*retried, *asked}
+    requested, refused = _asked_for(graph, known, plan.changes)
+    retried = {*retried, *requested}
     again = sorted({*_failed_because(known, retried), *repeated})
     known.states[again] = _INITIALIZED
     unknown = (owner == NO_MEMBER) & (known.states == _INITIALIZED)
@@ -273,7 +273,7 @@ def decide(
         is_forced=any(change.is_forced for change in plan.changes),
         repeated=pack_column(np.array(again, dtype=np.int32)) if again else b"",
         retried=tuple(sorted(retried)),
-        reason=reason or (RETRY_REASON if asked else ""),
+        reason=reason or (RETRY_REASON if requested else ""),
         gone=int(gone.sum()),
     )
 
@@ -478,27 +478,27 @@ def _is_needed(graph: PhysicalGraph, runs: BooleanColumn, kept: bytes) -> Boolea
     """Return which drops are results, or are read by a drop that runs."""
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
-    found = np.frombuffer(kept, dtype=np.uint8) > 0
-    found[source[runs[out.neighbour]]] = True
-    return found
+    is_needed = np.frombuffer(kept, dtype=np.uint8) > 0
+    is_needed[source[runs[out.neighbour]]] = True
+    return is_needed
 
 
 def _is_read_file(graph: PhysicalGraph) -> BooleanColumn:
     """Return which drops are files that an application writes, another one reads, and that stay by default only."""
     stays = [template.category in ("File", "Directory") and template.persist is None for template in graph.templates]
-    found: BooleanColumn = np.array(stays, dtype=np.bool_)[graph.template]
-    found &= (np.diff(graph.predecessors.ptr) > 0) & (np.diff(graph.successors.ptr) > 0)
-    return found
+    is_file: BooleanColumn = np.array(stays, dtype=np.bool_)[graph.template]
+    is_file &= (np.diff(graph.predecessors.ptr) > 0) & (np.diff(graph.successors.ptr) > 0)
+    return is_file
 
 
 def _written(graph: PhysicalGraph, known: "_Known") -> BooleanColumn:
     """Return the data that have a part already, or a producer that has completed."""
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
-    found = np.zeros(graph.drops, dtype=np.bool_)
-    found[out.neighbour[known.states[source] == _COMPLETED]] = True
-    found[[drop for _, drop in known.parts]] = True
-    return found
+    is_written = np.zeros(graph.drops, dtype=np.bool_)
+    is_written[out.neighbour[known.states[source] == _COMPLETED]] = True
+    is_written[[drop for _, drop in known.parts]] = True
+    return is_written
 
 
 def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
@@ -508,7 +508,7 @@ def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
         raise ProtocolError(f"the report of node {member} cannot be read: {error}") from error
     rows = unpack_column(packed.rows, np.int32).astype(np.int32, copy=False)
     parts = unpack_column(packed.parts, np.int32).astype(np.int32, copy=False)
-    found = _Report(
+    unpacked = _Report(
         rows=rows,
         states=unpack_column(packed.states, np.uint8).astype(np.uint8, copy=False),
         available=unpack_column(packed.available, np.uint8).astype(np.bool_),
@@ -522,11 +522,11 @@ def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
         unable=packed.unable,
     )
     others = np.array([*packed.attempts, *packed.causes], dtype=np.int64)
-    named = np.concatenate([rows, parts, found.copies, found.replaced, others])
+    named = np.concatenate([rows, parts, unpacked.copies, unpacked.replaced, others])
     is_outside = len(named) and (named.min() < 0 or named.max() >= graph.drops)
-    if is_outside or not len(rows) == len(found.states) == len(found.available):
+    if is_outside or not len(rows) == len(unpacked.states) == len(unpacked.available):
         raise ProtocolError(f"the report of node {member} is not about the graph {graph.name!r}")
-    return found
+    return unpacked
 
 
 class _Report(NamedTuple):
@@ -607,5 +607,5 @@ def _cut_edges(graph: PhysicalGraph, owner: IntColumn) -> tuple[IntColumn, IntCo
 
 def _is_settled(states: StateColumn) -> BooleanColumn:
     """Return which drops need not run."""
-    found: BooleanColumn = np.isin(states, (_COMPLETED, _ERROR, _SKIPPED, _CANCELLED))
-    return found
+    is_settled: BooleanColumn = np.isin(states, (_COMPLETED, _ERROR, _SKIPPED, _CANCELLED))
+    return is_settled

@@ -332,15 +332,15 @@ def _pending(placed: PhysicalGraph, copies: _Copies) -> RepeatedDrops:
         return RepeatedDrops()
     is_late = np.isin(placed.part, [row for row, place in enumerate(placed.places) if place in late])
     drops = unpack_column(decision.repeated, np.int32)
-    found: list[int] = drops[is_late[drops]].tolist()
-    return RepeatedDrops(drops=tuple(found), begun=tuple(drop for drop in decision.retried if is_late[drop]))
+    repeated: list[int] = drops[is_late[drops]].tolist()
+    return RepeatedDrops(drops=tuple(repeated), begun=tuple(drop for drop in decision.retried if is_late[drop]))
 
 
 def _is_unknown(placed: PhysicalGraph, states: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Return the drops of missing nodes: nothing is known of them."""
     is_missing = np.array([not place for place in placed.places], dtype=np.bool_)[placed.part]
-    found: npt.NDArray[np.bool_] = is_missing & (states == DropState.INITIALIZED)
-    return found
+    is_unknown: npt.NDArray[np.bool_] = is_missing & (states == DropState.INITIALIZED)
+    return is_unknown
 
 
 def _outside_inputs(copies: _Copies) -> OutsideInputs:

@@ -137,8 +137,8 @@ class ManagerHandlers(_HandlerBase):
     def nodes(self, _: Request) -> object:
         """Answer ``GET /api/nodes``."""
         self._check_composite()
-        found = [node_string(node) for node in self._manager.nodes()]
-        return {"nodes": found} if self._role() == "master" else found
+        nodes = [node_string(node) for node in self._manager.nodes()]
+        return {"nodes": nodes} if self._role() == "master" else nodes
 
     def add_node(self, request: Request) -> object:
         """Answer ``POST /api/node/{node}``."""
@@ -253,9 +253,9 @@ class SessionHandlers(_HandlerBase):
     def session(self, request: Request) -> object:
         """Answer ``GET /api/sessions/{session}``."""
         name = request.path["session"]
-        found = self._sessions.get(name)
+        session = self._sessions.get(name)
         graph = self._sessions.specifications(name)
-        return {"status": self._status(found), "graph": graph, "dir": self._directory(name)}
+        return {"status": self._status(session), "graph": graph, "dir": self._directory(name)}
 
     def delete(self, request: Request) -> object:
         """Answer ``DELETE /api/sessions/{session}``."""
@@ -347,8 +347,8 @@ class NodeHandlers(_HandlerBase):
     def sessions(self, request: Request) -> object:
         """Answer ``GET /api/node/{node}/sessions``."""
         return [
-            {"sessionId": found.name, "status": int(found.status), "size": found.size}
-            for found in self._sessions.deployed(node=self._node(request).name)
+            {"sessionId": session.name, "status": int(session.status), "size": session.size}
+            for session in self._sessions.deployed(node=self._node(request).name)
         ]
 
     def session(self, request: Request) -> object:
@@ -374,10 +374,10 @@ class NodeHandlers(_HandlerBase):
 
     def _node(self, request: Request) -> NodeInfo:
         self._check_composite()
-        found = find_node(self._manager.nodes(), request.path["node"])
-        if found is None:
+        node = find_node(self._manager.nodes(), request.path["node"])
+        if node is None:
             raise HttpError(404, f"there is no node {request.path['node']!r}", hint="see /api/nodes")
-        return found
+        return node
 
 
 def _completed(body: bytes) -> list[str]:
@@ -497,9 +497,9 @@ def _refusing(reason: str) -> _Handler:
 def _route(method: str, path: str, handler: _Handler) -> Route:
     def answer(request: Request) -> Response:
         try:
-            found = handler(request)
+            response = handler(request)
         except DropflowError as error:
             return refused(error, request.path.get("session", ""))
-        return found if isinstance(found, Response) else Response(body=msgspec.json.encode(found))
+        return response if isinstance(response, Response) else Response(body=msgspec.json.encode(response))
 
     return Route(method=method, path=path, handler=answer, summary="As in DALiuGE", daliuge=True, tag="daliuge")

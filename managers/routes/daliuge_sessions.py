@@ -106,10 +106,10 @@ def _drops(body: bytes, where: str) -> dict[str, bytes]:
 def _is_record(item: msgspec.Raw) -> bool:
     """Return whether an item is a reproducibility record: an empty object, or one with a mode."""
     try:
-        found = msgspec.json.decode(item)
+        record = msgspec.json.decode(item)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return isinstance(found, dict) and (not found or bool(found.get("rmode"))) and "oid" not in found
+    return isinstance(record, dict) and (not record or bool(record.get("rmode"))) and "oid" not in record
 
 
 _PAGE = 1000
@@ -171,7 +171,7 @@ class DaliugeSessions:
 
     def deployed(self, *, node: str = "") -> list[DaliugeSession]:
         """Return the sessions that are not drafts; only those on `node`, if one is given."""
-        return [self._session(found) for found in self._manager.sessions() if not node or node in found.nodes]
+        return [self._session(info) for info in self._manager.sessions() if not node or node in info.nodes]
 
     def get(self, name: str) -> DaliugeSession:
         """Return one.
@@ -199,11 +199,11 @@ class DaliugeSessions:
         if draft is not None:
             return {oid: msgspec.json.decode(drop) for oid, drop in draft.drops.items()}
         graph, info = self._manager.graph(session_name(name)), self._manager.info()
-        found = specifications(graph)
+        drops = specifications(graph)
         if info.role != "node" or info.name not in graph.places:
-            return found
+            return drops
         piece = slice_for(graph, info.name)
-        return {name: found[name] for name in oids(piece.graph, np.flatnonzero(piece.is_own))}
+        return {name: drops[name] for name in oids(piece.graph, np.flatnonzero(piece.is_own))}
 
     def rows(self, name: str, *, node: str = "") -> Iterator[DropInfo]:
         """Yield its drops; only those on `node`, if one is given.
@@ -371,12 +371,12 @@ class DaliugeSessions:
         if self._manager.info().role == "node" or not graph.places:
             return graph, True  # a node manager of DALiuGE takes every drop as its own
         nodes = self._manager.nodes()
-        found = {place: find_node(nodes, place) for place in graph.places}
-        unknown = [place for place, node in found.items() if node is None]
-        if unknown and len(unknown) < len(found):
+        matches = {place: find_node(nodes, place) for place in graph.places}
+        unknown = [place for place, node in matches.items() if node is None]
+        if unknown and len(unknown) < len(matches):
             known = ", ".join(node_string(node) for node in nodes) or "none"
             raise BadGraphError(f"node {unknown[0]!r} does not belong to this manager", hint=f"its nodes are {known}")
-        places = tuple(node.name if (node := found[place]) is not None else place for place in graph.places)
+        places = tuple(node.name if (node := matches[place]) is not None else place for place in graph.places)
         return replace(graph, places=places), False
 
 

@@ -78,7 +78,11 @@ class _Manager(Collector):
         yield GaugeMetricFamily("dropflow_attempts_running", "Attempts that run in a worker.", running)
         waiting = (
             ("queued", "Attempts that wait for a worker.", sum(session.queued for session in sessions)),
-            ("ready", "Attempts that wait for room in the queue of the workers.", sum(one.ready for one in sessions)),
+            (
+                "ready",
+                "Attempts that wait for room in the queue of the workers.",
+                sum(session.ready for session in sessions),
+            ),
         )
         for name, text, number in waiting:
             yield GaugeMetricFamily(f"dropflow_attempts_{name}", text, float(number))

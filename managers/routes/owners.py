@@ -95,7 +95,7 @@ class Owners:
             It is of another user, or of the administrator.
         """
         # In this order: one that is listed meanwhile is not missed.
-        starting = {one.session: one.user for one in self._starting.copy()}
+        starting = {start.session: start.user for start in self._starting.copy()}
         try:
             detail = self._manager.session(session)
         except NotFoundError:
@@ -138,7 +138,7 @@ class Owners:
             if limit != UserLimit():
                 # In this order: one that is listed meanwhile counts twice, and none is missed.
                 starting = self._starting.copy()
-                counted = [one.drops for one in starting[: starting.index(own)] if one.user == user]
+                counted = [start.drops for start in starting[: starting.index(own)] if start.user == user]
                 counted += _running(self._manager.sessions())[user]
                 self._check(user, limit, counted, drops)
             yield
@@ -186,8 +186,8 @@ class Owners:
 
 def _running(sessions: Iterable[SessionInfo]) -> defaultdict[str, list[int]]:
     """Return the drops of each session that is not over, by its user."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
+    drops: defaultdict[str, list[int]] = defaultdict(list)
     for info in sessions:
         if info.user and not info.is_over:
-            found[info.user].append(info.drops)
-    return found
+            drops[info.user].append(info.drops)
+    return drops

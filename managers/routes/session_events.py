@@ -216,22 +216,22 @@ def state_events(
     NotFoundError
         There is no such session.
     """
-    found = hub.refresh(session, UNSEEN, seconds=0.0)
-    if found.is_over and last == found.event_id(found.events.last):
+    watched = hub.refresh(session, UNSEEN, seconds=0.0)
+    if watched.is_over and last == watched.event_id(watched.events.last):
         return None
-    reader = _StateReader(hub, session, found, last)
+    reader = _StateReader(hub, session, watched, last)
     return follow(reader, closing, pace=_STATE_STREAM_PACE, is_gone=is_gone, clock=clock or SystemClock())
 
 
 class _StateReader:
     """Reads the changes of the states of drops that one client does not have."""
 
-    def __init__(self, hub: StateHub, session: str, found: WatchedStates, last: str) -> None:
+    def __init__(self, hub: StateHub, session: str, watched: WatchedStates, last: str) -> None:
         self._hub = hub
         self._session = session
-        self._found = found
+        self._found = watched
         name, _, number = last.partition(".")
-        is_known = name == found.name and number.isdecimal() and found.events.before <= int(number)
+        is_known = name == watched.name and number.isdecimal() and watched.events.before <= int(number)
         self._seen = int(number) if is_known else -1
         self.is_over = False
 
@@ -242,11 +242,11 @@ class _StateReader:
 
     def new(self) -> list[bytes]:
         """Return the events that the client does not have."""
-        found, new = self._found, []
-        self.is_over, events = found.is_over, found.events  # in this order: after the end there are no events
+        watched, new = self._found, []
+        self.is_over, events = watched.is_over, watched.events  # in this order: after the end there are no events
         if self._seen < 0:
             self._seen = events.last
-            new.append(state_event("whole", self.event_id, {"states": in_base64(found.states.tobytes())}))
+            new.append(state_event("whole", self.event_id, {"states": in_base64(watched.states.tobytes())}))
         else:
             new += events.after(self._seen)
             self._seen = events.last

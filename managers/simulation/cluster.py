@@ -188,10 +188,10 @@ class SimulatedCluster:
 
     def call(self, operation: str, *, url: str = "", timeout: float = 60.0, **arguments: Any) -> Answered | Unanswered:
         """Call an operation of a manager, by default `top`, and let everything happen until it is answered."""
-        found: list[Answered | Unanswered] = []
-        self.call_later(operation, found.append, url=url, timeout=timeout, **arguments)
-        self.simulation.run(lambda: bool(found))
-        return found[0]
+        answers: list[Answered | Unanswered] = []
+        self.call_later(operation, answers.append, url=url, timeout=timeout, **arguments)
+        self.simulation.run(lambda: bool(answers))
+        return answers[0]
 
     def call_later(
         self,

@@ -250,14 +250,14 @@ class _Trial:
     def _ready(self, task: Task, node: str) -> float:
         """Return when the inputs of a task are on a node. They move one after another, as soon as they are made."""
         arrivals = [0.0]
-        for one in task.inputs:
-            where, made = self._made.get(one.oid, (node, 0.0))
+        for task_input in task.inputs:
+            where, made = self._made.get(task_input.oid, (node, 0.0))
             if where != node:
-                arrived = self._moved.get((one.oid, node), 0.0)
+                arrived = self._moved.get((task_input.oid, node), 0.0)
                 if arrived < made:
-                    seconds = float(self._drill.volume[self._rows[one.oid]]) / self._drill.bandwidth
+                    seconds = float(self._drill.volume[self._rows[task_input.oid]]) / self._drill.bandwidth
                     arrived = max(made, self._links[node]) + seconds
-                    self._moved[one.oid, node] = self._links[node] = arrived
+                    self._moved[task_input.oid, node] = self._links[node] = arrived
                 arrivals.append(arrived)
         return max(arrivals)
 
@@ -267,8 +267,8 @@ class _Trial:
         return [node for node in self._cluster.nodes.values() if node.process.is_alive]
 
     def _parts(self) -> list[HostedSession]:
-        found = [one.sessions.get(_SESSION) for one in self._alive()]
-        return [one for one in found if isinstance(one, HostedSession)]
+        parts = [node.sessions.get(_SESSION) for node in self._alive()]
+        return [part for part in parts if isinstance(part, HostedSession)]
 
     def _is_over(self) -> bool:
         return all(part.state.is_terminal for part in self._parts())
@@ -349,15 +349,15 @@ def recomputations(
     for drop in np.flatnonzero(~is_app).tolist():
         readers = after.of(drop)
         needed[drop] = max((end[reader] for reader in readers), default=math.inf)
-    found = defaultdict[int, float](float)
+    seconds = defaultdict[int, float](float)
     for drop in np.flatnonzero(~is_app).tolist():
         again, seen = list(before.of(drop)), set[int]()
         while again:
             app = int(again.pop())
             if app not in seen:
                 seen.add(app)
-                found[drop] += float(work[app])
+                seconds[drop] += float(work[app])
                 for read in before.of(app):
                     if needed[read] < needed[drop]:
                         again += before.of(read)
-    return found
+    return seconds

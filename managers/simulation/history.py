@@ -128,9 +128,9 @@ class Recorder:
         # A former process, or one in an earlier view, may have had an attempt of this number in a chain.
         self._passed.pop((node, session, task.oid, task.attempt), None)
         self.starts[session, task.oid] += 1
-        for one in task.inputs:
-            if one.handle is not None and one.handle.kind != "stream":
-                self._note(Read, node, session, one.oid, one.handle)
+        for task_input in task.inputs:
+            if task_input.handle is not None and task_input.handle.kind != "stream":
+                self._note(Read, node, session, task_input.oid, task_input.handle)
 
     def failed(self, session: str, task: Task) -> None:
         """Note that an attempt failed by itself: it does not count as a start."""

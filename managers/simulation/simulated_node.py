@@ -327,10 +327,10 @@ class SimulatedNode:
         self.owner.submit(self._machine.operations[operation], decided, **arguments)
 
     def _pause(self, session: str, *, is_paused: bool) -> SessionInfo:
-        found = self._operations.find(session)
-        if isinstance(found.session, Session):
-            found.session.pause(is_paused=is_paused)
-        return found.info()
+        instance = self._operations.find(session)
+        if isinstance(instance.session, Session):
+            instance.session.pause(is_paused=is_paused)
+        return instance.info()
 
     def _status(self) -> ManagerStatus:
         return ManagerStatus.of(self._info(), self._nodes(), self._operations.sessions())

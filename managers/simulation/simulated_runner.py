@@ -143,8 +143,8 @@ class SimulatedRunner:
     def _abort_waiting(self, drop: int, attempt: int) -> None:
         """Answer an attempt that waits, alone or in a chain, with those that follow it."""
         for position, task in enumerate(self._waiting):
-            for at, one in enumerate(members(task)):
-                if (one.drop, one.attempt) == (drop, attempt):
+            for at, later in enumerate(members(task)):
+                if (later.drop, later.attempt) == (drop, attempt):
                     if at:
                         self._waiting[position] = msgspec.structs.replace(task, then=task.then[: at - 1])
                     else:
@@ -152,8 +152,8 @@ class SimulatedRunner:
                     self._deliver([aborted(drop, attempt), *not_begun(task.then[at:])])
                     return
         for running in self._running.values():
-            for at, one in enumerate(running.following):
-                if (one.drop, one.attempt) == (drop, attempt):
+            for at, later in enumerate(running.following):
+                if (later.drop, later.attempt) == (drop, attempt):
                     left, running.following = running.following[at + 1 :], running.following[:at]
                     self._deliver([aborted(drop, attempt), *not_begun(left)])
                     return
@@ -185,7 +185,7 @@ class SimulatedRunner:
         for task in [] if self._is_held else list(self._waiting):
             if (task.drop, task.attempt) in self._ready_at:
                 continue
-            free = self._workers - sum(self._taken(one.task) for one in self._running.values())
+            free = self._workers - sum(self._taken(attempt.task) for attempt in self._running.values())
             if free < self._taken(task):
                 return
             self._waiting.remove(task)
@@ -278,9 +278,9 @@ class SimulatedRunner:
         unsent, following = attempt.unsent, attempt.following
         if result.failure is not None and result.failure.infrastructure:
             lost = Failure.of(ResultLostError("the result was lost before it was sent"))
-            for one in unsent:
-                self._on_lost(one)
-            unsent = [AttemptResult(one.drop, one.attempt, failure=lost) for one in unsent]
+            for earlier in unsent:
+                self._on_lost(earlier)
+            unsent = [AttemptResult(earlier.drop, earlier.attempt, failure=lost) for earlier in unsent]
         task = None if self._is_held or not following else with_input(following[0], result)
         if task is None:
             self._deliver([*unsent, result, *not_begun(following)])
@@ -315,15 +315,19 @@ class _Attempt:
             Less can be read than was written.
         """
         if self._readers is None:
-            streams = {one.drop: one.handle for one in self.task.inputs if one.handle and one.handle.kind == "stream"}
+            streams = {
+                task_input.drop: task_input.handle
+                for task_input in self.task.inputs
+                if task_input.handle and task_input.handle.kind == "stream"
+            }
             self._readers = {drop: StreamReader(handle.location) for drop, handle in streams.items()}
         if not all(reader.is_ended for reader in self._readers.values()):
             return False
         for drop, reader in self._readers.items():
             size = reader.wait_for_end().size
-            found = len(reader.pread(0, size + 1))
-            if found != size:
-                raise InternalError(f"{found} bytes of the {size} of the stream of drop {drop} can be read")
+            count = len(reader.pread(0, size + 1))
+            if count != size:
+                raise InternalError(f"{count} bytes of the {size} of the stream of drop {drop} can be read")
         return True
 
     def abandon(self) -> None:

@@ -39,10 +39,10 @@ def tail_of(download: Download) -> LogTail:
 
 def read_start(download: Download, limit: int) -> bytes:
     """Return at most the first `limit` bytes, without fetching the rest."""
-    found = bytearray()
+    content = bytearray()
     with closing(download):
         for chunk in download.chunks:
-            found += chunk
-            if len(found) >= limit:
+            content += chunk
+            if len(content) >= limit:
                 break
-    return bytes(found[:limit])
+    return bytes(content[:limit])

@@ -41,8 +41,8 @@ def read_analysis(manager: Manager, session: str) -> Analysis:
 
 
 def _executed_path(manager: Manager, session: str) -> IntColumn:
-    found = read_analysis(manager, session)
-    return executed_path(found.graph, found.attempts, found.waits)
+    analysis = read_analysis(manager, session)
+    return executed_path(analysis.graph, analysis.attempts, analysis.waits)
 
 
 def graph_routes(manager: Manager, templates: PageTemplates, hub: StateHub) -> list[Route]:
@@ -130,13 +130,13 @@ def _view(manager: Manager, session: str, query: CompareQuery) -> CompareView:
     info = msgspec.convert(manager.session(session), SessionInfo, from_attributes=True)
     if query.other:
         reports = [session_report(manager, name, has_results=True) for name in (session, query.other)]
-        found = comparison_of(*reports)
-        return CompareView(manager=manager.info(), session=info, query=query, comparison=found)
+        comparison = comparison_of(*reports)
+        return CompareView(manager=manager.info(), session=info, query=query, comparison=comparison)
     text = query.text.casefold()
     others = [
-        one
-        for one in manager.sessions()
-        if one.session != session and (text in one.session.casefold() or text in one.graph.casefold())
+        other
+        for other in manager.sessions()
+        if other.session != session and (text in other.session.casefold() or text in other.graph.casefold())
     ]
     others.sort(key=lambda other: other.graph != info.graph)  # stable: the youngest first remains
     return CompareView(
@@ -223,13 +223,13 @@ def result_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
 def _results_view(manager: Manager, session: str, query: ResultQuery) -> ResultsView:
     wanted = ResultsQuery(text=query.text, node=query.node, sort=query.sort, limit=query.offset + query.limit)
-    found = manager.results(session, wanted).chosen(wanted)  # a node that has copies leaves the choice to others
+    listing = manager.results(session, wanted).chosen(wanted)  # a node that has copies leaves the choice to others
     return ResultsView(
         manager=manager.info(),
         session=manager.session(session),
         query=query,
-        results=found.results[query.offset :],
-        total=len(found.results) + found.more,
-        size=sum(result.size for result in found.results) + found.more_size,
-        warnings=tuple(f"Node {node} did not answer: its results are missing." for node in found.missing),
+        results=listing.results[query.offset :],
+        total=len(listing.results) + listing.more,
+        size=sum(result.size for result in listing.results) + listing.more_size,
+        warnings=tuple(f"Node {node} did not answer: its results are missing." for node in listing.missing),
     )

@@ -130,21 +130,21 @@ class NodeQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 _SESSION_ORDERS: dict[str, Callable[[SessionInfo], str | float]] = {
-    "session": lambda one: one.session.casefold(),
-    "status": lambda one: one.status,
-    "progress": lambda one: one.settled / max(one.drops, 1),
-    "rate": lambda one: one.rate,
-    "time": lambda one: one.seconds,
-    "begun": lambda one: one.created,
+    "session": lambda session: session.session.casefold(),
+    "status": lambda session: session.status,
+    "progress": lambda session: session.settled / max(session.drops, 1),
+    "rate": lambda session: session.rate,
+    "time": lambda session: session.seconds,
+    "begun": lambda session: session.created,
 }
 _NODE_ORDERS: dict[str, Callable[[NodeInfo], str | float]] = {
-    "name": lambda one: one.name.casefold(),
-    "state": lambda one: one.state,
-    "sessions": lambda one: one.sessions,
-    "processor": lambda one: one.load.processor,
-    "memory": lambda one: 1 - one.load.memory_free / max(one.load.memory, 1),
-    "disk": lambda one: 1 - one.load.disk_free / max(one.load.disk, 1),
-    "attempts": lambda one: one.load.busy,
+    "name": lambda node: node.name.casefold(),
+    "state": lambda node: node.state,
+    "sessions": lambda node: node.sessions,
+    "processor": lambda node: node.load.processor,
+    "memory": lambda node: 1 - node.load.memory_free / max(node.load.memory, 1),
+    "disk": lambda node: 1 - node.load.disk_free / max(node.load.disk, 1),
+    "attempts": lambda node: node.load.busy,
 }
 
 
@@ -379,13 +379,13 @@ def overview_view(manager: Manager) -> OverviewView:
 def nodes_view(manager: Manager, query: NodeQuery) -> NodesView:
     """Return the node managers that match `query`, with their load."""
     text = query.text.casefold()
-    found = [
+    nodes = [
         node
         for node in manager.nodes()
         if query.state in ("", node.state)
-        and any(text in one.casefold() for one in (node.name, node.host, node.island))
+        and any(text in name.casefold() for name in (node.name, node.host, node.island))
     ]
-    return NodesView(manager=manager.info(), nodes=_in_order(found, query.sort, _NODE_ORDERS), query=query)
+    return NodesView(manager=manager.info(), nodes=_in_order(nodes, query.sort, _NODE_ORDERS), query=query)
 
 
 def _in_order(rows: list[_T], sort: str, orders: Mapping[str, Callable[[_T], str | float]]) -> tuple[_T, ...]:
@@ -413,7 +413,7 @@ def node_view(manager: Manager, name: str) -> NodeView:
 def sessions_view(manager: Manager, query: SessionQuery, use_of: UseOf = lambda _: ()) -> SessionsView:
     """Return the sessions that match `query`, the youngest first."""
     text, sessions = query.text.casefold(), manager.sessions()
-    found = [
+    matching = [
         session
         for session in sessions
         if query.status.upper() in ("", session.status)
@@ -421,8 +421,8 @@ def sessions_view(manager: Manager, query: SessionQuery, use_of: UseOf = lambda 
     ]
     return SessionsView(
         manager=manager.info(),
-        sessions=_in_order(found, query.sort, _SESSION_ORDERS)[query.offset : query.offset + query.limit],
-        total=len(found),
+        sessions=_in_order(matching, query.sort, _SESSION_ORDERS)[query.offset : query.offset + query.limit],
+        total=len(matching),
         query=query,
         users=use_of(sessions),
     )
@@ -461,9 +461,9 @@ def session_view(
     missing = tuple(f"Node {node} did not answer: its drops are missing." for node in page.missing)
     # At an earlier moment, all have to be known: which of them there were is decided here.
     listed = ResultsQuery(limit=0 if query.time else _FIRST_RESULTS)
-    found = optional.read(lambda: manager.results(session, listed), ResultList(results=()))
-    missing += tuple(f"Node {node} did not answer: its results are missing." for node in found.missing)
-    results = found.results
+    listing = optional.read(lambda: manager.results(session, listed), ResultList(results=()))
+    missing += tuple(f"Node {node} did not answer: its results are missing." for node in listing.missing)
+    results = listing.results
     if query.time:
         detail, results = as_it_was(manager, detail, results, query.time)
     return SessionView(
@@ -472,8 +472,8 @@ def session_view(
         drops=page,
         query=query,
         results=results[:_FIRST_RESULTS],
-        result_count=len(results) + found.more,
-        result_size=sum(result.size for result in results) + found.more_size,
+        result_count=len(results) + listing.more,
+        result_size=sum(result.size for result in results) + listing.more_size,
         warnings=(*missing, *optional.warnings),
     )
 
@@ -494,11 +494,11 @@ def causes_view(manager: Manager, session: str, query: PageQuery) -> CausesView:
     NotFoundError
         There is no such session.
     """
-    found = manager.failures(session, FailureQuery(offset=query.offset, limit=query.limit))
+    causes = manager.failures(session, FailureQuery(offset=query.offset, limit=query.limit))
     missing = tuple(
-        f"Node {node} did not answer: its causes are those that it reported last." for node in found.missing
+        f"Node {node} did not answer: its causes are those that it reported last." for node in causes.missing
     )
-    return CausesView(manager=manager.info(), session=manager.session(session), causes=found, warnings=missing)
+    return CausesView(manager=manager.info(), session=manager.session(session), causes=causes, warnings=missing)
 
 
 def drop_view(manager: Manager, session: str, drop: str, query: DropPageQuery = FIRST_DROP_PAGE) -> DropView:
@@ -513,7 +513,7 @@ def drop_view(manager: Manager, session: str, drop: str, query: DropPageQuery = 
     log = optional.read(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
     data = optional.read(lambda: _preview_of(manager, session, detail, query.look), None) if detail.has_data else None
     if detail.failure is not None and detail.failure.drop == detail.oid:
-        first = (_sized(manager, session, one, optional) for one in detail.inputs[:_FIRST_INPUTS])
+        first = (_sized(manager, session, neighbour, optional) for neighbour in detail.inputs[:_FIRST_INPUTS])
         detail = msgspec.structs.replace(detail, inputs=(*first, *detail.inputs[_FIRST_INPUTS:]))
     return DropView(
         manager=manager.info(),
@@ -530,8 +530,8 @@ def _sized(manager: Manager, session: str, data: Neighbour, optional: _OptionalP
     """Return an input with the size of its content, also if that is on another node."""
     if data.size is not None:
         return data
-    found = optional.read(lambda: manager.drop(session, data.oid), None)
-    return data if found is None else msgspec.structs.replace(data, size=found.size)
+    detail = optional.read(lambda: manager.drop(session, data.oid), None)
+    return data if detail is None else msgspec.structs.replace(data, size=detail.size)
 
 
 def _preview_of(manager: Manager, session: str, detail: DropDetail, look: PreviewQuery) -> Preview:
@@ -587,7 +587,10 @@ class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
 
 def line_plot(line: Line) -> LinePlot | None:
     """Return the plot of a line; None if it has no number."""
-    highs, lows = [one for one in line.highs if one is not None], [one for one in line.lows if one is not None]
+    highs, lows = (
+        [number for number in line.highs if number is not None],
+        [number for number in line.lows if number is not None],
+    )
     if not highs:
         return None
     top, bottom = max(highs), min(lows)

@@ -442,12 +442,12 @@ class ContentCopies:
         return actions
 
 
-def _answered(asked: dict[int, set[str]], row: int, member: str) -> None:
-    left = asked.get(row, set()) - {member}
+def _answered(unanswered: dict[int, set[str]], row: int, member: str) -> None:
+    left = unanswered.get(row, set()) - {member}
     if left:
-        asked[row] = left
+        unanswered[row] = left
     else:
-        asked.pop(row, None)
+        unanswered.pop(row, None)
 
 
 def _owners(rows: Collection[int], decision: ViewDecision) -> dict[int, str]:

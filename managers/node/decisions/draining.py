@@ -129,13 +129,13 @@ class Draining:
             self._timers.set(("drain", "copies"), self._copies_until, self._look_at_all)
             self._timers.set(("drain", "end"), self._until, self._give_up)
         seconds = max(self._until - now, 0.0)
-        found = tuple(
+        drained = tuple(
             DrainedSession(session=record.name, text=self._plan(record, seconds))
             for record, _ in self._open
             if self._is_there(record)
         )
         over = sum(record.phase.is_quiet for record in self._table)
-        self._actions.append(Return(call, DrainReply(node=self._node, seconds=seconds, sessions=found, over=over)))
+        self._actions.append(Return(call, DrainReply(node=self._node, seconds=seconds, sessions=drained, over=over)))
 
     def drained(self, call: CallId[None], now: float) -> None:
         """Wait until all sessions are given away; answered then, or when the time is over."""

@@ -462,13 +462,13 @@ class NodeMachine:
             now + record.seconds,
             lambda now: self._sessions.withdraw(record, now, self.peers.unreachable(self.peers.missing(record.peers))),
         )
-        asked = {**record.peers, **record.witnesses}
-        self._losses.lose(self.peers.need(record.name, asked, now), now)
-        self._actions += [ConnectPeers(record.name, record.epoch, tuple(asked.values())), ReadPeers()]
+        places = {**record.peers, **record.witnesses}
+        self._losses.lose(self.peers.need(record.name, places, now), now)
+        self._actions += [ConnectPeers(record.name, record.epoch, tuple(places.values())), ReadPeers()]
 
 
 def _taken_from(postponed: list[Postponed]) -> list[Postponed]:
     """Remove from a list, and return, the deployments that do not continue the session that is being removed."""
-    anew = [one for one in postponed if not one[1].is_continuation]
-    postponed[:] = [one for one in postponed if one[1].is_continuation]
+    anew = [entry for entry in postponed if not entry[1].is_continuation]
+    postponed[:] = [entry for entry in postponed if entry[1].is_continuation]
     return anew

@@ -81,12 +81,12 @@ class PeerMonitor:
 
         If another session has caused that loss to be reported already, neither `need` nor an update reports it again.
         """
-        members, found = self._members.members, []
+        members, losses = self._members.members, []
         for name, place in places.items():
             known = members[name].incarnation if name in members else 0
             if max(known, self._incarnations.get(name, 0)) > place.incarnation:
-                found.append(Loss(name, place.incarnation + 1, "its process was started again", is_final=True))
-        return found
+                losses.append(Loss(name, place.incarnation + 1, "its process was started again", is_final=True))
+        return losses
 
     def release(self, session: str, now: float) -> list[Loss]:
         """Forget the peers that only this session needs, and return the losses that this update finds. Idempotent."""
@@ -137,13 +137,13 @@ class PeerMonitor:
         if self._is_probing:
             return {}
         members = self._members.members
-        found = {
+        addresses = {
             name: members[name].address
             for name in sorted(self._down & self._needed.keys() & members.keys())
             if members[name].state.is_present and members[name].address
         }
-        self._is_probing = bool(found)
-        return found
+        self._is_probing = bool(addresses)
+        return addresses
 
     def probed(self, refused: Mapping[str, bool], now: float) -> list[Loss]:
         """Note whether the hosts of peers refused connections, and return the peers that are lost."""

@@ -164,8 +164,8 @@ class ViewChanges:
     def deadline(self) -> float:
         """Return when `tick` is to be called next."""
         due = [
-            min(one.views.deadline(), one.gives_up_at, one.reminds_at, one.requests.deadline())
-            for one in _still_open(self._open, self._table)
+            min(member.views.deadline(), member.gives_up_at, member.reminds_at, member.requests.deadline())
+            for member in _still_open(self._open, self._table)
         ]
         return min(due, default=inf)
 

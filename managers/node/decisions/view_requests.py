@@ -71,7 +71,7 @@ class ViewRequests:
     def send(self, views: Voter, lost: Collection[str]) -> list[RequestView]:
         """Ask the first member that is not lost for all changes; return the requests if that is this node."""
         # While a view is being decided, only forced changes are sent. Others follow if that view does not contain them.
-        changes = [one.change for one in self._open.values() if one.change.is_forced or not views.is_frozen]
+        changes = [request.change for request in self._open.values() if request.change.is_forced or not views.is_frozen]
         present = [place.node for place in views.view.members if place.node not in lost]
         first = present[0] if present else self._node
         number = views.view.number
@@ -85,15 +85,15 @@ class ViewRequests:
 
     def decided(self, decision: ViewDecision) -> None:
         """Answer the calls whose changes a view contains, and refuse changes that have waited for many views."""
-        for key, one in list(self._open.items()):
-            one.views += 1
+        for key, request in list(self._open.items()):
+            request.views += 1
             refusal = decision.refused.get(key)
             if refusal is not None:
                 self._answer(key, ConflictError(refusal.text, hint=refusal.hint))
             elif key in decision.answered:
                 self._answer(key, None)
-            elif one.views >= _MOST_VIEWS:
-                text = f"the members of session {self._session!r} changed {one.views} times meanwhile"
+            elif request.views >= _MOST_VIEWS:
+                text = f"the members of session {self._session!r} changed {request.views} times meanwhile"
                 self._answer(key, ConflictError(text, hint="look at its status, and try again"))
 
     def refuse(self, why: str) -> None:
@@ -103,15 +103,15 @@ class ViewRequests:
 
     def tick(self, now: float, waiting: str) -> None:
         """Refuse changes that have waited for too long; `waiting` is why the session waits, empty if it does not."""
-        for key, one in list(self._open.items()):
-            if one.until <= now:
+        for key, request in list(self._open.items()):
+            if request.until <= now:
                 text = f"session {self._session!r} has not changed its members within {REQUEST_SECONDS:g} s"
                 text = f"{text}: {waiting}" if waiting else text
                 self._answer(key, LinkError(text, hint="look at its status, and try again"))
 
     def deadline(self) -> float:
         """Return the time of the next `tick`."""
-        return min((one.until for one in self._open.values()), default=inf)
+        return min((request.until for request in self._open.values()), default=inf)
 
     def _answer(self, key: str, error: Exception | None) -> None:
         call = self._open.pop(key).call
