@@ -24,7 +24,7 @@ May import `dropflow.graph`, `dropflow.times`, `dropflow.host` and packages belo
 `priority_queue`    The order by priority, a queue in that order, and whether to wait for more urgent attempts
 `walltime`          The time by which attempts must end, or not be started
 `handover`          The objects that a frozen session passes to the session that continues it in the same process
-`followers`         The attempts of a session that were given to its runner together with the one that they follow
+`given_attempts`    The attempts of a session that its runner has, and those that were given with one before them
 `content_table`     The contents of data drops, from the parts that attempts wrote to their release; events for other
                     nodes
 `attempt_times`     Times at which each attempt was ready, given to a worker, begun, ended and committed, and its usage

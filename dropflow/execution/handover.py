@@ -11,7 +11,7 @@ from dropflow.execution.continuation import FrozenSession, HandedOver, never_wri
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abort, KnownStates
 from dropflow.execution.failure_table import FailureTable
-from dropflow.execution.followers import Followers
+from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.interfaces import Exchange
 from dropflow.execution.ready_attempts import ReadyRuns
 from dropflow.execution.session_inputs import SessionInput, SessionInputs
@@ -23,7 +23,7 @@ class Handover:
 
     Parameters
     ----------
-    core, contents, inputs, followers, failures, ready, exchange :
+    core, contents, inputs, given, failures, ready, exchange :
         The objects of the session.
     known : KnownStates or None
         The states with which the session continues another one; None if it does not.
@@ -35,7 +35,7 @@ class Handover:
         contents: ContentTable,
         inputs: SessionInputs,
         *,
-        followers: Followers,
+        given: GivenAttempts,
         failures: FailureTable,
         ready: ReadyRuns,
         exchange: Exchange | None,
@@ -45,7 +45,7 @@ class Handover:
         self._core = core
         self._contents = contents
         self._inputs = inputs
-        self._followers = followers
+        self._given = given
         self._failures = failures
         self._ready = ready
         self._exchange = exchange
@@ -113,7 +113,7 @@ class Handover:
             unwritten=frozenset(np.flatnonzero(self.unwritten()).tolist()),
             failures=self._failures.failures(),
             has_runner=True,
-            in_flight=self._inputs.in_flight,
+            in_flight=self._given.count,
             aborted=ahead,
             is_paused=self._core.status is SessionState.PAUSED,
             durations=self.durations(),
@@ -123,4 +123,4 @@ class Handover:
     def _ahead(self) -> frozenset[int]:
         """Return the drops whose attempt is with the runner before its inputs are complete."""
         is_ahead = self._core.streaming.is_ahead
-        return frozenset(drop for drop in self._core.drops.running if is_ahead(drop)) | self._followers.attempts.keys()
+        return frozenset(drop for drop in self._core.drops.running if is_ahead(drop)) | self._given.ahead.keys()

@@ -17,7 +17,7 @@ from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, OpenStreams
 from dropflow.execution.core import Core
 from dropflow.execution.events import Abort, CancelDrop, Event, Run, Stopped
-from dropflow.execution.followers import Followers
+from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.priority_queue import PriorityQueue
 from dropflow.execution.session_inputs import SessionInputs
@@ -262,9 +262,9 @@ class ReadyRuns:
     streams : OpenStreams
         Has inputs that are still written.
     inputs : SessionInputs
-        Counts the attempts that are with the runner.
-    followers : Followers
-        Attempts that are given to the runner together with others.
+        Has the results of attempts that ran ahead of their inputs.
+    given : GivenAttempts
+        The attempts that the runner has.
     tasks : TaskBuilder
         Builds tasks.
     runner : Runner
@@ -282,7 +282,7 @@ class ReadyRuns:
         "_contents",
         "_core",
         "_delayed",
-        "_followers",
+        "_given",
         "_has_aborted",
         "_inputs",
         "_on_submit",
@@ -301,7 +301,7 @@ class ReadyRuns:
         streams: OpenStreams,
         inputs: SessionInputs,
         *,
-        followers: Followers,
+        given: GivenAttempts,
         tasks: TaskBuilder,
         runner: Runner,
         clock: Clock,
@@ -312,7 +312,7 @@ class ReadyRuns:
         self._contents = contents
         self._streams = streams
         self._inputs = inputs
-        self._followers = followers
+        self._given = given
         self._tasks = tasks
         self._runner = runner
         priority = tasks.priority
@@ -355,7 +355,7 @@ class ReadyRuns:
     def take_back(self) -> None:
         """Take back the attempts that the runner has not begun: they wait here again, with the same numbers."""
         tasks = self._runner.give_back()
-        self._inputs.in_flight -= len(tasks)
+        self._given.take_back(len(tasks))
         self._ready.extend([Run(task.drop, task.attempt) for task in tasks])
 
     def abort(self, action: Abort) -> None:
@@ -368,9 +368,9 @@ class ReadyRuns:
 
     def abort_settled(self, events: Sequence[Event]) -> None:
         """Stop the attempts that wait with the runner for an attempt before them, if their own drops were cancelled."""
-        for event in events if self._followers else ():
+        for event in events:
             if isinstance(event, CancelDrop):
-                for drop, attempt in self._followers.settled():
+                for drop, attempt in self._given.settled():
                     self._runner.abort(drop, attempt, event.grace)
 
     def stop(self, aborts: Sequence[Abort]) -> list[Event]:
@@ -386,7 +386,7 @@ class ReadyRuns:
                 stopped.append(action.drop)
             else:
                 self._runner.abort(action.drop, action.attempt, action.grace)
-        for drop, attempt in self._followers.attempts.items():
+        for drop, attempt in self._given.ahead.items():
             self._runner.abort(drop, attempt, aborts[0].grace)
         return [Stopped(tuple(stopped))] if stopped else []
 
@@ -401,11 +401,8 @@ class ReadyRuns:
             self._ready.clear()
             self._ready.extend(wanted)
             self._has_aborted = False
-        followers = self._followers
-        if followers.returned:
-            self.extend([run for run in followers.returned if current(run.drop, run.attempt)])
-            followers.returned.clear()
-        room = self._runner.window - self._inputs.in_flight + len(followers)
+        self.extend([run for run in self._given.take_again() if current(run.drop, run.attempt)])
+        room = self._runner.window - self._given.decided
         may_take = room > 0 and self._ready and self._core.status is not SessionState.PAUSED
         batch, chains = self._take(room) if may_take else ([], [])
         if not batch:
@@ -413,7 +410,6 @@ class ReadyRuns:
                 self._runner.submit(())  # it may wait for attempts that are more urgent than those that it has
             return
         tasks = self._tasks.build(batch, chains, self._core, self._contents.contents, self._streams)
-        self._inputs.in_flight += len(batch) + sum(map(len, chains))
         if self._times is not None:
             self._times.given(batch)
             for chain in chains:
@@ -424,12 +420,14 @@ class ReadyRuns:
 
     def _take(self, room: int) -> tuple[list[Run], list[list[Run]]]:
         """Remove and return the first attempts, and the attempts that follow each of them in a chain."""
-        followers = self._followers
-        if not followers.has_chains:
-            return [self._ready.popleft() for _ in range(min(room, len(self._ready)))], []
-        batch: list[Run] = []
-        chains: list[list[Run]] = []
-        while self._ready and len(batch) < room and not followers.is_full:
-            batch.append(self._ready.popleft())
-            chains.append(followers.give(batch[-1]))
+        given = self._given
+        if not given.has_chains:
+            batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
+            given.add(len(batch))
+            return batch, []
+        batch, chains = [], []
+        while self._ready and len(batch) < room and not given.is_full:
+            run = self._ready.popleft()
+            batch.append(run)
+            chains.append(given.give(run))
         return batch, chains

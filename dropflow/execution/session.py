@@ -50,7 +50,7 @@ from dropflow.execution.events import (
     Withdraw,
 )
 from dropflow.execution.failure_table import FailureTable, Fault
-from dropflow.execution.followers import Followers
+from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.handover import Handover
 from dropflow.execution.interfaces import ContentRepository, Exchange, Runner
 from dropflow.execution.invariants import check
@@ -249,7 +249,7 @@ class Session:
         "_contents",
         "_continuation",
         "_exchange",
-        "_followers",
+        "_given",
         "_has_begun",
         "_inputs",
         "_instruments",
@@ -331,14 +331,14 @@ class Session:
         self.failure_table = FailureTable(graph, self.core, work.directory, exchange)
         self.times = resources.times
         """Records the times of attempts; for the session's thread only."""
-        self._followers = Followers(self.core, work.chains, runner.window)
+        self._given = GivenAttempts(self.core, work.chains, runner.window)
         self._inputs = SessionInputs(
             self.core,
             self._contents,
             self._streams,
             self._outgoing,
             self.failure_table,
-            followers=self._followers,
+            given=self._given,
             times=resources.times,
         )
         self._statistics = (
@@ -352,7 +352,7 @@ class Session:
             self._contents,
             self._streams,
             self._inputs,
-            followers=self._followers,
+            given=self._given,
             tasks=TaskBuilder(graph, work.streams, kept, work.retry_memory),
             runner=runner,
             clock=resources.clock,
@@ -429,7 +429,7 @@ class Session:
 
     def attempts(self) -> Attempts:
         """Return how many attempts are not settled, by where they are. May be called from any thread."""
-        given = self._inputs.in_flight - len(self._followers)
+        given = self._given.decided
         running = min(len(self.runner.running), given)
         return Attempts(running=running, queued=given - running, ready=len(self._ready))
 
@@ -440,7 +440,7 @@ class Session:
             self.core,
             self._contents,
             self._inputs,
-            followers=self._followers,
+            given=self._given,
             failures=self.failure_table,
             ready=self._ready,
             exchange=self._exchange,
@@ -468,7 +468,7 @@ class Session:
                     self._exchange.wait_for_room()
                 deadline = self.deadline()
                 self.step(None if deadline == math.inf else max(0.0, deadline - self._clock.monotonic()))
-                if self._inputs.postponed and self._on_idle is None and not (self._inputs.in_flight or self._ready):
+                if self._inputs.postponed and self._on_idle is None and not (self._given.count or self._ready):
                     # The remaining drops cannot end by the walltime. Another process may run them.
                     self._process([Pause()])
                     break
@@ -493,7 +493,7 @@ class Session:
             begin = Begin(before.known)
         if frozen is not None:
             self._contents.restore_parts(frozen.parts)
-            self._inputs.in_flight = frozen.in_flight
+            self._given.continue_with(frozen.in_flight)
             self._inputs.durations = dict(frozen.durations)
             self._left_over += frozen.items
         self._process([begin, Pause()] if frozen is not None and frozen.is_paused else [begin])
@@ -522,14 +522,13 @@ class Session:
             left = len(self.core.drops.running)
             self.notes.append(f"{plural(left, 'attempt')} could not be stopped: code outside of Python, or a hung disk")
             self._process([Abandon()])
-        if self._inputs.has_continued:
-            self._inputs.has_continued = False
+        if self._inputs.take_continued():
             self.runner.submit(())  # a runner in this thread starts the attempts that it has
         self._ready.submit()
         self._tell_settled()
         if self._on_idle is not None and not self.is_idle and not self.is_over:
             is_late = bool(self._inputs.postponed) or self._clock.now() >= self._work.until
-            if is_late and not self._inputs.in_flight and not self._ready:
+            if is_late and not self._given.count and not self._ready:
                 self.is_idle = True
                 self._on_idle()
 
@@ -701,7 +700,7 @@ class Session:
                 self.is_over = True
                 self._ready.clear()
                 runs.clear()
-        new, ended = self._followers.begin(runs)
+        new, ended = self._given.begin(runs)
         self._ready.extend(new)
         return events + self._inputs.events_after_others(ended) if ended else events
 

@@ -33,7 +33,7 @@ from dropflow.execution.events import (
     Withdrawn,
 )
 from dropflow.execution.failure_table import FailureTable
-from dropflow.execution.followers import Followers
+from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.interfaces import Arrival, RemoteEvent
 from dropflow.execution.tasks import AttemptResult, StreamOpened
 from dropflow.execution.walltime import is_postponed
@@ -139,8 +139,8 @@ class SessionInputs:
         Gets streams of the drops on other nodes.
     failures : FailureTable
         Records failures and lost nodes.
-    followers : Followers
-        Attempts that are with the runner before the core has decided that they run.
+    given : GivenAttempts
+        The attempts that the runner has.
     times : AttemptTimes or None
         Records the times of attempts; None for no records.
     """
@@ -150,14 +150,13 @@ class SessionInputs:
         "_core",
         "_early_results",
         "_failures",
-        "_followers",
+        "_given",
+        "_has_continued",
         "_outgoing",
         "_streams",
         "_template_of",
         "_times",
         "durations",
-        "has_continued",
-        "in_flight",
         "postponed",
         "reason",
     )
@@ -170,17 +169,13 @@ class SessionInputs:
         outgoing: OutgoingEvents,
         failures: FailureTable,
         *,
-        followers: Followers,
+        given: GivenAttempts,
         times: AttemptTimes | None,
     ) -> None:
-        self.in_flight = 0
-        """Number of attempts with the runner."""
         self.durations: dict[int, tuple[int, float]] = {}
         """By template: attempts that have succeeded, and how many seconds they took together."""
         self.postponed = 0
         """Number of attempts that were not started because of the walltime."""
-        self.has_continued = False
-        """Whether the session was continued after a pause, until its owner has set this to False."""
         self.reason = ""
         """Why the session was cancelled."""
         self._core = core
@@ -189,7 +184,8 @@ class SessionInputs:
         self._streams = streams
         self._outgoing = outgoing
         self._failures = failures
-        self._followers = followers
+        self._given = given
+        self._has_continued = False
         self._times = times
         self._early_results: dict[int, AttemptResult] = {}
         """Results of attempts that ran ahead of their inputs, by drop."""
@@ -203,7 +199,7 @@ class SessionInputs:
         has_lost = False
         for position, item in enumerate(items):
             if isinstance(item, AttemptResult):
-                self.in_flight -= 1
+                self._given.end()
                 if has_lost:
                     self._contents.discard(item.handles.values())
                 else:
@@ -218,7 +214,7 @@ class SessionInputs:
                 has_lost = True
             elif isinstance(item, CancelDrop | Pause | Continue):
                 events.append(item)
-                self.has_continued |= isinstance(item, Continue)
+                self._has_continued |= isinstance(item, Continue)
                 if isinstance(item, CancelDrop):
                     self._failures.add_cancelled(item)
                     settled.update(item.drops)
@@ -227,6 +223,11 @@ class SessionInputs:
             else:
                 events += self._on_arrival(item)
         return events
+
+    def take_continued(self) -> bool:
+        """Return whether the session was continued after a pause since the last call."""
+        has_continued, self._has_continued = self._has_continued, False
+        return has_continued
 
     def events_after_cancel(
         self, items: Sequence[SessionInput], owner: object, settled: Collection[int] = ()
@@ -242,10 +243,10 @@ class SessionInputs:
         stopped: list[int] = []
         for item in items:
             if isinstance(item, AttemptResult):
-                self.in_flight -= 1
+                self._given.end()
                 self._contents.discard(item.handles.values())
-                if self._followers.awaits(item):
-                    self._followers.keep(item, set())
+                if self._given.awaits(item):
+                    self._given.keep(item, set())
                 elif item.drop not in settled and self._core.drops.is_current(item.drop, item.attempt):
                     stopped.append(item.drop)
             elif isinstance(item, StreamOpened):
@@ -269,7 +270,7 @@ class SessionInputs:
 
     def discard_unwanted(self) -> None:
         """Discard the results of attempts that were given to the runner, and that the core did not run."""
-        for result in self._followers.take_unwanted():
+        for result in self._given.take_unwanted():
             self._contents.discard(result.handles.values())
 
     def accept(self, drop: int) -> list[Event]:
@@ -294,20 +295,20 @@ class SessionInputs:
         followed : set of int
             Applications of chains whose results count; the application of the result is added.
         """
-        drop, followers = result.drop, self._followers
-        if followers and followers.awaits(result):
-            if not followers.keep(result, followed):
+        drop, given = result.drop, self._given
+        if given.awaits(result):
+            if not given.keep(result, followed):
                 self._contents.discard(result.handles.values())
             return []
         if drop in settled or not self._core.drops.is_current(drop, result.attempt):
             self._contents.discard(result.handles.values())
             return []
         if result.failure is not None and is_not_begun(result):
-            followers.returned.append(Run(drop, result.attempt))
+            given.submit_again(Run(drop, result.attempt))
             return []
         settled.add(drop)
         events = self._on_result(result)
-        if followers and events and isinstance(events[0], Finished):
+        if given.has_chains and events and isinstance(events[0], Finished):
             followed.add(drop)
         return events
 

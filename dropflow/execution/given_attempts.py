@@ -1,4 +1,4 @@
-"""The attempts of a session that were given to its runner together with the attempt that they follow.
+"""The attempts of a session that its runner has: how many, and those that were given together with one before them.
 
 The core has no chains. It decides that an application runs when its input has completed, as without them. If that
 attempt is with the runner already, it is not submitted again. Its result may come in together with the result of the
@@ -25,15 +25,15 @@ _MOST_AHEAD = 4096
 """Most attempts that wait with the runner for an attempt before them: their tasks are in memory."""
 
 
-class _Given(NamedTuple):
-    """An attempt that is with the runner, and the application that it follows."""
+class _Ahead(NamedTuple):
+    """An attempt that the runner has before the core has decided that it runs, and the application that it follows."""
 
     attempt: int
     before: int
 
 
-class Followers:
-    """The order of the attempts in chains. Used by the session's thread.
+class GivenAttempts:
+    """The attempts that the runner has, and their order in chains. Used by the session's thread.
 
     Parameters
     ----------
@@ -45,20 +45,19 @@ class Followers:
         Number of attempts that the runner takes at a time.
     """
 
-    __slots__ = ("_column", "_core", "_given", "_most", "_results", "returned")
+    __slots__ = ("_again", "_ahead", "_column", "_core", "_count", "_most", "_results")
 
     def __init__(self, core: Core, column: IntColumn | None, window: int) -> None:
         self._core = core
         self._column = None if column is None else np.ascontiguousarray(column).data
         self._most = min(_LONGEST * window, max(_MOST_AHEAD, 2 * window))
-        self._given: dict[int, _Given] = {}
+        self._count = 0
+        self._ahead: dict[int, _Ahead] = {}
+        """By drop, the attempts that run ahead of the decision of the core."""
         self._results: dict[int, AttemptResult] = {}
         """Results that came before the core has decided that the attempt runs, by drop."""
-        self.returned: list[Run] = []
-        """Attempts that the runner has not begun, and that must be submitted again."""
-
-    def __len__(self) -> int:
-        return len(self._given)
+        self._again: list[Run] = []
+        """Attempts that the runner did not begin, and that must be submitted again."""
 
     @property
     def has_chains(self) -> bool:
@@ -66,36 +65,75 @@ class Followers:
         return self._column is not None
 
     @property
-    def attempts(self) -> Mapping[int, int]:
+    def count(self) -> int:
+        """Number of attempts that the runner has, also of those whose results will not count."""
+        return self._count
+
+    @property
+    def decided(self) -> int:
+        """Number of attempts that the runner has and that the core has decided to run."""
+        return self._count - len(self._ahead)
+
+    @property
+    def ahead(self) -> Mapping[int, int]:
         """The attempts that wait with the runner for the attempt before them, by drop."""
-        return {drop: given.attempt for drop, given in self._given.items()}
+        return {drop: given.attempt for drop, given in self._ahead.items()}
 
     @property
     def is_full(self) -> bool:
         """Whether too many attempts wait to add chains."""
-        return len(self._given) >= self._most
+        return len(self._ahead) >= self._most
+
+    def continue_with(self, count: int) -> None:
+        """Continue a session in the same process, whose runner has this many attempts."""
+        self._count = count
+
+    def add(self, attempts: int) -> None:
+        """Count attempts that are given to the runner without others that follow them."""
+        self._count += attempts
 
     def give(self, run: Run) -> list[Run]:
-        """Return the attempts that follow an attempt in its chain, which are given to the runner with it.
+        """Count an attempt that is given to the runner; return those that follow it in its chain, given with it.
 
         A drop that has had an infrastructure fault runs alone, in a process of its own.
         """
-        core, found = self._core, list[Run]()
+        core, following = self._core, list[Run]()
+        self._count += 1
         if self._column is None or run.drop in core.drops.faults:
-            return found
+            return following
         states, before, drop = core.drops.states, run.drop, self._column[run.drop]
-        while drop >= 0 and len(found) < _LONGEST and states[drop] == _INITIALIZED:
-            if drop in self._given or drop in self._results or drop in core.drops.faults:
+        while drop >= 0 and len(following) < _LONGEST and states[drop] == _INITIALIZED:
+            if drop in self._ahead or drop in self._results or drop in core.drops.faults:
                 break
             attempt = core.drops.attempt(drop)
-            self._given[drop] = _Given(attempt, before)
-            found.append(Run(drop, attempt))
+            self._ahead[drop] = _Ahead(attempt, before)
+            following.append(Run(drop, attempt))
             before, drop = drop, self._column[drop]
-        return found
+        self._count += len(following)
+        return following
+
+    def end(self) -> None:
+        """Count a result: the runner has this attempt no longer."""
+        self._count -= 1
+
+    def take_back(self, attempts: int) -> None:
+        """Count attempts that the runner has given back."""
+        self._count -= attempts
+
+    def submit_again(self, run: Run) -> None:
+        """Keep an attempt that the runner gave back without having begun it."""
+        self._again.append(run)
+
+    def take_again(self) -> Sequence[Run]:
+        """Remove and return the attempts that must be submitted again."""
+        if not self._again:
+            return ()
+        again, self._again = self._again, []
+        return again
 
     def awaits(self, result: AttemptResult) -> bool:
         """Return whether the core has not decided yet that the attempt of a result runs."""
-        given = self._given.get(result.drop)
+        given = self._ahead.get(result.drop)
         return given is not None and given.attempt == result.attempt
 
     def keep(self, result: AttemptResult, accepted: set[int]) -> bool:
@@ -110,7 +148,7 @@ class Followers:
             Applications whose results came in just before and count; the application is added if its result counts.
         """
         drop, failure = result.drop, result.failure
-        given = self._given.pop(drop)
+        given = self._ahead.pop(drop)
         if is_not_begun(result) or self._core.drops.states[drop] > _WRITING:
             return False
         if given.before in accepted:
@@ -126,12 +164,12 @@ class Followers:
 
         The remaining attempts are with the runner.
         """
-        if not self._given and not self._results:
+        if not self._ahead and not self._results:
             return list(runs), []
         new: list[Run] = []
         ended: list[AttemptResult] = []
         for run in runs:
-            given, result = self._given.pop(run.drop, None), self._results.pop(run.drop, None)
+            given, result = self._ahead.pop(run.drop, None), self._results.pop(run.drop, None)
             if result is not None and result.attempt == run.attempt:
                 ended.append(result)
             elif given is None or given.attempt != run.attempt:
@@ -148,4 +186,4 @@ class Followers:
     def settled(self) -> list[tuple[int, int]]:
         """Return the attempts that wait with the runner although their drop is settled."""
         states = self._core.drops.states
-        return [(drop, given.attempt) for drop, given in self._given.items() if states[drop] > _WRITING]
+        return [(drop, given.attempt) for drop, given in self._ahead.items() if states[drop] > _WRITING]
