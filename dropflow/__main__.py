@@ -1,5 +1,6 @@
 """The process of the ``dropflow`` command, which ``python -m dropflow`` and the script ``dropflow`` start."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -20,8 +21,13 @@ def main() -> NoReturn:
     _set_handler(_end, needed=is_usual)
     from dropflow.cli.main import main as run  # noqa: PLC0415 - SIGINT is handled from here on
 
+    def begin() -> None:
+        gc.freeze()
+        gc.enable()
+        _set_handler(signal.default_int_handler, needed=is_usual)
+
     try:
-        run(begin=lambda: _set_handler(signal.default_int_handler, needed=is_usual))
+        run(begin=begin)
     finally:
         _set_handler(_end, needed=is_usual)
 

@@ -118,7 +118,7 @@ class Lifecycle:
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
             record.former = None
-            record.work = Work.THREAD
+            self._table.set_work(record, Work.THREAD)
             self._actions.append(StartSession(record.instance))
 
     def cancel(self, record: SessionRecord, now: float, request: CancelRequest, error: Exception | None = None) -> None:
@@ -145,7 +145,8 @@ class Lifecycle:
             self._move(record, Phase.RUNNING)
             record.former = None
         record.is_stopping = True
-        record.work = Work.THREAD if record.work is Work.NONE else record.work
+        if record.work is Work.NONE:
+            self._table.set_work(record, Work.THREAD)
         return not is_idle
 
     def over(self, record: SessionRecord) -> None:

@@ -106,6 +106,13 @@ _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.REMOVING: (Phase.ENDED, Phase.FINISHED),  # when the directory cannot be removed
 }
 
+_NEXT_WORK: Mapping[Work, tuple[Work, ...]] = {
+    Work.NONE: (Work.THREAD, Work.NEXT_VIEW, Work.END),
+    Work.THREAD: (Work.NONE,),
+    Work.NEXT_VIEW: (Work.THREAD,),
+    Work.END: (),
+}
+
 
 @dataclass(slots=True)
 class Joining:
@@ -275,7 +282,7 @@ class SessionRecord:
     watching : list of int
         Ids of calls that wait until its version changes.
     work : Work
-        The thread or job that is at work in it while it is RUNNING.
+        The thread or job that is at work in it while it is RUNNING. Changed by `SessionTable.set_work` only.
     is_stopping : bool
         Whether it is to end: it was cancelled, is to fail, or is over on all members. Its thread or job ends it.
     former : SessionRecord or None
@@ -392,6 +399,18 @@ class SessionTable:
         if phase not in _NEXT[record.phase]:
             raise InternalError(f"session {record.name!r} cannot go from {record.phase.name} to {phase.name}")
         record.phase = phase
+
+    def set_work(self, record: SessionRecord, work: Work) -> None:
+        """Change the thread or job that is at work in a session.
+
+        Raises
+        ------
+        InternalError
+            `work` cannot follow what is at work in it.
+        """
+        if work is not record.work and work not in _NEXT_WORK[record.work]:
+            raise InternalError(f"session {record.name!r} cannot go from {record.work.name} to {work.name}")
+        record.work = work
 
     def set_instance(self, record: SessionRecord, instance: Any) -> None:
         """Set the object that answers for a session, and make the session visible."""

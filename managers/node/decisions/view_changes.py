@@ -252,9 +252,7 @@ class ViewChanges:
             case Frozen():
                 self._on_frozen(member, event, now)
             case Continued():
-                record.work = Work.THREAD if record.work is Work.NEXT_VIEW else record.work
-                if member.views.is_frozen:
-                    self._freeze(member)
+                self._on_continued(member)
             case NotPlanned():
                 # Unless another view was decided since, or the session ends for another reason.
                 if record.work is Work.NONE:
@@ -264,13 +262,20 @@ class ViewChanges:
             case _:
                 self._on_copies(member, event, now)
 
+    def _on_continued(self, member: ViewMember) -> None:
+        """A session has begun its next view."""
+        if member.record.work is Work.NEXT_VIEW:
+            self._table.set_work(member.record, Work.THREAD)
+        if member.views.is_frozen:
+            self._freeze(member)
+
     def _on_frozen(self, member: ViewMember, event: Frozen, now: float) -> None:
         """A session has stopped."""
         record = member.record
-        record.work = Work.NONE
+        self._table.set_work(record, Work.NONE)
         if record.is_stopping:
             # Its thread stopped to report before it saw that it was to stop for good.
-            record.work = Work.THREAD
+            self._table.set_work(record, Work.THREAD)
             self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
         elif member.joining is not None:
             member.joining.is_stopped = True
@@ -291,7 +296,7 @@ class ViewChanges:
             self._sessions.cancel(record, now, WALLTIME_REQUEST)
             return
         if not event.is_idle:
-            record.work = Work.NONE
+            self._table.set_work(record, Work.NONE)
         if member is None or record.is_stopping:
             self._finish(record)
         elif is_frozen or member.joining is not None:
@@ -376,7 +381,7 @@ class ViewChanges:
             return  # it freezes when it has begun its present view; a session that ends does not freeze
         shared = member.copies.shared_files()
         self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE, shared))
-        record.work = Work.THREAD  # until it reports
+        self._table.set_work(record, Work.THREAD)  # until it reports
 
     def _adopt(self, member: ViewMember, action: AdoptDecision, now: float) -> None:
         record = member.record
@@ -405,7 +410,7 @@ class ViewChanges:
         member.witnesses = {place.node: place for place in view.witnesses}
         if record.is_stopping:
             return  # its thread or job ends it, and members of the new view get that answer when they ask
-        record.work = Work.NEXT_VIEW
+        self._table.set_work(record, Work.NEXT_VIEW)
         copies, held = member.copies.next_view(action.decision), tuple(member.copies.held)
         self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies, held))
         done = member.parts_done.get(view.number, set())
@@ -472,7 +477,8 @@ class ViewChanges:
         if record.result is not None or (record.is_stopping and is_advancing):
             return
         record.is_stopping = True
-        record.work = record.work if is_advancing else Work.END
+        if not is_advancing:
+            self._table.set_work(record, Work.END)
         record.ends = ends
         self._actions.append(FinishSession(record.instance, is_advancing, error, ends))
 
