@@ -157,9 +157,11 @@ def built_files() -> dict[str, bytes]:
     known = components()
     ready = [node_of(component) for component in known if component.name not in TEMPLATES]
     ready += [
-        construct_with(one.construct, node_of(one, f"{one.construct}/{one.name}/{one.dropclass}"))
-        for one in known
-        if one.construct
+        construct_with(
+            component.construct, node_of(component, f"{component.construct}/{component.name}/{component.dropclass}")
+        )
+        for component in known
+        if component.construct
     ]
     drawn = [_construct(entry) for entry in (*CONSTRUCTS, *EMPTY)]
     drawn += [node_of(component) for component in known if component.name in TEMPLATES]
@@ -206,15 +208,15 @@ def _radio(entry: RadioEntry) -> EagleNode:
     if entry.function is not None:
         own["func_name"] = entry.function.__name__
     known = (*base.parameters, *(parameter for parameter in COMMON_APP if parameter.name == "memory"))
-    given = tuple(structs.replace(one, default=own.get(one.name, one.default)) for one in known)
-    whole = structs.replace(
+    given = tuple(structs.replace(parameter, default=own.get(parameter.name, parameter.default)) for parameter in known)
+    component = structs.replace(
         base,
         name=entry.name,
         description=entry.description,
         parameters=(*given, *entry.fields),
         ports=entry.ports,
     )
-    return node_of(whole, f"radio/{entry.name}")
+    return node_of(component, f"radio/{entry.name}")
 
 
 def construct_with(construct: str, node: EagleNode) -> EagleNode:

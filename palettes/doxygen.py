@@ -61,7 +61,7 @@ class _Comment(msgspec.Struct, kw_only=True):
 
 def described_nodes(path: Path) -> DescribedNodes:
     """Return the nodes that the comments of a file, or of the source files below a directory, describe."""
-    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.suffix in _ENDINGS)
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS)
     told: list[str] = []
     nodes: list[EagleNode] = []
     for file in files:
@@ -75,21 +75,21 @@ def described_nodes(path: Path) -> DescribedNodes:
 
 def _comments(lines: Iterable[str]) -> Iterator[_Comment]:
     """Yield the comments that have parameters between the marks."""
-    found, last, inside_c = _Comment(line=1), "", False
+    comment, last, inside_c = _Comment(line=1), "", False
     for number, line in enumerate(lines, start=1):
         match, begins_c = _COMMENT.match(line), line.lstrip().startswith("/*") and not inside_c
         if begins_c or (match is None and not inside_c):
-            if found.is_marked:
-                yield found
-            found, last = _Comment(line=number if begins_c else number + 1), ""
+            if comment.is_marked:
+                yield comment
+            comment, last = _Comment(line=number if begins_c else number + 1), ""
         if match is None and not inside_c:
             continue
         text = _LANGUAGE.sub("", (match[1] if match else line).split("*/")[0]).strip()
         inside_c = "*/" not in line and (inside_c or begins_c)
         command = _COMMAND.match(text)
-        last = _take(found, command[1], command[2], number) if command else _continue(found, last, text)
-    if found.is_marked:
-        yield found
+        last = _take(comment, command[1], command[2], number) if command else _continue(comment, last, text)
+    if comment.is_marked:
+        yield comment
 
 
 def _take(comment: _Comment, command: str, text: str, line: int) -> str:
@@ -121,7 +121,7 @@ def _nodes(comment: _Comment, file: Path, told: list[str]) -> Iterator[EagleNode
     """Yield the node of a comment, and the construct with it if the comment asks for one."""
     about = {name: comment.values[name][1].partition("/")[0].strip() for name in _ABOUT if name in comment.values}
     category = _OLDER.get(about.get("category", ""), about.get("category", ""))
-    base = next((one for one in (_OWN_CLASS, *components()) if one.category == category), None)
+    base = next((component for component in (_OWN_CLASS, *components()) if component.category == category), None)
     if not comment.brief or base is None:
         unknown = f"the unknown category {category!r}" if category else "no @param category"
         reason = unknown if comment.brief else "no @brief, which names it"
@@ -151,7 +151,7 @@ def _node(comment: _Comment, base: Component, owner: str, file: str, told: list[
         id=stable_id("described", owner),
         name=comment.brief,
         description=comment.details or comment.brief,
-        fields=(*fields, *(structs.replace(one, readonly=False) for one in common)),
+        fields=(*fields, *(structs.replace(field, readonly=False) for field in common)),
     )
 
 

@@ -95,11 +95,11 @@ def find_sources(image: str, catalogue: str, thresh_pix: float, thresh_isl: floa
     import bdsf
 
     with tempfile.TemporaryDirectory() as folder:  # PyBDSF writes its log beside the image, or here
-        found = bdsf.process_image(
+        processed = bdsf.process_image(
             image, outdir=folder, quiet=True, ncores=1, thresh_pix=thresh_pix, thresh_isl=thresh_isl
         )
         made = os.path.join(folder, "catalogue.csv")  # noqa: PTH118
-        found.write_catalog(outfile=made, format="csv", catalog_type="srl", clobber=True)
+        processed.write_catalog(outfile=made, format="csv", catalog_type="srl", clobber=True)
         with open(made, encoding="utf-8") as source, open(catalogue, "w", encoding="utf-8") as target:  # noqa: PTH123
             target.write(source.read())
 
@@ -111,8 +111,8 @@ def arithmetic(a: str, b: str, result: str, operation: str) -> None:
     from astropy.io import fits
 
     combine = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[operation]
-    with fits.open(a) as one, fits.open(b) as other:
-        fits.writeto(result, combine(one[0].data, other[0].data), one[0].header)
+    with fits.open(a) as first, fits.open(b) as second:
+        fits.writeto(result, combine(first[0].data, second[0].data), first[0].header)
 
 
 def mosaic(images: str | list[str], whole: str) -> None:
@@ -123,19 +123,19 @@ def mosaic(images: str | list[str], whole: str) -> None:
     names = images if isinstance(images, list) else [images]
     headers, pixels = [fits.getheader(name) for name in names], [fits.getdata(name) for name in names]
     for key in ("CRVAL1", "CRVAL2", "CDELT1", "CDELT2", "CTYPE1", "CTYPE2"):
-        if any(one[key] != headers[0][key] for one in headers):
+        if any(header[key] != headers[0][key] for header in headers):
             raise ValueError(f"the images have different values of {key}: reproject them to one projection first")
     # The reference pixel of a header is a place on the sky, so differences of it are shifts of the image.
-    corners = np.array([[-round(one[f"CRPIX{axis}"]) for axis in (2, 1)] for one in headers])
+    corners = np.array([[-round(header[f"CRPIX{axis}"]) for axis in (2, 1)] for header in headers])
     shapes = np.array([pixel.shape[-2:] for pixel in pixels])
     first = corners.min(axis=0)
     size = (corners + shapes).max(axis=0) - first
     total = np.zeros((*pixels[0].shape[:-2], *size))
     count = np.zeros(total.shape)
-    for one, corner, shape in zip(pixels, corners - first, shapes, strict=True):
+    for pixel, corner, shape in zip(pixels, corners - first, shapes, strict=True):
         place = (..., slice(corner[0], corner[0] + shape[0]), slice(corner[1], corner[1] + shape[1]))
-        total[place] += np.nan_to_num(one)
-        count[place] += np.isfinite(one)
+        total[place] += np.nan_to_num(pixel)
+        count[place] += np.isfinite(pixel)
     header = headers[0].copy()
     header["CRPIX1"] += int(corners[0][1] - first[1])
     header["CRPIX2"] += int(corners[0][0] - first[0])
@@ -154,17 +154,17 @@ def moments(cube: str, moment: str, order: int) -> None:
     step = header["CDELT3"]
     at = header["CRVAL3"] + step * (np.arange(data.shape[axis]) + 1 - header["CRPIX3"])
     at = at.reshape([-1 if number == axis else 1 for number in range(data.ndim)])
-    whole = data.sum(axis=axis, keepdims=True)
+    total = data.sum(axis=axis, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (data * at).sum(axis=axis, keepdims=True) / whole
+        mean = (data * at).sum(axis=axis, keepdims=True) / total
         if order == 0:
-            found = whole * abs(step)
+            image = total * abs(step)
         elif order == 1:
-            found = mean
+            image = mean
         else:
-            found = np.sqrt((data * (at - mean) ** 2).sum(axis=axis, keepdims=True) / whole)
+            image = np.sqrt((data * (at - mean) ** 2).sum(axis=axis, keepdims=True) / total)
     header["CRPIX3"], header["CRVAL3"] = 1.0, float(at.mean())
-    fits.writeto(moment, found.astype(np.float32), header)
+    fits.writeto(moment, image.astype(np.float32), header)
 
 
 _MS, _FITS, _SOLUTIONS = "ms", "fits", "h5parm"

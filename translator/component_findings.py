@@ -49,11 +49,11 @@ class ComponentFindings:
         }
         own: list[Problem] = []
         refused: set[str] = set()
-        for found, fields in zip(self.problems, self.fields, strict=True):
+        for problem, fields in zip(self.problems, self.fields, strict=True):
             if not fields or not all(known & places.get(field, set()) for field in fields):
-                own.append(found)
+                own.append(problem)
             refused.update(*(places.get(field, ()) for field in fields))
-        yield from (found for found in problems if not (found.code in VALUE_CODES and found.where in refused))
+        yield from (problem for problem in problems if not (problem.code in VALUE_CODES and problem.where in refused))
         yield from own
 
 

@@ -109,23 +109,26 @@ def _nodes(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> It
 
 
 def _changed_node(
-    old: LogicalGraph, new: LogicalGraph, one: LogicalNode, other: LogicalNode, pairs: Mapping[str, str]
+    old: LogicalGraph, new: LogicalGraph, before: LogicalNode, after: LogicalNode, pairs: Mapping[str, str]
 ) -> Iterator[LogicalDifference]:
-    name = _named(new, other.id)
-    if one.name != other.name and one.embedded_in is None:
-        text = f"{one.category} {one.name!r} is called {other.name!r} now"
-        yield LogicalDifference(change="changed", what="node", where=name, old=one.name, new=other.name, text=text)
-    if one.category != other.category:
-        text = f"the category of {name!r} changed from {one.category} to {other.category}"
+    name = _named(new, after.id)
+    if before.name != after.name and before.embedded_in is None:
+        text = f"{before.category} {before.name!r} is called {after.name!r} now"
+        yield LogicalDifference(change="changed", what="node", where=name, old=before.name, new=after.name, text=text)
+    if before.category != after.category:
+        text = f"the category of {name!r} changed from {before.category} to {after.category}"
         yield LogicalDifference(
-            change="changed", what="node", where=name, old=one.category, new=other.category, text=text
+            change="changed", what="node", where=name, old=before.category, new=after.category, text=text
         )
-    if pairs.get(one.parent or "", one.parent) != other.parent:
-        places = [_named(old, one.parent) if one.parent else "", _named(new, other.parent) if other.parent else ""]
+    if pairs.get(before.parent or "", before.parent) != after.parent:
+        places = [
+            _named(old, before.parent) if before.parent else "",
+            _named(new, after.parent) if after.parent else "",
+        ]
         words = [f"{place!r}" if place else "the top level" for place in places]
         text = f"{name!r} moved from {words[0]} to {words[1]}"
         yield LogicalDifference(change="changed", what="node", where=name, old=places[0], new=places[1], text=text)
-    yield from _fields(name, _own(old, one), _own(new, other))
+    yield from _fields(name, _own(old, before), _own(new, after))
 
 
 def _own(graph: LogicalGraph, node: LogicalNode) -> dict[str, Field]:
@@ -192,8 +195,8 @@ def _edge(graph: LogicalGraph, link: LogicalLink, pairs: Mapping[str, str] | Non
 
     def port(id_: str, field: str) -> str:
         node = graph.by_id.get(id_)
-        found = None if node is None else node.by_id.get(field)
-        return field if found is None else found.name
+        port_field = None if node is None else node.by_id.get(field)
+        return field if port_field is None else port_field.name
 
     return (
         end(link.source),
@@ -234,7 +237,9 @@ def _configurations(old: LogicalGraph, new: LogicalGraph) -> Iterator[LogicalDif
             change="added", what="configuration", where=name, text=f"configuration {name!r} was added"
         )
     for id_ in sorted(ours.keys() & theirs.keys()):
-        before, after = ({value[:2]: value[2] for value in one.values} for one in (ours[id_], theirs[id_]))
+        before, after = (
+            {value[:2]: value[2] for value in configuration.values} for configuration in (ours[id_], theirs[id_])
+        )
         if before != after:
             name = theirs[id_].name or id_
             text = f"configuration {name!r} sets other values"

@@ -17,8 +17,8 @@ def drawn_positions(graph: LogicalGraph) -> dict[str, Position]:
     Nodes that are all at one position, as in files that programs wrote, have not been drawn.
     """
     shown = [node for node in graph.nodes if node.kind in (NodeKind.DATA, NodeKind.APP)]
-    found = {node.key or node.id: node.position for node in shown if node.position is not None}
-    if len(set(found.values())) < min(len(found), 2):
+    positions = {node.key or node.id: node.position for node in shown if node.position is not None}
+    if len(set(positions.values())) < min(len(positions), 2):
         return {}
     inside: dict[str, list[Position]] = {}
     for node in shown:
@@ -34,8 +34,8 @@ def drawn_positions(graph: LogicalGraph) -> dict[str, Position]:
         owner = graph.by_id.get(node.embedded_in or "")
         position = None if owner is None else _beside(node, owner, inside.get(owner.id, []))
         if position is not None:
-            found[node.key or node.id] = position
-    return found
+            positions[node.key or node.id] = position
+    return positions
 
 
 def _beside(app: LogicalNode, construct: LogicalNode, inside: list[Position]) -> Position | None:

@@ -107,14 +107,14 @@ def replace_names(text: str, value_of: Callable[[str], str | None]) -> str:
     ExpressionError
         The text has a sign that no expression has. `value_of` may raise it, too.
     """
-    found = []
+    parts = []
     for kind, token, is_name in _named(text):
         value = value_of(token) if is_name else None
         if value is None:
-            found.append(f"{{{token}}}" if kind == "parameter" else token)
+            parts.append(f"{{{token}}}" if kind == "parameter" else token)
         else:
-            found.append(f"({value})" if value.startswith("-") else value)
-    return " ".join(found)
+            parts.append(f"({value})" if value.startswith("-") else value)
+    return " ".join(parts)
 
 
 def uses_names(text: str, names: Collection[str]) -> bool:
@@ -134,20 +134,20 @@ def _named(text: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, place = [], 0
+    tokens, place = [], 0
     while text[place:].strip():
         match = _TOKEN.match(text, place)
         if match is None:
             raise ExpressionError(f"{text[place:].strip()[:20]!r} is unexpected")
         kind = match.lastgroup or ""
         if kind in ("braces", "inner"):
-            found.append(("parameter", match["inner"]))
+            tokens.append(("parameter", match["inner"]))
         elif kind in ("sigil", "plain"):
-            found.append(("parameter", match["plain"]))
+            tokens.append(("parameter", match["plain"]))
         else:
-            found.append((kind, match[kind]))
+            tokens.append((kind, match[kind]))
         place = match.end()
-    return found
+    return tokens
 
 
 class _Parser:
@@ -257,16 +257,16 @@ class _Parser:
 
 
 _OPERATIONS: Mapping[str, Callable[[Number, Number], Number]] = {
-    "*": lambda one, other: one * other,
-    "/": lambda one, other: one // other if _is_whole(one, other) else one / other,
-    "//": lambda one, other: one // other,
-    "%": lambda one, other: one % other,
+    "*": lambda left, right: left * right,
+    "/": lambda left, right: left // right if _is_whole(left, right) else left / right,
+    "//": lambda left, right: left // right,
+    "%": lambda left, right: left % right,
 }
 
 
-def _is_whole(one: Number, other: Number) -> bool:
+def _is_whole(left: Number, right: Number) -> bool:
     """Whether a quotient is an integer that no float has to represent."""
-    return isinstance(one, int) and isinstance(other, int) and one % other == 0
+    return isinstance(left, int) and isinstance(right, int) and left % right == 0
 
 
 def _number(text: str) -> Number:
@@ -400,18 +400,18 @@ def _is_number(value: Any) -> bool:
 
 def take_estimates(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, str]]:
     """Return the graph with a number in place of each expression, and the expressions by the key of their node."""
-    found: dict[str, str] = {}
+    expressions: dict[str, str] = {}
     nodes = list(graph.nodes)
     for at, node in enumerate(graph.nodes):
         name = _FIELDS.get(node.kind)
         for place, field in enumerate(node.fields):
             text = field.effective
             if field.name == name and isinstance(text, str) and uses_names(text, INPUT_NAMES):
-                found[node.key or node.id] = text
+                expressions[node.key or node.id] = text
                 fields = list(node.fields)
                 fields[place] = msgspec.structs.replace(field, value=_DEFAULT)
                 nodes[at] = msgspec.structs.replace(node, fields=tuple(fields))
-    return (msgspec.structs.replace(graph, nodes=tuple(nodes)), found) if found else (graph, found)
+    return (msgspec.structs.replace(graph, nodes=tuple(nodes)), expressions) if expressions else (graph, expressions)
 
 
 def with_estimates(graph: PhysicalGraph, expressions: Mapping[str, str] | None = None) -> PhysicalGraph:
@@ -431,7 +431,9 @@ def with_estimates(graph: PhysicalGraph, expressions: Mapping[str, str] | None =
     """
     if expressions is None:
         expressions = json.loads(graph.meta.get(META, "{}"))
-    texts = {row: expressions[one.key] for row, one in enumerate(graph.templates) if one.key in expressions}
+    texts = {
+        row: expressions[template.key] for row, template in enumerate(graph.templates) if template.key in expressions
+    }
     if not texts or not graph.drops:
         return graph
     sizes = _Sizes(graph)
@@ -496,8 +498,8 @@ def _value(graph: PhysicalGraph, row: int, text: str, read: float, count: float)
         template = graph.templates[row]
         name = _FIELDS[NodeKind.APP if template.kind is Kind.APP else NodeKind.DATA]
         what = f"{name} of {template.name!r} is {text!r:.60}, which cannot be computed for {count:g} inputs"
-        found = problem("LG096", f"{what} of {read:g} bytes: {error}", where=template.key, hint=_HINT)
-        raise BadGraphError(found.text, problems=(found,)) from error
+        finding = problem("LG096", f"{what} of {read:g} bytes: {error}", where=template.key, hint=_HINT)
+        raise BadGraphError(finding.text, problems=(finding,)) from error
 
 
 def _with_means(graph: PhysicalGraph, rows: Collection[int], weight: _Floats) -> tuple[Any, ...]:

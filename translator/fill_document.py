@@ -76,9 +76,9 @@ def fill_document(
     if reading.graph is None:
         return FilledGraph(document=b"", parameters=(), note=TemplateNote(name=name), problems=reading.problems)
     graph = reading.graph
-    filled, found = fill(graph, configuration=configuration, settings=settings, tilde=True)
+    filled, fill_problems = fill(graph, configuration=configuration, settings=settings, tilde=True)
     note = note_of(graph, data, configuration=configuration, settings=settings)
-    problems = (*reading.problems, *found)
+    problems = (*reading.problems, *fill_problems)
     document = b""
     if not any(problem.severity is Severity.ERROR for problem in problems):
         content = parse(data, ReadOptions()).value
@@ -122,7 +122,7 @@ def note_of(
 ) -> TemplateNote:
     """Return what a graph is made from, if it is filled with these values."""
     chosen = configuration or graph.active_configuration or ""
-    names = {one.id: one.name or one.id for one in graph.configurations}
+    names = {entry.id: entry.name or entry.id for entry in graph.configurations}
     values = variables_of(graph, configuration, settings)
     given = settings if isinstance(settings, Mapping) else dict(text.partition("=")[::2] for text in settings)
     return TemplateNote(
@@ -139,9 +139,9 @@ def read_note(data: bytes) -> TemplateNote | None:
         return None
     document = parse(data, ReadOptions()).value
     about = document.get("modelData") if isinstance(document, dict) else None
-    found = about.get(_NOTE) if isinstance(about, dict) else None
+    note = about.get(_NOTE) if isinstance(about, dict) else None
     try:
-        return msgspec.convert(found, TemplateNote)
+        return msgspec.convert(note, TemplateNote)
     except msgspec.ValidationError:
         return None
 
@@ -165,4 +165,4 @@ def sweeps(texts: Sequence[str]) -> Iterator[dict[str, str]]:
         axes.append([(name.strip(), value) for value in given])
     if count > _MOST_GRAPHS:
         raise ValueError(f"{count:,} graphs, more than {_MOST_GRAPHS:,}")
-    yield from (dict(one) for one in itertools.product(*axes))
+    yield from (dict(combination) for combination in itertools.product(*axes))

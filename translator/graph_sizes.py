@@ -107,10 +107,10 @@ def graph_sizes(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptio
         Drops wait for each other. Outlines do not show that.
     """
     expressions: dict[str, str] = json.loads(outline.meta.get(META, "{}"))
-    whole = None
+    unrolled = None
     if expressions and outline.drops <= MOST_UNROLLED:
-        whole = with_estimates(unroll(outline), expressions)
-        outline = replace(outline, templates=whole.templates)  # with the means of their drops
+        unrolled = with_estimates(unroll(outline), expressions)
+        outline = replace(outline, templates=unrolled.templates)  # with the means of their drops
     sizes = outline.sizes
     counted = list(zip(sizes, outline.templates, strict=True))
     data = sum(size for size, template in counted if template.kind is Kind.DATA)
@@ -122,8 +122,8 @@ def graph_sizes(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptio
         volume=sum(min(size, _COUNTED) * _weight(template, Kind.DATA) for size, template in counted),
         work=sum(min(size, _COUNTED) * _weight(template, Kind.APP) * template.cpus for size, template in counted),
     )
-    reduced = whole or _reduced(graph, outline, options)
-    if reduced is not None and whole is None:
+    reduced = unrolled or _reduced(graph, outline, options)
+    if reduced is not None and unrolled is None:
         reduced = with_estimates(reduced, expressions)
     if reduced is None:
         return plain
@@ -183,7 +183,10 @@ def _times(graph: PhysicalGraph, sizes: Mapping[str, int]) -> _Times:
     start: _Floats = longest_before(graph, seconds)
     here = np.bincount(graph.template, minlength=len(graph.templates))
     copies = np.array(
-        [min(sizes.get(one.key, 0), _COUNTED) / max(count, 1) for one, count in zip(graph.templates, here, strict=True)]
+        [
+            min(sizes.get(template.key, 0), _COUNTED) / max(count, 1)
+            for template, count in zip(graph.templates, here, strict=True)
+        ]
     )
     cpus = np.array([template.cpus for template in graph.templates], dtype=np.float64)
     running = np.flatnonzero(seconds > 0)
@@ -192,8 +195,8 @@ def _times(graph: PhysicalGraph, sizes: Mapping[str, int]) -> _Times:
     at = np.concatenate([start[running], start[running] + seconds[running]])
     moments, place = np.unique(np.round(at, 9), return_inverse=True)
     steps = [
-        np.cumsum(np.bincount(place, weights=np.concatenate([one, -one]), minlength=len(moments)))
-        for one in (change, change * cpus[template])
+        np.cumsum(np.bincount(place, weights=np.concatenate([delta, -delta]), minlength=len(moments)))
+        for delta in (change, change * cpus[template])
     ]
     phases = tuple(
         ParallelPhase(

@@ -106,12 +106,12 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
         """Fields by name. Of several with one name, the first that is not a port, else the first."""
-        found: dict[str, Field] = {}
+        by_name: dict[str, Field] = {}
         for field in self.fields:
-            known = found.get(field.name)
+            known = by_name.get(field.name)
             if known is None or (known.is_port and not field.is_port):
-                found[field.name] = field
-        return found
+                by_name[field.name] = field
+        return by_name
 
     @cached_property
     def by_id(self) -> Mapping[str, Field]:
@@ -121,8 +121,8 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def value(self, name: str, default: Any = None) -> Any:
         """Return the effective value of the field called `name`; `default` if there is none or it is empty."""
         field = self.by_name.get(name)
-        found = None if field is None else field.effective
-        return default if found in (None, "") else found
+        value = None if field is None else field.effective
+        return default if value in (None, "") else value
 
 
 class LogicalLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +166,8 @@ class LogicalGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def embedded(self) -> Mapping[str, tuple[LogicalNode, ...]]:
         """Embedded applications by the id of their construct, the input application first."""
-        found: dict[str, tuple[LogicalNode, ...]] = {}
+        applications: dict[str, tuple[LogicalNode, ...]] = {}
         for node in self.nodes:
             if node.embedded_in is not None:
-                found[node.embedded_in] = (*found.get(node.embedded_in, ()), node)
-        return {key: tuple(sorted(apps, key=lambda app: app.role is Role.OUTPUT)) for key, apps in found.items()}
+                applications[node.embedded_in] = (*applications.get(node.embedded_in, ()), node)
+        return {key: tuple(sorted(apps, key=lambda app: app.role is Role.OUTPUT)) for key, apps in applications.items()}

@@ -106,13 +106,13 @@ def resolve_setting(graph: LogicalGraph, setting: Setting, problems: list[Proble
     for node_name, parameter in readings:
         nodes = [node for node in _selectable(graph) if node_name in _names(node, graph)]
         named = named or bool(nodes)
-        found = [(node, place) for node in nodes for place in _fields(node, parameter)]
-        owners = {node.embedded_in or node.id for node, _ in found}
+        matches = [(node, place) for node in nodes for place in _fields(node, parameter)]
+        owners = {node.embedded_in or node.id for node, _ in matches}
         if len(owners) == 1:
-            node, place = found[0]
+            node, place = matches[0]
             return addresses_of(graph, node, node.fields[place].id)
         if owners:
-            problems.append(_ambiguous(setting, found))
+            problems.append(_ambiguous(setting, matches))
             return []
     if setting.target.startswith(f"{GLOBAL}.") and not named:
         return None
@@ -142,9 +142,9 @@ def _fields(node: LogicalNode, parameter: str) -> list[int]:
     return (plain or named)[:1]
 
 
-def _ambiguous(setting: Setting, found: list[tuple[LogicalNode, int]]) -> Problem:
-    ids = ", ".join(node.id for node, _ in found[:_LISTED])
-    text = f"{len(found)} nodes have a parameter {setting.target!r}"
+def _ambiguous(setting: Setting, matches: list[tuple[LogicalNode, int]]) -> Problem:
+    ids = ", ".join(node.id for node, _ in matches[:_LISTED])
+    text = f"{len(matches)} nodes have a parameter {setting.target!r}"
     return problem("LG100", text, where=setting.target, hint=f"name the node by its id, one of {ids}")
 
 
@@ -237,8 +237,8 @@ def substitute(value: Any, variables: Mapping[str, Any], used: set[str], *, tild
 
 def placeholder_name(value: Any) -> str:
     """Return the name in a value that is a single placeholder; empty for any other value."""
-    whole = _GLOBAL_VARIABLES_WHOLE.fullmatch(value) if isinstance(value, str) else None
-    return _name(whole) if whole else ""
+    match = _GLOBAL_VARIABLES_WHOLE.fullmatch(value) if isinstance(value, str) else None
+    return _name(match) if match else ""
 
 
 def unresolved(value: Any) -> bool:
@@ -248,8 +248,8 @@ def unresolved(value: Any) -> bool:
 
 def _in_text(text: str, variables: Mapping[str, Any], used: set[str], *, tilde: bool) -> Any:
     for pattern in (_TILDE, _BRACES) if tilde else (_BRACES,):
-        whole = pattern.fullmatch(text.strip())
-        name = _name(whole) if whole else ""
+        whole_match = pattern.fullmatch(text.strip())
+        name = _name(whole_match) if whole_match else ""
         if name in variables:
             used.add(name)
             return variables[name]
@@ -456,7 +456,7 @@ def _substituted(
 ) -> LogicalGraph:
     if given:
         refused = tuple(check_ranges(parameters_of(graph), given))
-        problems.extend(found for found, _, _ in refused)
+        problems.extend(finding for finding, _, _ in refused)
         given = {**given, **{name: value for _, name, value in refused}}
     variables, used = find_variables(graph, given, problems), set[str]()
     values: Values = {}
@@ -698,17 +698,17 @@ def form_of(graph: LogicalGraph, configuration: str, settings: tuple[str, ...]) 
         else parameter
         for parameter in parameters
     )
-    names = {one.name for one in (*parameters, *nodes)}
+    names = {entry.name for entry in (*parameters, *nodes)}
     pairs = [setting.partition("=")[::2] for setting in settings]
     given = {name.strip().removeprefix("global."): value.strip() for name, value in pairs}
     given = {name: value for name, value in given.items() if name in names}
     return TemplateForm(
         parameters=valued,
         nodes=nodes,
-        configurations=tuple(one.name or one.id for one in graph.configurations),
+        configurations=tuple(entry.name or entry.id for entry in graph.configurations),
         configuration=configuration,
         given=given,
-        is_template=is_template(tuple(one for one in valued if one.name not in given)),
+        is_template=is_template(tuple(parameter for parameter in valued if parameter.name not in given)),
     )
 
 

@@ -129,7 +129,7 @@ def translate(
     BadGraphError
         The graph cannot be translated; `problems` holds everything found.
     """
-    found = examine(
+    checked = examine(
         source,
         name=name,
         read_options=read_options,
@@ -138,11 +138,11 @@ def translate(
         settings=settings,
         component_options=component_options,
     )
-    return finish(found, partition_options=partition_options, nodes=nodes)
+    return finish(checked, partition_options=partition_options, nodes=nodes)
 
 
 def finish(
-    found: Checked, *, partition_options: PartitionOptions | None = None, nodes: Sequence[str] = ()
+    checked: Checked, *, partition_options: PartitionOptions | None = None, nodes: Sequence[str] = ()
 ) -> Translation:
     """Unroll, partition and place what `examine` returned: the second half of `translate`.
 
@@ -151,18 +151,18 @@ def finish(
     BadGraphError
         The graph cannot be translated.
     """
-    refuse_errors(found.problems)
-    graph = found.graph if found.outline is None else unroll(found.outline)
+    refuse_errors(checked.problems)
+    graph = checked.graph if checked.outline is None else unroll(checked.outline)
     graph = None if graph is None else with_estimates(graph)
     if graph is None:
-        raise BadGraphError("there is no graph in this file", problems=found.problems)
+        raise BadGraphError("there is no graph in this file", problems=checked.problems)
     if partition_options is not None:
         from translator.plan.registry import partition  # noqa: PLC0415 - ten planners, which runs here do not need
 
         graph = partition(graph, partition_options)
     if nodes:
         graph = place(graph, nodes)
-    return Translation(graph=graph, logical=found.logical, problems=found.problems, family=found.family)
+    return Translation(graph=graph, logical=checked.logical, problems=checked.problems, family=checked.family)
 
 
 def examine(  # noqa: PLR0911 - one for each kind of source
@@ -185,7 +185,7 @@ def examine(  # noqa: PLR0911 - one for each kind of source
         The file cannot be opened, or is a damaged container.
     """
     if isinstance(source, RepositoryFile):
-        found = examine(
+        checked = examine(
             source.content,
             name=name or source.name,
             read_options=read_options,
@@ -194,13 +194,13 @@ def examine(  # noqa: PLR0911 - one for each kind of source
             settings=settings,
             component_options=component_options,
         )
-        return with_repository(found, source.note)
+        return with_repository(checked, source.note)
     if isinstance(source, PhysicalGraph):
         return _unrolled(Family.DFG, source, (), unroll_options, component_options)
     if isinstance(source, LogicalGraph):
         filled, problems = _filled(source, configuration, settings)
-        found = _planned(filled, source.family, problems, unroll_options, component_options)
-        return replace(found, unfilled=source)
+        checked = _planned(filled, source.family, problems, unroll_options, component_options)
+        return replace(checked, unfilled=source)
     name = name or (source.stem if isinstance(source, Path) else "graph")
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
@@ -213,15 +213,15 @@ def examine(  # noqa: PLR0911 - one for each kind of source
     if reading.graph is None:
         return _foreign(reading, unroll_options, component_options)
     filled, problems = _filled(reading.graph, configuration, settings)
-    found = _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
-    found = replace(found, unfilled=reading.graph)
+    checked = _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
+    checked = replace(checked, unfilled=reading.graph)
     note = read_note(document)
     if note is None and (configuration or settings or parameters_of(reading.graph)):
         note = note_of(reading.graph, document, configuration=configuration, settings=settings)
     notes = {} if note is None else {"template": msgspec.json.encode(note).decode()}
     if copy := note_logical(document, configuration=configuration, settings=settings):
         notes[LOGICAL] = copy
-    return _noted(found, notes)
+    return _noted(checked, notes)
 
 
 def _filled(
@@ -239,19 +239,19 @@ def _filled(
         else:
             settings = (*settings, *(f"{name}={value}" for name, value in made.items()))
     filled, problems = fill(graph, configuration=configuration, settings=settings)
-    return filled, (*(found for found, _, _ in missing), *problems)
+    return filled, (*(finding for finding, _, _ in missing), *problems)
 
 
-def with_repository(found: Checked, note: RepositoryNote | None) -> Checked:
+def with_repository(checked: Checked, note: RepositoryNote | None) -> Checked:
     """Return the result with a note of the repository of its graph, which graph files and sessions keep."""
-    return found if note is None else _noted(found, {REPOSITORY: msgspec.json.encode(note).decode()})
+    return checked if note is None else _noted(checked, {REPOSITORY: msgspec.json.encode(note).decode()})
 
 
-def _noted(found: Checked, notes: Mapping[str, str]) -> Checked:
+def _noted(checked: Checked, notes: Mapping[str, str]) -> Checked:
     """Return the result with notes about where it comes from, which graph files and sessions keep."""
-    outline = found.outline and replace(found.outline, meta={**found.outline.meta, **notes})
-    graph = found.graph and replace(found.graph, meta={**found.graph.meta, **notes})
-    return replace(found, outline=outline, graph=graph)
+    outline = checked.outline and replace(checked.outline, meta={**checked.outline.meta, **notes})
+    graph = checked.graph and replace(checked.graph, meta={**checked.graph.meta, **notes})
+    return replace(checked, outline=outline, graph=graph)
 
 
 def _foreign(
@@ -266,11 +266,11 @@ def _foreign(
 def _planned(
     logical: LogicalGraph,
     family: str,
-    found: Iterable[Problem],
+    earlier: Iterable[Problem],
     unroll_options: UnrollOptions | None,
     component_options: ComponentOptions | None,
 ) -> Checked:
-    """Validate and outline a logical graph with its values filled in; `found` are the problems so far."""
+    """Validate and outline a logical graph with its values filled in; `earlier` are the problems so far."""
     logical, expressions = take_estimates(logical)
     outline = outline_of(logical, unroll_options)
     if drawn := drawn_positions(logical):
@@ -282,7 +282,7 @@ def _planned(
         outline, notes = replace(outline, templates=_rehearsed(outline.templates)), (_REHEARSED,)
     places = {node.key or node.id: node.pointer for node in logical.nodes}
     shared = same_files(outline.templates, outline.links, places)
-    problems = _once([*notes, *found, *validate(logical), *outline.problems, *_waiting(outline), *shared])
+    problems = _once([*notes, *earlier, *validate(logical), *outline.problems, *_waiting(outline), *shared])
     problems = tuple(check_components(outline.templates, outline.links, component_options).once(problems, logical))
     return Checked(family, problems, logical, outline)
 
@@ -301,7 +301,9 @@ def _physical(
         with source.open("rb") if isinstance(source, Path) else BytesIO(source) as stream:
             graph = read_pg_stream(stream, name=name, findings=findings, max_depth=options.max_depth)
     except BadGraphError as error:
-        return Checked(Family.PHYSICAL.value, tuple(found for found in error.problems if isinstance(found, Problem)))
+        return Checked(
+            Family.PHYSICAL.value, tuple(finding for finding in error.problems if isinstance(finding, Problem))
+        )
     return _unrolled(Family.PHYSICAL, graph, findings, unroll_options, component_options)
 
 
@@ -342,22 +344,22 @@ def _head(source: Path | bytes) -> bytes:
 
 def _waiting(outline: GraphOutline) -> tuple[Problem, ...]:
     """Return LG050 if drops of an outline wait for themselves through a carry or a feedback, which only drops show."""
-    if outline.is_acyclic or any(found.severity is Severity.ERROR for found in outline.problems):
+    if outline.is_acyclic or any(finding.severity is Severity.ERROR for finding in outline.problems):
         return ()
     return _cycles(unroll(outline))
 
 
 def _cycles(graph: PhysicalGraph) -> tuple[Problem, ...]:
-    found = cycle_problem(graph)
-    return () if found is None else (found,)
+    finding = cycle_problem(graph)
+    return () if finding is None else (finding,)
 
 
 def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the findings without duplicates: of two stages that report the same thing, the first counts."""
-    found: dict[tuple[str, str, str], Problem] = {}
-    for one in problems:
-        found.setdefault((one.code, one.where, one.text if one.code in REPEATABLE else ""), one)
-    return tuple(found.values())
+    distinct: dict[tuple[str, str, str], Problem] = {}
+    for finding in problems:
+        distinct.setdefault((finding.code, finding.where, finding.text if finding.code in REPEATABLE else ""), finding)
+    return tuple(distinct.values())
 
 
 # Test runs of a graph: placeholders replace its applications and data, so that only its structure is run.

@@ -124,8 +124,8 @@ def list_graphs(address: str) -> GraphList:
     with _repository(known) as (git, commit):
         below = ("--", known.path) if known.path else ()
         names = git.run("ls-tree", "-r", "-z", "--name-only", commit, *below).decode(errors="replace").split("\0")
-    found = sorted(name for name in names if name.endswith(".graph"))
-    return GraphList(commit=commit, graphs={name: RepositoryAddress(known.url, commit, name).shown for name in found})
+    graphs = sorted(name for name in names if name.endswith(".graph"))
+    return GraphList(commit=commit, graphs={name: RepositoryAddress(known.url, commit, name).shown for name in graphs})
 
 
 def parse_address(address: str) -> RepositoryAddress:
@@ -174,7 +174,7 @@ def _of_page(address: str) -> str:
         repository, rest = pieces[:2], pieces[2:]
         rest = rest[2:] if rest[:2] == ["refs", "heads"] else rest
     else:
-        mark = next((at for at, one in enumerate(pieces) if one in ("blob", "raw") and at > 1), len(pieces))
+        mark = next((at for at, piece in enumerate(pieces) if piece in ("blob", "raw") and at > 1), len(pieces))
         repository, rest = [piece for piece in pieces[:mark] if piece != "-"], pieces[mark + 1 :]
     if len(rest) < 2:
         raise UsageError("the page is not that of a file", where=address, hint=_HINT)
@@ -243,13 +243,15 @@ class _Git:
         if self._token:
             text = text.replace(self._token, "...")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        said = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "failed")
+        reason = next(
+            (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "failed"
+        )
         hint = "check the address, and whether git fetch works with it"
         if re.search(r"Authentication|could not read|Permission denied|terminal prompts|\b40[13]\b", text):
             hint = f"for a private repository put a token into the environment, as {self._variable}"
         elif "remote ref" in text:
             hint = "name a branch, a tag, or all 40 digits of a commit"
-        return BadFileError(f"git: {said.removeprefix('fatal: ')}", where=self._address.shown, hint=hint)
+        return BadFileError(f"git: {reason.removeprefix('fatal: ')}", where=self._address.shown, hint=hint)
 
 
 @contextmanager

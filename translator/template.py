@@ -83,7 +83,7 @@ _NUMBERS: Mapping[str, Callable[[float], int | float | bool]] = MappingProxyType
 
 def parameters_of(graph: LogicalGraph) -> tuple[TemplateParameter, ...]:
     """Return the parameters of a graph: those that are declared, then the others in the order of their first use."""
-    found = {
+    parameters = {
         field.name: TemplateParameter(
             name=field.name,
             type=field.type,
@@ -103,31 +103,31 @@ def parameters_of(graph: LogicalGraph) -> tuple[TemplateParameter, ...]:
             continue
         for field in node.fields:
             if isinstance(field.effective, str):
-                _add_uses(found, node, field, field.effective)
-    return tuple(found.values())
+                _add_uses(parameters, node, field, field.effective)
+    return tuple(parameters.values())
 
 
-def _add_uses(found: dict[str, TemplateParameter], node: LogicalNode, field: Field, text: str) -> None:
+def _add_uses(parameters: dict[str, TemplateParameter], node: LogicalNode, field: Field, text: str) -> None:
     is_number = is_numeric(node, field)
     for name in names_in(text):
-        if name not in found and not is_number:
+        if name not in parameters and not is_number:
             continue  # braces in commands and paths mean other things
-        known = found.get(name)
-        whole = is_number and text.strip().strip("~${}") == name
-        low, high = _range(field) if whole else (None, None)
+        known = parameters.get(name)
+        is_whole = is_number and text.strip().strip("~${}") == name
+        low, high = _range(field) if is_whole else (None, None)
         if known is None:
             known = TemplateParameter(
                 name=name,
-                type=_type(node, field) if whole else "Float",
-                description=field.description if whole else "",
+                type=_type(node, field) if is_whole else "Float",
+                description=field.description if is_whole else "",
                 where=field.pointer,
             )
         use = f"{field.name} of {node.category} {node.name!r}"
-        found[name] = msgspec.structs.replace(
+        parameters[name] = msgspec.structs.replace(
             known,
             minimum=known.minimum if known.minimum is not None else low,
             maximum=known.maximum if known.maximum is not None else high,
-            description=known.description or (field.description if whole else ""),
+            description=known.description or (field.description if is_whole else ""),
             used_in=known.used_in if use in known.used_in else (*known.used_in, use),
         )
 
@@ -180,10 +180,10 @@ def without_number(
         if parameter.type not in _NUMBERS or not parameter.used_in or values.get(parameter.name, "") is not None:
             continue
         hint = f"give it one in the form of the translator, or with --set {parameter.name}=VALUE"
-        found = problem("LG090", f"the parameter {parameter.name!r} has no value", where=parameter.where, hint=hint)
+        finding = problem("LG090", f"the parameter {parameter.name!r} has no value", where=parameter.where, hint=hint)
         least = 1 if parameter.minimum is None else parameter.minimum
         yield (
-            found,
+            finding,
             parameter.name,
             _NUMBERS[parameter.type](least if parameter.maximum is None else min(least, parameter.maximum)),
         )
@@ -202,8 +202,8 @@ def check_ranges(
         value = given[parameter.name]
         if parameter.options and str(value) not in parameter.options:
             text = f"parameter {parameter.name!r} is {value!r:.60}, expected one of {', '.join(parameter.options)}"
-            found = problem("LG091", text, where=parameter.name, hint="give one of these values")
-            yield found, parameter.name, parameter.options[0]
+            finding = problem("LG091", text, where=parameter.name, hint="give one of these values")
+            yield finding, parameter.name, parameter.options[0]
             continue
         number = _number(value)
         low, high = parameter.minimum, parameter.maximum
@@ -212,9 +212,9 @@ def check_ranges(
         wanted = f"at least {low:g}" if high is None else f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
         text = f"parameter {parameter.name!r} is {value!r:.60}, expected {wanted}"
         nearest = high if low is None or (high is not None and number > high) else low
-        found = problem("LG091", text, where=parameter.name, hint="give a value in this range")
+        finding = problem("LG091", text, where=parameter.name, hint="give a value in this range")
         yield (
-            found,
+            finding,
             parameter.name,
             parameter.value if nearest is None else _NUMBERS.get(parameter.type, float)(nearest),
         )

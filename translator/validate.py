@@ -184,10 +184,10 @@ def _missing_port(node: LogicalNode, port: str, usages: tuple[str, ...], link: L
 
 def _fits(going: Field, coming: Field) -> bool:
     """Whether the types of two ports fit, as in EAGLE: one type is a prefix of the other."""
-    one, other = going.type, coming.type
-    if "Object" in (one, other) or one in _UNTYPED or other in _UNTYPED:
+    going_type, coming_type = going.type, coming.type
+    if "Object" in (going_type, coming_type) or going_type in _UNTYPED or coming_type in _UNTYPED:
         return True
-    return one.startswith(other) or other.startswith(one)
+    return going_type.startswith(coming_type) or coming_type.startswith(going_type)
 
 
 # Corrections of the file of a logical graph that need no decision: each is what the translator
@@ -228,22 +228,22 @@ def fixed(document: Any, graph: LogicalGraph, problems: Iterable[Problem]) -> tu
         The findings about it.
     """
     made = copy.deepcopy(document)
-    found: list[Fix] = []
+    fixes: list[Fix] = []
     removed: list[str] = []
-    for one in problems:
-        if one.code == "LG042":
-            removed.append(one.where)
-            found.append(Fix(code=one.code, where=one.where, text="the second of two equal edges was removed"))
-        elif one.code in _EDGES:
-            text = _EDGES[one.code](_at(made, one.where), one)
-            found += [Fix(code=one.code, where=one.where, text=text)] if text else []
-        elif one.code == "LG031" and one.where.endswith("/category"):
-            found += _categories(made)
-        elif one.code == "LG094":
-            found += _numbers(made, graph)
+    for finding in problems:
+        if finding.code == "LG042":
+            removed.append(finding.where)
+            fixes.append(Fix(code=finding.code, where=finding.where, text="the second of two equal edges was removed"))
+        elif finding.code in _EDGES:
+            text = _EDGES[finding.code](_at(made, finding.where), finding)
+            fixes += [Fix(code=finding.code, where=finding.where, text=text)] if text else []
+        elif finding.code == "LG031" and finding.where.endswith("/category"):
+            fixes += _categories(made)
+        elif finding.code == "LG094":
+            fixes += _numbers(made, graph)
     for where in sorted(set(removed), key=_position, reverse=True):
         _remove(made, where)
-    return made, tuple({(fix.code, fix.where): fix for fix in found}.values())
+    return made, tuple({(fix.code, fix.where): fix for fix in fixes}.values())
 
 
 def _at(document: Any, pointer: str) -> Any:
@@ -303,7 +303,7 @@ def _mark(edge: Any, name: str, *, value: Any) -> str:
 
 
 def _categories(document: Any) -> list[Fix]:
-    found = []
+    fixes = []
     nodes = document.get("nodeDataArray", document.get("nodes"))
     items = nodes.items() if isinstance(nodes, dict) else enumerate(nodes if isinstance(nodes, list) else [])
     base = "/nodes" if isinstance(nodes, dict) else "/nodeDataArray"
@@ -315,8 +315,8 @@ def _categories(document: Any) -> list[Fix]:
         if new != old:
             node["category"] = new
             where = f"{base}/{key}/category"
-            found.append(Fix(code="LG031", where=where, text=f"category {old!r} became {new!r}"))
-    return found
+            fixes.append(Fix(code="LG031", where=where, text=f"category {old!r} became {new!r}"))
+    return fixes
 
 
 def _class_of(node: dict[str, Any]) -> str:
@@ -330,7 +330,7 @@ def _class_of(node: dict[str, Any]) -> str:
 
 
 def _numbers(document: Any, graph: LogicalGraph) -> list[Fix]:
-    found = []
+    fixes = []
     for node in graph.nodes:
         if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
             continue
@@ -345,5 +345,5 @@ def _numbers(document: Any, graph: LogicalGraph) -> list[Fix]:
             if isinstance(place, dict) and place.get("value") == field.value:
                 place["value"] = value
                 text = f"{field.name} of {node.name!r} is the {field.type} {value!r}, not a text"
-                found.append(Fix(code="LG094", where=field.pointer, text=text))
-    return found
+                fixes.append(Fix(code="LG094", where=field.pointer, text=text))
+    return fixes

@@ -46,8 +46,8 @@ def plot(model: Any, picture: OutputPath, dpi: int = 100) -> None:
 
 def many(*values: float, by: Callable[..., Any] = max) -> float:
     """Return one of the values."""
-    found: float = by(values)
-    return found
+    value: float = by(values)
+    return value
 
 
 def configure(func_name: str) -> str:

@@ -42,35 +42,37 @@ def built(code: object, into: Path) -> tuple[dict[str, dict[str, Any]], list[str
 
 def fields(node: dict[str, Any]) -> dict[str, tuple[Any, str, str]]:
     """Value, type and usage of each field."""
-    return {one["name"]: (one["value"], one["type"], one["usage"]) for one in node["fields"]}
+    return {field["name"]: (field["value"], field["type"], field["usage"]) for field in node["fields"]}
 
 
 def reasons(told: list[str], source: Path) -> list[tuple[str, str]]:
     """Return the text of the line that each reason names, and the reason."""
     lines = source.read_text(encoding="utf-8").splitlines()
-    parts = [one.removeprefix(f"{source}:").partition(": ") for one in told]
+    parts = [entry.removeprefix(f"{source}:").partition(": ") for entry in told]
     return [(lines[int(line) - 1].strip(), reason) for line, _, reason in parts]
 
 
 def test_types_defaults_and_docstrings_become_fields_and_ports(tmp_path: Path) -> None:
     """An argument without a default is a port, one with a default a field; settings and descriptions are there."""
     node = built(CODE, tmp_path)[0]["fit"]
-    found = fields(node)
+    described = fields(node)
 
     assert node["description"] == "Fit fringes."
-    assert found["visibilities"] == ("", "Json", "InputPort")
-    assert found["order"] == (2, "Integer", "NoPort")
-    assert found["window"] == ("box", "Select", "NoPort")
-    assert found["taper"] == ("", "Float", "NoPort")
-    assert found["delay"] == ("", "Float", "OutputPort")
-    assert found["n_tries"][0] == 3
-    assert found["memory"][0] == "1 GB"
-    assert next(one["description"] for one in node["fields"] if one["name"] == "order") == "Order of the polynomial."
+    assert described["visibilities"] == ("", "Json", "InputPort")
+    assert described["order"] == (2, "Integer", "NoPort")
+    assert described["window"] == ("box", "Select", "NoPort")
+    assert described["taper"] == ("", "Float", "NoPort")
+    assert described["delay"] == ("", "Float", "OutputPort")
+    assert described["n_tries"][0] == 3
+    assert described["memory"][0] == "1 GB"
+    assert (
+        next(field["description"] for field in node["fields"] if field["name"] == "order") == "Order of the polynomial."
+    )
 
 
 def test_a_path_to_write_is_an_output(tmp_path: Path) -> None:
     """An argument annotated as a path of an output is an output port with the encoding path, and nothing else."""
-    ports = [one for one in built(CODE, tmp_path)[0]["plot"]["fields"] if one["usage"] != "NoPort"]
+    ports = [field for field in built(CODE, tmp_path)[0]["plot"]["fields"] if field["usage"] != "NoPort"]
 
     assert [(port["name"], port["usage"], port["encoding"]) for port in ports] == [
         ("model", "InputPort", "pickle"),
@@ -81,7 +83,7 @@ def test_a_path_to_write_is_an_output(tmp_path: Path) -> None:
 def test_the_node_of_a_function_in_a_file_runs_where_the_file_is_not(tmp_path: Path) -> None:
     """The node has the source of the function and of what it uses."""
     node = built(CODE, tmp_path)[0]["fit"]
-    own = {one["name"]: one["value"] for one in node["fields"] if one["usage"] == "NoPort"}
+    own = {field["name"]: field["value"] for field in node["fields"] if field["usage"] == "NoPort"}
     got = try_app(
         own.pop("dropclass"), tmp_path, inputs=[Given("visibilities", [1.0, 2.0])], outputs=["delay"], fields=own
     )
@@ -118,14 +120,14 @@ def test_classes_of_a_module_are_constructors_and_methods(tmp_path: Path) -> Non
 def test_doxygen_comments_become_nodes(tmp_path: Path) -> None:
     """A marked comment gives a node with its fields, those that its category needs, and the construct that it wants."""
     nodes, told = built(DESCRIBED, tmp_path)
-    found = fields(nodes["Doubler"])
+    described = fields(nodes["Doubler"])
 
     assert set(nodes) == {"Doubler", "Scatter/Doubler"}
     assert nodes["Doubler"]["description"] == "Doubles each number."
-    assert found["unit"] == ("m/s", "Select", "NoPort")
-    assert found["numbers"] == ("", "Object", "InputPort")
-    assert found["dropclass"][0] == "dlg.apps.dynlib.DynlibApp"
-    (unit,) = [one for one in nodes["Doubler"]["fields"] if one["name"] == "unit"]
+    assert described["unit"] == ("m/s", "Select", "NoPort")
+    assert described["numbers"] == ("", "Object", "InputPort")
+    assert described["dropclass"][0] == "dlg.apps.dynlib.DynlibApp"
+    (unit,) = [field for field in nodes["Doubler"]["fields"] if field["name"] == "unit"]
     assert (unit["description"], unit["options"], unit["positional"]) == ("The unit, such as m/s", ["m/s", "c"], True)
     assert [line.split()[:2] for line, _ in reasons(told, DESCRIBED)] == [
         ["*", r"\param[in]"],
@@ -214,10 +216,10 @@ def test_every_component_is_in_a_palette_with_all_it_has(component: Component) -
     """Each parameter and each port of a definition is a field of its node."""
     nodes = [node for name in NAMES for node in palette(name)["nodeDataArray"] if node["name"] == component.name]
     wanted = {parameter.name for parameter in component.parameters} | {port.name for port in component.ports}
-    found = {field["name"] for field in nodes[0]["fields"]}
+    names = {field["name"] for field in nodes[0]["fields"]}
 
     assert len(nodes) == 1
-    assert wanted | {"dropclass"} <= found
+    assert wanted | {"dropclass"} <= names
 
 
 @pytest.mark.parametrize("component", components(), ids=lambda component: component.dropclass)
@@ -266,7 +268,7 @@ def test_a_graph_of_every_component_is_read_without_fault() -> None:
     reading = read_logical(json.dumps(document).encode(), name="everything")
 
     assert reading.graph is not None
-    assert [found for found in reading.problems if found.severity is Severity.ERROR] == []
+    assert [finding for finding in reading.problems if finding.severity is Severity.ERROR] == []
 
 
 def test_the_template_palette_offers_what_people_know() -> None:

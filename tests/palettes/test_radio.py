@@ -39,9 +39,9 @@ def _image(path: Path, data: Any, *, corner: tuple[int, int] = (0, 0), **cards: 
 )
 def test_two_images_are_combined(operation: str, expected: list[float], tmp_path: Path) -> None:
     """Each operation is that of its sign, in this order, and the header is that of the first image."""
-    one = _image(tmp_path / "a.fits", [[4.0, 8.0]], OBJECT="first")
+    first = _image(tmp_path / "a.fits", [[4.0, 8.0]], OBJECT="first")
     other = _image(tmp_path / "b.fits", [[1.0, 2.0]], OBJECT="second")
-    arithmetic(one, other, str(tmp_path / "c.fits"), operation)
+    arithmetic(first, other, str(tmp_path / "c.fits"), operation)
 
     assert fits.getdata(tmp_path / "c.fits").tolist() == [expected]
     assert fits.getheader(tmp_path / "c.fits")["OBJECT"] == "first"
@@ -52,13 +52,13 @@ def test_a_mosaic_has_each_image_at_its_place(tmp_path: Path) -> None:
     first = _image(tmp_path / "a.fits", [[1.0, 2.0], [3.0, np.nan]])
     second = _image(tmp_path / "b.fits", [[10.0, 20.0]], corner=(1, 1))
     third = _image(tmp_path / "c.fits", [[7.0]], corner=(-1, 0))
-    whole = tmp_path / "whole.fits"
-    mosaic([first, second, third], str(whole))
+    mosaicked = tmp_path / "whole.fits"
+    mosaic([first, second, third], str(mosaicked))
 
     blank = np.nan
     expected = [[7.0, blank, blank], [1.0, 2.0, blank], [3.0, 10.0, 20.0]]
-    np.testing.assert_array_equal(fits.getdata(whole), np.asarray(expected, np.float32))
-    assert (fits.getheader(whole)["CRPIX1"], fits.getheader(whole)["CRPIX2"]) == (1.0, 2.0)
+    np.testing.assert_array_equal(fits.getdata(mosaicked), np.asarray(expected, np.float32))
+    assert (fits.getheader(mosaicked)["CRPIX1"], fits.getheader(mosaicked)["CRPIX2"]) == (1.0, 2.0)
 
 
 def test_a_mosaic_of_one_image_is_that_image(tmp_path: Path) -> None:

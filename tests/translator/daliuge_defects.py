@@ -73,7 +73,8 @@ def _carries(graph: LogicalGraph, ours: GraphOutline) -> int:
     layout = lay_out(graph, UnrollOptions(), [])
     rows = {template.key: row for row, template in enumerate(ours.templates)}
     links = {
-        (link.source, link.target, link.carry): found.edges for link, found in zip(ours.links, ours.maps, strict=True)
+        (link.source, link.target, link.carry): index_map.edges
+        for link, index_map in zip(ours.links, ours.maps, strict=True)
     }
     more = 0
     for loop in graph.nodes:
@@ -92,12 +93,12 @@ def _entries(graph: LogicalGraph, ours: GraphOutline) -> int:
     layout = lay_out(graph, UnrollOptions(), [])
     links = {link.pointer: link for link in graph.links}
     more = 0
-    for link in [links[found.where] for found in ours.problems if found.code == "LG063"]:
+    for link in [links[finding.where] for finding in ours.problems if finding.code == "LG063"]:
         level = next(level for level in reversed(layout.levels_of(link.target)) if level.kind == LOOP)
         ends = graph.by_id[link.source].key, graph.by_id[link.target].key
-        for made, found in zip(ours.links, ours.maps, strict=True):
+        for made, index_map in zip(ours.links, ours.maps, strict=True):
             if (ours.templates[made.source].key, ours.templates[made.target].key) == ends and not made.carry:
-                more += found.edges * (level.size - 1)
+                more += index_map.edges * (level.size - 1)
     return more
 
 

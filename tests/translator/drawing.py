@@ -183,8 +183,8 @@ def codes(drawing: Drawing, **options: object) -> list[str]:
 
 def errors(drawing: Drawing, **options: object) -> list[str]:
     """Codes of the errors found."""
-    found = outlined(drawing, **options).problems
-    return [finding.code for finding in found if finding.severity is Severity.ERROR]
+    problems = outlined(drawing, **options).problems
+    return [finding.code for finding in problems if finding.severity is Severity.ERROR]
 
 
 def _rows(graph: PhysicalGraph) -> list[tuple[int, int, int]]:

@@ -111,7 +111,7 @@ class Oracle:
         groups = []
         for place in self.instances(construct):
             here = dict(place)
-            here |= {one: here[other] for one, other in stepped}
+            here |= {level: here[other] for level, other in stepped}
             groups.append(
                 [
                     source
@@ -129,7 +129,7 @@ class Oracle:
 
     def inputs(self, construct: str, link: LogicalLink) -> int:
         """Number of inputs of each instance of a gather's context from one link, also if there are no contexts."""
-        stepped = {one for one, _ in self.loops_in_step(construct, link)}
+        stepped = {level for level, _ in self.loops_in_step(construct, link)}
         return prod(size for name, _, size in self.own(link.source, construct) if name not in stepped)
 
     def fed_by_carries(self, link: LogicalLink) -> set[str]:
@@ -149,13 +149,15 @@ class Oracle:
 
     def drops(self) -> set[tuple[str, Instance]]:
         """Every drop as (name, indices); a group-by without application is an application itself, with its data."""
-        found: set[tuple[str, Instance]] = set()
+        instances: set[tuple[str, Instance]] = set()
         for node in self.nodes.values():
             if node.kind in (NodeKind.DATA, NodeKind.APP):
-                found |= {(node.id, instance) for instance in self.instances(node.id)}
+                instances |= {(node.id, instance) for instance in self.instances(node.id)}
             elif node.category == "GroupBy":
-                found |= {(name, group) for name in (node.id, f"{node.id}-grp-data") for group in self.groups(node.id)}
-        return found
+                instances |= {
+                    (name, group) for name in (node.id, f"{node.id}-grp-data") for group in self.groups(node.id)
+                }
+        return instances
 
     def groups(self, construct: str) -> list[Instance]:
         """Every group of a group-by."""
@@ -167,19 +169,19 @@ class Oracle:
 
     def edges(self) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
         """Every edge as a pair of drops; edges between drops of the same kind stay as they are."""
-        found: set[tuple[tuple[str, Instance], tuple[str, Instance]]] = set()
+        pairs: set[tuple[tuple[str, Instance], tuple[str, Instance]]] = set()
         for link in self.links:
             entered = self.entered(link)
             if entered is None:
-                found |= self.ordinary(link)
+                pairs |= self.ordinary(link)
             elif self.nodes[entered].category == "Gather":
-                found |= self.into_gather(entered, link)
+                pairs |= self.into_gather(entered, link)
             else:
-                found |= self.into_groups(entered, link)
+                pairs |= self.into_groups(entered, link)
         for node in self.nodes.values():
             if node.category == "GroupBy":
-                found |= self.out_of_groups(node.id)
-        return found
+                pairs |= self.out_of_groups(node.id)
+        return pairs
 
     def ordinary(self, link: LogicalLink) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
         """Same indices on the levels that both ends have; step-locked loops; last and first iterations; carries."""
@@ -188,18 +190,18 @@ class Oracle:
         later = self.fed_by_carries(link) - {other for _, other in stepped}
         first |= {name: 0 for name, _, _ in right if name in later}
         carried = self.common_loops(link)[-1:] if link.closes_loop else []
-        found = set()
+        pairs = set()
         sources = [(instance, dict(instance)) for instance in self.instances(link.source)]
         targets = [(instance, dict(instance)) for instance in self.instances(link.target)]
         for (source, here), (target, there) in product(sources, targets):
             if (
                 all(there[name] == here[name] + (name in carried) for name in shared)
-                and all(here[one] == there[other] for one, other in stepped)
+                and all(here[level] == there[other] for level, other in stepped)
                 and all(here[name] == index for name, index in last.items())
                 and all(there[name] == index for name, index in first.items())
             ):
-                found.add(((link.source, source), (link.target, target)))
-        return found
+                pairs.add(((link.source, source), (link.target, target)))
+        return pairs
 
     @staticmethod
     def in_step(left: list[tuple[str, str, int]], right: list[tuple[str, str, int]]) -> list[tuple[str, str]]:
@@ -209,8 +211,8 @@ class Oracle:
         short, long = (left, right) if len(left) <= len(right) else (right, left)
         for chosen in combinations(long, len(short)):
             pairs = list(zip(short, chosen, strict=True))
-            if all(one[1] == other[1] == "loop" and one[2] == other[2] for one, other in pairs):
-                return [(one[0], other[0]) if short is left else (other[0], one[0]) for one, other in pairs]
+            if all(level[1] == other[1] == "loop" and level[2] == other[2] for level, other in pairs):
+                return [(level[0], other[0]) if short is left else (other[0], level[0]) for level, other in pairs]
         return []
 
     def ends(self, link: LogicalLink) -> tuple[Any, ...]:
@@ -231,19 +233,19 @@ class Oracle:
     def into_gather(self, gather: str, link: LogicalLink) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
         """Each context takes its inputs in order, `width` at a time."""
         width = int(self.nodes[gather].value("num_of_inputs") or 0)
-        found = set()
+        pairs = set()
         for place, group in zip(self.instances(gather), self.gathered(gather, link), strict=True):
             for number, source in enumerate(group):
                 chunk = number // width if width else 0
-                found.add(((link.source, source), (link.target, (*place, (gather, chunk)))))
-        return found
+                pairs.add(((link.source, source), (link.target, (*place, (gather, chunk)))))
+        return pairs
 
     def into_groups(self, groupby: str, link: LogicalLink) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
         """Each input belongs to the group that its indices on the keys name; one iteration if loop-aware."""
         keys = [name for name, _, _ in self.keys(groupby)]
         _, _, _, last, first = self.ends(msgspec.structs.replace(link, target=groupby))
         last = {name: index for name, index in last.items() if name not in keys}
-        found = set()
+        pairs = set()
         for source in self.instances(link.source):
             here = dict(source)
             for place in self.instances(groupby):
@@ -253,8 +255,8 @@ class Oracle:
                     and all(dict(place)[name] == index for name, index in first.items())
                 ):
                     group = (*place, *((f"{groupby}:{name}", here[name]) for name in keys))
-                    found.add(((link.source, source), (link.target, group)))
-        return found
+                    pairs.add(((link.source, source), (link.target, group)))
+        return pairs
 
     def out_of_groups(self, groupby: str) -> set[tuple[tuple[str, Instance], tuple[str, Instance]]]:
         """From each group to its data, and on to what begins its content."""
@@ -266,10 +268,10 @@ class Oracle:
         ]
         starts = [node for node in children if node.value("group_start")]
         starts = starts or [node for node in children if all(link.target != node.id for link in self.links)]
-        found = set()
+        pairs = set()
         for group in self.groups(groupby):
-            found.add(((groupby, group), (data, group)))
+            pairs.add(((groupby, group), (data, group)))
             for start in starts:
                 source = data if start.kind is NodeKind.APP else groupby
-                found.add(((source, group), (start.id, group)))
-        return found
+                pairs.add(((source, group), (start.id, group)))
+        return pairs

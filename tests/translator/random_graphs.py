@@ -100,7 +100,7 @@ class _Author:
 
     def more_links(self) -> None:
         oracle = Oracle(self.drawing.graph())
-        later = [(one, other) for place, one in enumerate(self.made) for other in self.made[place + 1 :]]
+        later = [(earlier, other) for place, earlier in enumerate(self.made) for other in self.made[place + 1 :]]
         links = [
             LogicalLink(source=source, target=target, source_port="", target_port="", loop_aware=aware)
             for source, target in later

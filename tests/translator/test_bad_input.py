@@ -27,14 +27,14 @@ def _everything(content: Any) -> Reading:
     reading = read(content)
     if reading.graph is None:
         return reading
-    graph, found = fill(reading.graph, configuration="C", settings=["S.num_of_copies=2", "global.x=1"])
-    return Reading(graph, (*reading.problems, *found, *validate(graph)), reading.family)
+    graph, problems = fill(reading.graph, configuration="C", settings=["S.num_of_copies=2", "global.x=1"])
+    return Reading(graph, (*reading.problems, *problems, *validate(graph)), reading.family)
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Yield the path to every place in a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(found for key, item in inner for found in _paths(item, (*path, key)))]
+    return [path, *(inner_path for key, item in inner for inner_path in _paths(item, (*path, key)))]
 
 
 _PATHS = [path for path in _paths(wide()) if path]
@@ -103,9 +103,9 @@ def test_a_mutated_graph_without_errors_can_be_unrolled(changes: list[tuple[tupl
     content = wide()
     for path, how, junk in changes:
         _mutated(content, path, how, junk)
-    found = examine(json.dumps(content).encode(), unroll_options=UnrollOptions(max_drops=2000, max_edges=5000))
+    checked = examine(json.dumps(content).encode(), unroll_options=UnrollOptions(max_drops=2000, max_edges=5000))
 
-    assert errors(found.problems) or found.outline is None or unroll(found.outline).drops >= 0
+    assert errors(checked.problems) or checked.outline is None or unroll(checked.outline).drops >= 0
 
 
 _N, _L = "nodeDataArray", "linkDataArray"
@@ -134,10 +134,10 @@ def test_each_fault_gives_its_code(path: tuple[Any, ...], value: Any, code: str)
     content = wide()
     assert errors(examine(json.dumps(content).encode()).problems) == []
     _mutated(content, path, "replace", value)
-    found = [finding for finding in examine(json.dumps(content).encode()).problems if finding.code == code]
+    findings = [finding for finding in examine(json.dumps(content).encode()).problems if finding.code == code]
 
-    assert found
-    assert all(finding.text and finding.where for finding in found) or code == "LG120"
+    assert findings
+    assert all(finding.text and finding.where for finding in findings) or code == "LG120"
 
 
 def _follow(content: Any, pointer: str) -> None:

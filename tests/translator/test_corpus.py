@@ -54,12 +54,12 @@ COLUMNS = ("file", "family", "drops", "edges", "errors")
 def outcomes() -> Iterator[tuple[str, ...]]:
     """Yield a row for each logical graph: its family, and its numbers of drops and edges or the codes of its errors."""
     for path in corpus_files():
-        found = examined(path)
-        if found.outline is None:
+        checked = examined(path)
+        if checked.outline is None:
             continue
-        errors = sorted({problem.code for problem in found.problems if problem.severity is Severity.ERROR})
-        sizes = ("", "") if errors else (str(found.outline.drops), str(found.outline.edges))
-        yield path.name, found.family, *sizes, " ".join(errors)
+        errors = sorted({problem.code for problem in checked.problems if problem.severity is Severity.ERROR})
+        sizes = ("", "") if errors else (str(checked.outline.drops), str(checked.outline.edges))
+        yield path.name, checked.family, *sizes, " ".join(errors)
 
 
 def table() -> list[tuple[str, ...]]:
@@ -106,12 +106,12 @@ def _unrolled() -> list[Path]:
 @needs_corpus
 def test_every_file_has_the_family_in_the_table() -> None:
     """Each file belongs to the family that the table beside the corpus says, and both oldest ones occur."""
-    found = {path.name: classify(parse_json(path.read_bytes(), ReadOptions()).value) for path in corpus_files()}
+    families = {path.name: classify(parse_json(path.read_bytes(), ReadOptions()).value) for path in corpus_files()}
     rows = daliuge_results()
 
-    assert {name for name, family in found.items() if family not in FAMILIES[rows[name]["format"]]} == set()
-    assert Counter(found.values())[Family.GOJS] == 2
-    assert len(found) == 227
+    assert {name for name, family in families.items() if family not in FAMILIES[rows[name]["format"]]} == set()
+    assert Counter(families.values())[Family.GOJS] == 2
+    assert len(families) == 227
 
 
 @needs_corpus
@@ -170,7 +170,7 @@ def examined(path: Path) -> Checked:
 
 def refused(path: Path) -> list[str]:
     """Codes of the errors of a file."""
-    return sorted({found.code for found in examined(path).problems if found.severity is Severity.ERROR})
+    return sorted({finding.code for finding in examined(path).problems if finding.severity is Severity.ERROR})
 
 
 def daliuge_counts(path: Path) -> tuple[str, str] | None:
@@ -185,17 +185,17 @@ def difference(path: Path) -> Row | None:
     """The line of the table for this file; None if there is no difference."""
     theirs = daliuge_counts(path)
     assert theirs is not None
-    found = examined(path)
-    assert found.outline is not None
-    assert found.logical is not None
+    checked = examined(path)
+    assert checked.outline is not None
+    assert checked.logical is not None
     if refused(path):
         reason = "12" if refused(path) == ["LG050"] else " ".join(refused(path))
         return Row(path.name, theirs[0], _REFUSED, theirs[1], _REFUSED, reason)
-    graph = unroll(found.outline)
+    graph = unroll(checked.outline)
     ours = (str(graph.drops), str(unique_edges(graph)))
     if ours == theirs:
         return None
-    return Row(path.name, theirs[0], ours[0], theirs[1], ours[1], explain(found.logical).reasons)
+    return Row(path.name, theirs[0], ours[0], theirs[1], ours[1], explain(checked.logical).reasons)
 
 
 def explained() -> dict[str, Row]:
@@ -219,13 +219,13 @@ def test_counts_equal_those_of_daliuge_or_are_in_the_table(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for path in COUNTED if path.name in explained()], ids=lambda path: path.name)
 def test_reasons_add_up(path: Path) -> None:
     """Ours, with the named defects of DALiuGE put back in and adapters left out, is exactly DALiuGE's number."""
-    found = examined(path)
+    checked = examined(path)
     row = explained()[path.name]
     if row.our_drops == _REFUSED:
         assert refused(path) == ["LG050"]
         return
-    assert found.logical is not None
-    causes = explain(found.logical)
+    assert checked.logical is not None
+    causes = explain(checked.logical)
     assert int(row.our_drops) + causes.adapter_drops == int(row.daliuge_drops)
     more = causes.adapter_edges + causes.loop_aware + causes.carries + causes.entries
     assert int(row.our_edges) + more == int(row.daliuge_edges)
@@ -255,12 +255,12 @@ def test_most_graphs_have_the_counts_of_daliuge() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_graph_raises(path: Path) -> None:
     """Any fault of a graph becomes a finding; a graph without errors unrolls to the predicted numbers."""
-    found = examined(path)
-    if not refused(path) and found.outline is not None:
-        graph = unroll(found.outline)
-        assert (graph.drops, graph.edges) == (found.outline.drops, found.outline.edges)
+    checked = examined(path)
+    if not refused(path) and checked.outline is not None:
+        graph = unroll(checked.outline)
+        assert (graph.drops, graph.edges) == (checked.outline.drops, checked.outline.edges)
     elif not refused(path):
-        assert found.graph is not None
+        assert checked.graph is not None
 
 
 _MOST_DROPS = 2_000
@@ -268,15 +268,15 @@ _MOST_DROPS = 2_000
 
 def _graphs(step: int) -> dict[str, PhysicalGraph]:
     """Every so many graphs of the corpus, if they can be translated and are not large."""
-    found = {}
+    graphs = {}
     for path in corpus_files()[::step]:
         if refused(path):
             continue
         outline = examined(path).outline
         graph = examined(path).graph if outline is None else unroll(outline)
         if graph is not None and 1 < graph.drops <= _MOST_DROPS:
-            found[path.name] = graph
-    return found
+            graphs[path.name] = graph
+    return graphs
 
 
 def _ends_by_name(graph: PhysicalGraph) -> list[tuple[str, str, str, str]]:
@@ -351,10 +351,10 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 def mutated(draw: Any, document: Any) -> None:
     """Remove, replace, repeat or exchange values of a document."""
     for _ in range(draw(st.integers(1, 4))):
-        found = places(document)
-        if not found:
+        found_places = places(document)
+        if not found_places:
             return
-        holder, key = found[draw(st.integers(0, len(found) - 1))]
+        holder, key = found_places[draw(st.integers(0, len(found_places) - 1))]
         how = draw(st.sampled_from(["remove", "replace", "repeat", "exchange"]))
         if how == "remove":
             del holder[key]
@@ -363,7 +363,7 @@ def mutated(draw: Any, document: Any) -> None:
         elif how == "repeat" and isinstance(holder, list):
             holder.append(holder[key])
         else:
-            other, place = found[draw(st.integers(0, len(found) - 1))]
+            other, place = found_places[draw(st.integers(0, len(found_places) - 1))]
             if json.dumps(holder[key]) != json.dumps(other[place]) and not isinstance(other[place], dict | list):
                 holder[key] = other[place]
 
@@ -393,23 +393,23 @@ def test_a_damaged_graph_gives_findings(data: st.DataObject) -> None:
     mutated(data.draw, document)
     content = json.dumps(document).encode()
     assume(len(content) < 2 * _LARGEST)
-    found = examine(content, name="g", unroll_options=_OPTIONS)
+    checked = examine(content, name="g", unroll_options=_OPTIONS)
 
-    assert all(problem.code in CODES for problem in found.problems)
+    assert all(problem.code in CODES for problem in checked.problems)
     filled = fill_document(content, name="g", settings={"n": 2})
     assert filled.document or any(problem.severity is Severity.ERROR for problem in filled.problems)
     graph = read_logical(content, name="g").graph
     if graph is not None:
         # The check that precedes jsonschema lets nothing pass that jsonschema would not.
         schema = _validator("ojs" if "nodeDataArray" in document else "v4")
-        assert schema.is_valid(document) or any(problem.code == "LG007" for problem in found.problems)
+        assert schema.is_valid(document) or any(problem.code == "LG007" for problem in checked.problems)
         assert differences(graph, graph) == ()
-        fixed(json.loads(content), graph, found.problems)
+        fixed(json.loads(content), graph, checked.problems)
         for family in (Family.OJS_ID, Family.V4):
             json.dumps(corpus_mutations_dump(graph, family))
-    if found.outline is not None and not any(problem.severity is Severity.ERROR for problem in found.problems):
-        made = unroll(found.outline)
-        assert (made.drops, made.edges) == (found.outline.drops, found.outline.edges)
-        assert found.logical is not None
+    if checked.outline is not None and not any(problem.severity is Severity.ERROR for problem in checked.problems):
+        made = unroll(checked.outline)
+        assert (made.drops, made.edges) == (checked.outline.drops, checked.outline.edges)
+        assert checked.logical is not None
         with nullcontext() if is_ordered(made) else suppress(BadGraphError):
-            assert graph_sizes(found.logical, found.outline, _OPTIONS).drops == made.drops
+            assert graph_sizes(checked.logical, checked.outline, _OPTIONS).drops == made.drops

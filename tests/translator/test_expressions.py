@@ -76,10 +76,10 @@ def test_values_are_those_of_python(text: str) -> None:
 )
 def test_parameters_and_functions(text: str, value: float) -> None:
     """All placeholders are read; a quotient without remainder is an integer; texts of numbers are numbers."""
-    found = evaluate(text, {"n": 4, "m": 3, "t": "7"})
+    result = evaluate(text, {"n": 4, "m": 3, "t": "7"})
 
-    assert found == value
-    assert isinstance(found, type(value))
+    assert result == value
+    assert isinstance(result, type(value))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,10 @@ def source(time: Any, volume: Any = 5.0, *, n: Any = 4) -> bytes:
             "usage": "NoPort",
         }
     )
-    links = [{"from": str(one), "to": str(two), "fromPort": "", "toPort": ""} for one, two in ((1, 3), (2, 3), (3, 4))]
+    links = [
+        {"from": str(start), "to": str(target), "fromPort": "", "toPort": ""}
+        for start, target in ((1, 3), (2, 3), (3, 4))
+    ]
     model = {"modelData": {"fileType": "Graph"}, "nodeDataArray": nodes, "linkDataArray": links}
     return json.dumps(model).encode()
 
@@ -183,7 +186,7 @@ def test_the_time_of_an_application(time: object, expected: float) -> None:
     """Parameters, other numbers of the node, and the sizes of what it reads; plain numbers stay."""
     graph = translate(source(time)).graph
     assert weights(graph)["work"] == pytest.approx(expected)
-    template = next(one for one in graph.templates if one.name == "work")
+    template = next(template for template in graph.templates if template.name == "work")
     assert template.weight == pytest.approx(expected)
     assert float(template.argument("execution_time").value) == pytest.approx(expected)  # type: ignore[union-attr]
 
@@ -221,10 +224,10 @@ def test_an_expression_without_a_value_for_one_drop_is_a_problem() -> None:
 
 def test_graph_sizes_have_computed_estimates() -> None:
     """Work, volume and the critical path are those of the expressions."""
-    found = examine(source("0.01 * input_bytes", "2 * input_bytes"))
-    assert found.logical is not None
-    assert found.outline is not None
-    made = graph_sizes(found.logical, found.outline)
+    checked = examine(source("0.01 * input_bytes", "2 * input_bytes"))
+    assert checked.logical is not None
+    assert checked.outline is not None
+    made = graph_sizes(checked.logical, checked.outline)
     assert (made.work, made.volume, made.critical_path) == pytest.approx((3.0, 900.0, 3.0))
 
 
@@ -266,8 +269,8 @@ def estimated(draw: st.DrawFn) -> tuple[PhysicalGraph, dict[str, str]]:
     builder.data("d0", weight=3.0)
     for number in range(1, draw(st.integers(1, 5)) + 1):
         builder.app(f"A{number}", weight=2.0)
-        for one in draw(st.lists(st.sampled_from(data), max_size=3, unique=True)):
-            builder.connect(one, f"A{number}")
+        for origin in draw(st.lists(st.sampled_from(data), max_size=3, unique=True)):
+            builder.connect(origin, f"A{number}")
         builder.data(f"d{number}", weight=float(number)).connect(f"A{number}", f"d{number}")
         data.append(f"d{number}")
         for name in (f"A{number}", f"d{number}"):

@@ -37,7 +37,7 @@ def _kinds(content: object) -> list[str]:
     """Return the kinds of the nodes of a document."""
     graph = read(content).graph
     assert graph is not None
-    return [found.kind.value for found in graph.nodes]
+    return [node_.kind.value for node_ in graph.nodes]
 
 
 @pytest.mark.parametrize("category", ["Plasma", "PlasmaFlight", "RDBMS", "S3", "null", "json"])
@@ -224,7 +224,7 @@ def test_the_first_application_has_the_id_of_its_construct() -> None:
 
 def test_the_first_application_has_the_parameters_of_its_construct() -> None:
     """Its own fields come first, then those of the construct, such as the number of copies."""
-    fields = [found.name for found in graph_of(small()).by_id["A"].fields]
+    fields = [field_.name for field_ in graph_of(small()).by_id["A"].fields]
 
     assert fields == ["whole", "piece", "dropclass", "num_of_copies"]
 
@@ -236,7 +236,7 @@ def test_the_construct_wins_where_names_are_equal() -> None:
     application = graph_of(document([construct])).by_id["A"]
 
     assert application.value("num_of_copies") == 3
-    assert [found.id for found in application.fields if found.name == "num_of_copies"] == ["n", "F-num_of_copies"]
+    assert [field_.id for field_ in application.fields if field_.name == "num_of_copies"] == ["n", "F-num_of_copies"]
 
 
 def test_a_second_application_has_a_key_of_its_own() -> None:
@@ -297,7 +297,7 @@ def test_ports_of_an_unusable_application_are_the_usable_ones() -> None:
     graph = graph_of(document([gather, node("a", "Memory")], [link("G", "o", "a", ""), link("U", "o", "a", "")]))
 
     assert [edge.source for edge in graph.links] == ["A", "A"]
-    assert [found.name for found in graph.by_id["A"].fields] == ["in", "out"]
+    assert [field_.name for field_ in graph.by_id["A"].fields] == ["in", "out"]
 
 
 def test_the_old_exit_application_is_the_output_application() -> None:
@@ -387,7 +387,9 @@ def test_any_graph_is_read_as_the_same(family: Family, graph: LogicalGraph) -> N
 def test_graphs_of_the_community_are_read_as_the_same(path: Path) -> None:
     """Every logical graph of the corpus is the same after it was written, in both families."""
     graph = read_logical(path.read_bytes(), name="g").graph
-    if graph is None or any(one.code == "LG006" for one in validate(graph) if one.severity is Severity.ERROR):
+    if graph is None or any(
+        finding.code == "LG006" for finding in validate(graph) if finding.severity is Severity.ERROR
+    ):
         return
     for family in FAMILIES:
         assert without_places(again(graph, family)) == without_places(graph)

@@ -179,15 +179,15 @@ def test_the_kind_of_a_field_is_read_in_all_spellings(given: dict[str, str], usa
     """`fieldType`, `usage`, `parameterType` and V4's short forms all say whether a field is a port, and what for."""
     graph = graph_of(document([node("a", "DALiuGEApp", {"name": "x", "value": 1, **given})]))
 
-    found = graph.by_id["a"].fields[0]
-    assert (found.usage, found.parameter_type) == (usage, parameter_type)
+    field_ = graph.by_id["a"].fields[0]
+    assert (field_.usage, field_.parameter_type) == (usage, parameter_type)
 
 
 def test_fields_without_ids_get_unique_ids() -> None:
     """Ids of fields are made where the file has none, and are unique in the graph."""
     graph = graph_of(document([node("a", "File", {"name": "x"}, {"name": "y"}), node("b", "File", {"name": "x"})]))
 
-    ids = [found.id for n in graph.nodes for found in n.fields]
+    ids = [field_.id for n in graph.nodes for field_ in n.fields]
     assert len(set(ids)) == 3
 
 

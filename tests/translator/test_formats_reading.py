@@ -227,10 +227,10 @@ def test_a_fault_is_named_with_its_node_and_place(path: tuple[Any, ...], value: 
     for step in path[:-1]:
         here = here[step]
     here[path[-1]] = value
-    found = [finding for finding in read(content).problems if finding.code == "LG007"]
+    findings = [finding for finding in read(content).problems if finding.code == "LG007"]
 
-    assert [finding.where for finding in found] == ([where] if where else [])
-    assert all(text in finding.text for finding in found)
+    assert [finding.where for finding in findings] == ([where] if where else [])
+    assert all(text in finding.text for finding in findings)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_a_workflow_becomes_a_physical_graph() -> None:
 
     assert done.family == "WfFormat"
     assert {template.name for template in graph.templates} == {"A", "B", "C", "in", "x", "B -> C"}
-    row = {one.name: graph.template.tolist().index(number) for number, one in enumerate(graph.templates)}
+    row = {entry.name: graph.template.tolist().index(number) for number, entry in enumerate(graph.templates)}
     assert (work.seconds[row["A"]], work.cpus[row["A"]], work.memory[row["A"]]) == (1.5, 2, 1000)
     assert (work.volume[row["x"]], work.volume[row["B -> C"]]) == (20, 0)
     assert graph.edges == 5
@@ -321,10 +321,10 @@ def test_problems_have_places() -> None:
         {"name": "no id"},
         {"id": "B", "parents": ["B"]},
     ]
-    found = examine(json.dumps(_document(specification={"tasks": tasks})).encode())
+    checked = examine(json.dumps(_document(specification={"tasks": tasks})).encode())
 
-    assert found.family == "WfFormat"
-    assert {(problem.code, problem.where.removeprefix("/workflow/specification/")) for problem in found.problems} >= {
+    assert checked.family == "WfFormat"
+    assert {(problem.code, problem.where.removeprefix("/workflow/specification/")) for problem in checked.problems} >= {
         ("PG002", "tasks/0/parents"),
         ("PG002", "tasks/0/inputFiles"),
         ("PG001", "tasks/0/outputFiles"),

@@ -50,9 +50,9 @@ def test_drops_that_wait_for_each_other_have_no_sizes() -> None:
     drawing.link("Out", "x", aware=True).link("x", "In", closes=True)  # the first x makes the second y
     graph = drawing.link("In", "y").link("y", "Out", aware=True).graph()
 
-    with pytest.raises(BadGraphError, match="4 drops wait for each other") as found:
+    with pytest.raises(BadGraphError, match="4 drops wait for each other") as refused:
         graph_sizes(graph, outline_of(graph))
-    assert [problem.code for problem in found.value.problems] == ["LG050"]
+    assert [problem.code for problem in refused.value.problems] == ["LG050"]
 
 
 def test_sizes_on_paper() -> None:
@@ -63,11 +63,11 @@ def test_sizes_on_paper() -> None:
     2 + 3 + 0 + 3 x 5 + 7 = 27 s, in which 1, 4, then 1 applications run.
     """
     graph = drawn().graph()
-    found = graph_sizes(graph, outline_of(graph))
+    sizes = graph_sizes(graph, outline_of(graph))
 
-    assert (found.drops, found.data_drops, found.app_drops, found.edges) == (19, 9, 10, 21)
-    assert (found.volume, found.work, found.critical_path) == (90, 48, 27)
-    assert [(phase.start, phase.end, phase.running, phase.cores) for phase in found.phases] == [
+    assert (sizes.drops, sizes.data_drops, sizes.app_drops, sizes.edges) == (19, 9, 10, 21)
+    assert (sizes.volume, sizes.work, sizes.critical_path) == (90, 48, 27)
+    assert [(phase.start, phase.end, phase.running, phase.cores) for phase in sizes.phases] == [
         (0, 2, 1, 1),
         (2, 5, 4, 8),
         (5, 10, 1, 1),
@@ -75,26 +75,26 @@ def test_sizes_on_paper() -> None:
         (15, 20, 1, 1),
         (20, 27, 1, 1),
     ]
-    assert found.most_cores == 8
+    assert sizes.most_cores == 8
 
 
 def compare(graph: LogicalGraph) -> None:
     """Compare sizes with what is computed from the unrolled graph."""
     outline = outline_of(graph)
-    found = graph_sizes(graph, outline)
-    whole = unroll(outline)
+    sizes = graph_sizes(graph, outline)
+    unrolled = unroll(outline)
     apps = [template for template in outline.templates if template.kind is Kind.APP]
-    assert (found.drops, found.edges) == (whole.drops, whole.edges)
-    assert found.critical_path == pytest.approx(critical_path(whole).length if whole.drops else 0)
-    seconds = np.array([template.weight if template.kind is Kind.APP else 0.0 for template in whole.templates])[
-        whole.template
+    assert (sizes.drops, sizes.edges) == (unrolled.drops, unrolled.edges)
+    assert sizes.critical_path == pytest.approx(critical_path(unrolled).length if unrolled.drops else 0)
+    seconds = np.array([template.weight if template.kind is Kind.APP else 0.0 for template in unrolled.templates])[
+        unrolled.template
     ]
-    assert found.work == pytest.approx(seconds.sum()) or any(app.cpus > 1 for app in apps)
-    areas = sum((phase.end - phase.start) * phase.running for phase in found.phases)
+    assert sizes.work == pytest.approx(seconds.sum()) or any(app.cpus > 1 for app in apps)
+    areas = sum((phase.end - phase.start) * phase.running for phase in sizes.phases)
     assert areas == pytest.approx(seconds.sum())
-    if whole.drops:
-        start = longest_before(whole, seconds)
-        for phase in found.phases:
+    if unrolled.drops:
+        start = longest_before(unrolled, seconds)
+        for phase in sizes.phases:
             middle = (phase.start + phase.end) / 2
             assert phase.running == int(((start < middle) & (start + seconds > middle)).sum())
 
@@ -110,29 +110,29 @@ def test_worked_examples(draw: object) -> None:
 def test_counts_are_those_of_the_unrolled_graph(graph: LogicalGraph) -> None:
     """For any graph: numbers of drops and edges, and the sum of execution times."""
     outline = outline_of(graph)
-    found, whole = graph_sizes(graph, outline), unroll(outline)
+    sizes, unrolled = graph_sizes(graph, outline), unroll(outline)
 
-    assert (found.drops, found.edges) == (whole.drops, whole.edges)
-    assert found.critical_path is not None
-    if whole.drops:
-        assert found.critical_path <= critical_path(whole).length + 1e-9
+    assert (sizes.drops, sizes.edges) == (unrolled.drops, unrolled.edges)
+    assert sizes.critical_path is not None
+    if unrolled.drops:
+        assert sizes.critical_path <= critical_path(unrolled).length + 1e-9
 
 
 def test_a_huge_graph_has_sizes_without_unrolling_it() -> None:
     """A billion copies: the counts are exact, and all run at once."""
     graph = drawn(copies=10**9).graph()
-    found = graph_sizes(graph, outline_of(graph))
+    sizes = graph_sizes(graph, outline_of(graph))
 
-    assert found.drops == 2 * 10**9 + 11
-    assert (max(phase.running for phase in found.phases), found.critical_path) == (10**9, 27)
+    assert sizes.drops == 2 * 10**9 + 11
+    assert (max(phase.running for phase in sizes.phases), sizes.critical_path) == (10**9, 27)
 
 
 def test_a_loop_that_is_too_long_has_no_times() -> None:
     """With ten million iterations the counts are exact, and the critical path is not computed."""
     graph = drawn(iterations=10**7).graph()
-    found = graph_sizes(graph, outline_of(graph))
+    sizes = graph_sizes(graph, outline_of(graph))
 
-    assert (found.drops, found.critical_path, found.phases) == (2 * 10**7 + 13, None, ())
+    assert (sizes.drops, sizes.critical_path, sizes.phases) == (2 * 10**7 + 13, None, ())
 
 
 def pyramid(*sizes: int) -> Drawing:
@@ -150,12 +150,12 @@ def pyramid(*sizes: int) -> Drawing:
 def test_an_estimate_is_exact() -> None:
     """Predicted numbers are those of the unrolled graph, in total and node by node."""
     outline = outlined(pyramid(3, 4, 5))
-    found, graph = estimate(outline), unroll(outline)
-    assert (found.drops, found.edges) == (graph.drops, graph.edges) == (120, 60)
-    assert (found.data_drops, found.app_drops) == (60, 60)
-    assert found.nodes == (NodeEstimate("d", "d", 60), NodeEstimate("a", "a", 60))
+    estimated, graph = estimate(outline), unroll(outline)
+    assert (estimated.drops, estimated.edges) == (graph.drops, graph.edges) == (120, 60)
+    assert (estimated.data_drops, estimated.app_drops) == (60, 60)
+    assert estimated.nodes == (NodeEstimate("d", "d", 60), NodeEstimate("a", "a", 60))
     columns = (graph.template, graph.instance, graph.part, graph.successors.ptr, graph.successors.neighbour)
-    assert 0 <= sum(column.nbytes for column in (*columns, graph.successors.link)) - found.bytes <= 8
+    assert 0 <= sum(column.nbytes for column in (*columns, graph.successors.link)) - estimated.bytes <= 8
 
 
 def test_the_largest_nodes_come_first() -> None:
@@ -209,18 +209,18 @@ def rehearsal_drawn(precious: Path, touched: Path) -> bytes:
         node("file", "File", filepath=str(precious)),
     ]
     names = ("start", "shell", "each", "library", "stored", "function", "file")
-    return document(nodes, [link(one, other) for one, other in pairwise(names)])
+    return document(nodes, [link(source, target) for source, target in pairwise(names)])
 
 
 def test_a_rehearsal_runs_no_application_and_writes_no_file(tmp_path: Path) -> None:
     """Every drop completes with any component; no application is run and no file of the user is written."""
     precious, touched = tmp_path / "precious.txt", tmp_path / "touched"
     precious.write_text("precious")
-    found = examine(
+    checked = examine(
         rehearsal_drawn(precious, touched), unroll_options=REHEARSAL, component_options=ComponentOptions(here=True)
     )
-    assert [(problem.code, problem.severity) for problem in found.problems] == [("LG095", "info")]
-    graph = finish(found).graph
+    assert [(problem.code, problem.severity) for problem in checked.problems] == [("LG095", "info")]
+    graph = finish(checked).graph
     plain = finish(examine(rehearsal_drawn(precious, touched))).graph
 
     result = local_run.run(graph, local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
@@ -242,15 +242,15 @@ def test_physical_graphs_can_be_rehearsed(tmp_path: Path, form: str) -> None:
     else:
         with path.open("wb") as file:
             write_pg(graph, file)
-    found = finish(examine(path, unroll_options=REHEARSAL, component_options=ComponentOptions(here=True)))
+    translation = finish(examine(path, unroll_options=REHEARSAL, component_options=ComponentOptions(here=True)))
 
-    kinds = {(template.kind, template.component) for template in found.graph.templates}
+    kinds = {(template.kind, template.component) for template in translation.graph.templates}
     assert kinds == {
         (Kind.APP, "dlg.apps.simple.SleepApp"),
         (Kind.DATA, "dlg.data.drops.memory.InMemoryDROP"),
     }
-    assert "LG095" in {problem.code for problem in found.problems}
-    assert all(argument.is_port for template in found.graph.templates for argument in template.arguments)
+    assert "LG095" in {problem.code for problem in translation.problems}
+    assert all(argument.is_port for template in translation.graph.templates for argument in template.arguments)
 
 
 def test_both_sides_of_a_branch_are_rehearsed(tmp_path: Path) -> None:

@@ -93,10 +93,10 @@ def test_a_configuration_can_set_fields_of_embedded_applications() -> None:
 def test_an_outdated_stored_configuration_is_a_warning(nodes: dict[str, Any]) -> None:
     """The graph is still translated; LG100 names the ignored setting and its place in the file."""
     graph = graph_of(_configured(nodes, activeGraphConfigId="C"))
-    _, found = fill(graph)
+    _, problems = fill(graph)
 
-    assert (codes(found), errors(found)) == (["LG100"], [])
-    assert found[0].where.startswith("/graphConfigurations/C/nodes/")
+    assert (codes(problems), errors(problems)) == (["LG100"], [])
+    assert problems[0].where.startswith("/graphConfigurations/C/nodes/")
 
 
 def test_a_chosen_configuration_that_does_not_fit_is_an_error() -> None:
@@ -108,17 +108,17 @@ def test_a_chosen_configuration_that_does_not_fit_is_an_error() -> None:
 
 def test_an_unknown_configuration_is_an_error_that_lists_the_known() -> None:
     """The hint lists the configurations of the graph."""
-    _, found = fill(graph_of(small()), configuration="six")
+    _, problems = fill(graph_of(small()), configuration="six")
 
-    assert errors(found) == ["LG100"]
-    assert "'five'" in found[0].hint
+    assert errors(problems) == ["LG100"]
+    assert "'five'" in problems[0].hint
 
 
 def test_an_unknown_active_configuration_is_a_warning() -> None:
     """The graph is translated without the configuration."""
-    _, found = fill(graph_of({**small(), "activeGraphConfigId": "gone"}))
+    _, problems = fill(graph_of({**small(), "activeGraphConfigId": "gone"}))
 
-    assert (codes(found), errors(found)) == (["LG100"], [])
+    assert (codes(problems), errors(problems)) == (["LG100"], [])
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_names_with_dots_and_applications_are_found(target: str) -> None:
     content["nodeDataArray"].append(node("N", "File", field("x.y"), name="dotted.name"))
     graph = _filled(content, settings={target: "new"})
 
-    assert [found.value for n in graph.nodes for found in n.fields].count("new") in (1, 2)
+    assert [field_.value for n in graph.nodes for field_ in n.fields].count("new") in (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -155,19 +155,19 @@ def test_names_with_dots_and_applications_are_found(target: str) -> None:
 )
 def test_an_invalid_setting_is_an_error_with_a_hint(setting: str, hint: str) -> None:
     """Unknown nodes, unknown parameters and texts without form give LG100 and what to write."""
-    _, found = fill(graph_of(small()), settings=[setting])
+    _, problems = fill(graph_of(small()), settings=[setting])
 
-    assert errors(found) == ["LG100"]
-    assert hint in found[0].hint
+    assert errors(problems) == ["LG100"]
+    assert hint in problems[0].hint
 
 
 def test_an_ambiguous_name_is_an_error_that_lists_the_ids() -> None:
     """Two nodes of one name can only be set by their ids."""
     nodes = [node("a", "File", field("x"), name="twin"), node("b", "File", field("x"), name="twin")]
-    _, found = fill(graph_of(document(nodes)), settings=["twin.x=1"])
+    _, problems = fill(graph_of(document(nodes)), settings=["twin.x=1"])
 
-    assert errors(found) == ["LG100"]
-    assert "a, b" in found[0].hint
+    assert errors(problems) == ["LG100"]
+    assert "a, b" in problems[0].hint
 
 
 @pytest.mark.parametrize(
@@ -197,10 +197,10 @@ def test_a_setting_is_converted_to_the_type_of_its_field(type_: str, given: str,
 def test_a_setting_that_does_not_fit_its_field_is_an_error(type_: str, given: str) -> None:
     """LG091 has the expected type."""
     content = document([node("a", "File", field("x", "", type=type_, options=["a", "b"]))])
-    _, found = fill(graph_of(content), settings=[f"a.x={given}"])
+    _, problems = fill(graph_of(content), settings=[f"a.x={given}"])
 
-    assert errors(found) == ["LG091"]
-    assert "expected" in found[0].text
+    assert errors(problems) == ["LG091"]
+    assert "expected" in problems[0].text
 
 
 # --- conversion -----------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_texts_are_converted_to_their_type() -> None:
     fields = [field("i", "5", type="Integer"), field("f", "2.5", type="Float"), field("b", "True", type="Boolean")]
     graph = _filled(document([node("a", "File", *fields)]))
 
-    assert [found.value for found in graph.by_id["a"].fields] == [5, 2.5, True]
+    assert [field_.value for field_ in graph.by_id["a"].fields] == [5, 2.5, True]
 
 
 @pytest.mark.parametrize(
@@ -219,25 +219,25 @@ def test_texts_are_converted_to_their_type() -> None:
 )
 def test_a_field_declared_integer_takes_the_number_that_it_holds(given: object, number: float) -> None:
     """A number as text, or a fraction, is accepted as a number, with one warning."""
-    graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
+    graph, problems = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
 
-    assert (_value(graph, "a", "n"), codes(found), errors(found)) == (number, ["LG094"], [])
+    assert (_value(graph, "a", "n"), codes(problems), errors(problems)) == (number, ["LG094"], [])
 
 
 def test_a_setting_may_be_a_fraction() -> None:
     """--set on a field declared Integer takes 0.5, and warns."""
     content = document([node("a", "PyFuncApp", field("n", 1, type="Integer"))])
-    graph, found = fill(graph_of(content), settings=["a.n=0.5"])
+    graph, problems = fill(graph_of(content), settings=["a.n=0.5"])
 
-    assert (_value(graph, "a", "n"), codes(found), errors(found)) == (0.5, ["LG094"], [])
+    assert (_value(graph, "a", "n"), codes(problems), errors(problems)) == (0.5, ["LG094"], [])
 
 
 def test_many_numbers_as_text_are_one_warning() -> None:
     """Old editors wrote all numbers as text: one finding names the first and counts the others."""
     fields = [field(name, "5", type=type_) for name, type_ in (("x", "Integer"), ("y", "Float"), ("z", "Integer"))]
-    _, found = fill(graph_of(document([node("a", "PyFuncApp", *fields)])))
+    _, problems = fill(graph_of(document([node("a", "PyFuncApp", *fields)])))
 
-    assert [one.text for one in found] == [
+    assert [problem.text for problem in problems] == [
         "numbers are written as text in x of 'name of a' and 2 more; they are used as numbers"
     ]
 
@@ -245,25 +245,25 @@ def test_many_numbers_as_text_are_one_warning() -> None:
 @pytest.mark.parametrize("given", ["lots", "nan", "inf", "1,5", True, "0x10"])
 def test_infinity_and_nan_are_not_converted_to_integers(given: object) -> None:
     """Infinity and NaN are not converted in a field of type Integer."""
-    graph, found = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
+    graph, problems = fill(graph_of(document([node("a", "PyFuncApp", field("n", given, type="Integer"))])))
 
     assert _value(graph, "a", "n") == given
-    assert "LG094" not in codes(found)
+    assert "LG094" not in codes(problems)
 
 
 def test_a_stored_value_that_does_not_fit_is_a_warning_and_stays() -> None:
     """DALiuGE ignores types, so the value is kept and the graph is not refused."""
-    graph, found = fill(graph_of(document([node("a", "File", field("i", "lots", type="Integer"))])))
+    graph, problems = fill(graph_of(document([node("a", "File", field("i", "lots", type="Integer"))])))
 
-    assert (codes(found), errors(found)) == (["LG091"], [])
+    assert (codes(problems), errors(problems)) == (["LG091"], [])
     assert _value(graph, "a", "i") == "lots"
 
 
 def test_values_of_ports_are_not_parameters() -> None:
     """The value of a port is not checked, because data replace it."""
-    _, found = fill(graph_of(document([node("a", "File", port("p", "io", "InputPort", type="Integer", value="x"))])))
+    _, problems = fill(graph_of(document([node("a", "File", port("p", "io", "InputPort", type="Integer", value="x"))])))
 
-    assert found == ()
+    assert problems == ()
 
 
 # --- global variables -----------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_global_variables_are_inserted_with_their_type() -> None:
     )
     graph = _filled(content)
 
-    assert [found.value for found in graph.by_id["a"].fields] == [4, "hello world, 4 times", [4, {"k": "world"}]]
+    assert [field_.value for field_ in graph.by_id["a"].fields] == [4, "hello world, 4 times", [4, {"k": "world"}]]
 
 
 @pytest.mark.parametrize(
@@ -318,10 +318,10 @@ def test_variables_may_name_variables() -> None:
 
 def test_variables_that_refer_to_each_other_are_an_error() -> None:
     """LG090 names those that refer to each other."""
-    _, found = fill(graph_of(document([_globals(field("a", "{b}"), field("b", "{a}"), field("c", "1"))])))
+    _, problems = fill(graph_of(document([_globals(field("a", "{b}"), field("b", "{a}"), field("c", "1"))])))
 
-    assert errors(found) == ["LG090"]
-    assert "a, b refer" in found[0].text
+    assert errors(problems) == ["LG090"]
+    assert "a, b refer" in problems[0].text
 
 
 def test_the_user_sets_global_variables() -> None:
@@ -331,25 +331,25 @@ def test_the_user_sets_global_variables() -> None:
     )
     graph = _filled(content, settings=["global.n=5", "global.new=six"])
 
-    assert [found.value for found in graph.by_id["a"].fields] == [5, "six"]
+    assert [field_.value for field_ in graph.by_id["a"].fields] == [5, "six"]
 
 
 def test_a_global_variable_that_nothing_uses_is_a_warning() -> None:
     """LG092 points at a misspelled variable."""
-    _, found = fill(graph_of(small()), settings=["global.typo=1"])
+    _, problems = fill(graph_of(small()), settings=["global.typo=1"])
 
-    assert (codes(found), errors(found)) == (["LG092"], [])
+    assert (codes(problems), errors(problems)) == (["LG092"], [])
 
 
 def test_a_multiplicity_that_nothing_resolves_is_an_error() -> None:
     """`{copies}` without such a variable gives LG090, with a hint how to set it."""
     content = small()
     content["nodeDataArray"][1]["fields"][0]["value"] = "{copies}"
-    _, found = fill(graph_of(content))
+    _, problems = fill(graph_of(content))
 
-    assert errors(found) == ["LG090"]
-    assert "--set copies=VALUE" in found[0].hint
-    assert found[0].where == "/nodeDataArray/1/fields/0"
+    assert errors(problems) == ["LG090"]
+    assert "--set copies=VALUE" in problems[0].hint
+    assert problems[0].where == "/nodeDataArray/1/fields/0"
 
 
 def test_filling_does_not_change_the_given_graph() -> None:
@@ -379,8 +379,8 @@ def test_replacement_equals_that_of_a_simple_scan(text: str, variables: dict[str
         expected += rest[0] if name is None else variables[name]
         rest = rest[1:] if name is None else rest[len(name) + 2 :]
 
-    found = substitute(text, variables, set())
-    assert found == expected or found.strip() == expected.strip()
+    inserted = substitute(text, variables, set())
+    assert inserted == expected or inserted.strip() == expected.strip()
 
 
 @pytest.mark.parametrize("text", ["{n} * 2", "~n * 2"])

@@ -113,7 +113,7 @@ def test_settings_are_applied_before_unrolling() -> None:
 def test_bad_input_is_refused_with_its_code(content: bytes, code: str) -> None:
     """All faults are findings of a check, and one error with all of them in a translation."""
     problems = examine(content).problems
-    assert code in [found.code for found in problems]
+    assert code in [problem.code for problem in problems]
     with pytest.raises(BadGraphError, match=code) as caught:
         translate(content)
     assert caught.value.problems == problems
@@ -140,10 +140,10 @@ def test_all_stages_report_together() -> None:
         node("a", "DALiuGEApp"),
     ]
     content = json.dumps(document(nodes, [link("d", "", "gone", "")])).encode()
-    found = {finding.code: finding.where for finding in examine(content).problems}
-    assert set(found) >= {"LG003", "LG004", "LG020", "LG093"}
-    assert found["LG004"].startswith("/nodeDataArray/1")
-    assert found["LG020"].startswith("/nodeDataArray/0")
+    places = {finding.code: finding.where for finding in examine(content).problems}
+    assert set(places) >= {"LG003", "LG004", "LG020", "LG093"}
+    assert places["LG004"].startswith("/nodeDataArray/1")
+    assert places["LG020"].startswith("/nodeDataArray/0")
 
 
 def test_a_problem_is_reported_once() -> None:
@@ -156,8 +156,8 @@ def test_a_problem_is_reported_once() -> None:
 def test_a_parameter_without_a_value_is_one_problem() -> None:
     """LG090 names it once, and the rest of the graph is checked as if it had a value."""
     graph = template("{n}")
-    found = examine(json.dumps(graph).encode())
-    errors = [problem for problem in found.problems if problem.severity is Severity.ERROR]
+    checked = examine(json.dumps(graph).encode())
+    errors = [problem for problem in checked.problems if problem.severity is Severity.ERROR]
 
     assert [(problem.code, problem.text) for problem in errors] == [("LG090", "the parameter 'n' has no value")]
     graph["nodeDataArray"][2]["category"] = "Nothing"
@@ -169,9 +169,9 @@ def test_a_parameter_without_a_value_is_one_problem() -> None:
 
 def test_examining_gives_the_plan_without_unrolling() -> None:
     """The numbers of drops of a graph are known, also if it is too large to unroll."""
-    found = examine(wide(10**12))
-    assert found.outline is not None
-    assert found.outline.drops == 10**12
+    checked = examine(wide(10**12))
+    assert checked.outline is not None
+    assert checked.outline.drops == 10**12
 
 
 # Warnings about files that several drops would write.
@@ -209,8 +209,8 @@ def test_distinct_files_give_no_warning(filepath: str) -> None:
 
 def test_directories_and_absolute_names_are_checked() -> None:
     """Placeholders that are the same for all drops do not help; one copy writes alone."""
-    assert [one.code for one in found(in_scatter("/there/x_{{}}_{dlg}"))] == ["LG085"]
-    assert [one.code for one in found(in_scatter("/there/x", category="Directory"))] == ["LG085"]
+    assert [problem.code for problem in found(in_scatter("/there/x_{{}}_{dlg}"))] == ["LG085"]
+    assert [problem.code for problem in found(in_scatter("/there/x", category="Directory"))] == ["LG085"]
     assert found(in_scatter("x", copies=1)) == []
 
 
@@ -218,7 +218,7 @@ def test_two_nodes_that_do_not_wait_for_each_other_are_reported() -> None:
     """One that reads the file and writes it again is fine, and so is one that only reads it."""
     drawing = Drawing().app("A").app("B").data("f", "File", filepath="x").data("g", "File", filepath="./x")
     drawing.link("A", "f").link("B", "g")
-    assert [one.text for one in found(drawing)] == ["'f' and 'g' write one file, x"]
+    assert [problem.text for problem in found(drawing)] == ["'f' and 'g' write one file, x"]
 
     drawing.link("f", "B")
     assert found(drawing) == []
@@ -235,7 +235,7 @@ def test_iterations_of_a_loop_may_write_one_file() -> None:
             drawing.app("work", group_start=True).data("f", "File", filepath="x").data("e", group_end=True)
         drawing.link("work", "f")
         drawing.link("f", "work", closes=True) if carries else drawing.link("work", "e")
-        assert [one.code for one in found(drawing)] == ([] if carries else ["LG085"])
+        assert [problem.code for problem in found(drawing)] == ([] if carries else ["LG085"])
 
 
 # Where EAGLE drew the nodes, from the file to the drawing of the logical graph.
@@ -309,10 +309,10 @@ def test_nodes_are_drawn_as_in_the_file() -> None:
     again = codec.parse(b"".join(codec.dump(graph)), where="memory")
     assert positions_of(again) == positions_of(graph) != {}
 
-    found = middles(draw_logical(again))
-    assert found["b"][1] > found["c"][1] > found["a"][1]
-    assert found["c"][0] < found["b"][0]
-    assert found["split"][0] < found["c"][0]
+    drawn = middles(draw_logical(again))
+    assert drawn["b"][1] > drawn["c"][1] > drawn["a"][1]
+    assert drawn["c"][0] < drawn["b"][0]
+    assert drawn["split"][0] < drawn["c"][0]
 
     plain = middles(draw_logical(replace(graph, meta={})))
     assert plain["c"][0] > plain["b"][0]

@@ -136,10 +136,10 @@ def test_branches_tags_and_commits_are_read(repository: Path) -> None:
 
 def test_the_graph_keeps_where_it_was_read(repository: Path) -> None:
     """The physical graph has address, commit and digest, with which its session can be repeated."""
-    found = fetch_file(f"git+file://{repository}@v1#graphs/hello.graph")
-    note = repository_of(translate(found).graph)
+    file = fetch_file(f"git+file://{repository}@v1#graphs/hello.graph")
+    note = repository_of(translate(file).graph)
 
-    assert note == found.note
+    assert note == file.note
     assert note.commit == git(repository, "rev-parse", "v1")
     assert str(repository) in note.address
 
@@ -186,9 +186,9 @@ def test_a_server_of_git_and_one_of_plain_files_are_read(
         request.wfile.write(body)
 
     for address in (served(backend(tmp_path)), served(plain)):
-        found = fetch_file(f"{address}/ours/.git@v1#graphs/hello.graph")
-        assert found.content == GRAPH
-        assert found.note.commit == git(repository, "rev-parse", "v1")
+        fetched = fetch_file(f"{address}/ours/.git@v1#graphs/hello.graph")
+        assert fetched.content == GRAPH
+        assert fetched.note.commit == git(repository, "rev-parse", "v1")
 
 
 @pytest.mark.usefixtures("repository")

@@ -161,7 +161,9 @@ def test_a_loop_aware_edge_brings_the_last_iteration() -> None:
     assert edges(looped_groups(aware=False), "d", "K") == [((i, j), (i,)) for i in range(2) for j in range(3)]
     assert codes(looped_groups()) == codes(looped_groups(aware=False)) == []
     for aware, volume in ((True, 5), (False, 15)):
-        (data,) = [found for found in outlined(looped_groups(aware=aware)).templates if found.name == "grpdata"]
+        (data,) = [
+            template for template in outlined(looped_groups(aware=aware)).templates if template.name == "grpdata"
+        ]
         assert data.weight == volume
 
 

@@ -62,9 +62,9 @@ def test_an_ambiguous_key_is_refused() -> None:
     """S1 is repeated by K5 and by K7, so that the key is ambiguous."""
     drawing = repeated("S1")
     assert errors(drawing) == ["LG083"]
-    (found,) = (found for found in outlined(drawing).problems if found.code == "LG083")
-    assert "'S1' of group-by 'K10' names several levels" in found.text
-    assert "'K5' or 'K7'" in found.hint
+    (problem,) = (problem for problem in outlined(drawing).problems if problem.code == "LG083")
+    assert "'S1' of group-by 'K10' names several levels" in problem.text
+    assert "'K5' or 'K7'" in problem.hint
 
 
 def unequal(key: str | None) -> Drawing:
@@ -241,17 +241,17 @@ def test_a_key_around_both_is_reported_as_such() -> None:
         with drawing.groupby("K", "S1"):
             drawing.data("e")
     drawing.link("x", "K")
-    (found,) = outlined(drawing).problems
-    assert found.code == "LG080"
-    assert "around both" in found.text
-    assert found.hint == "write 'S2'"
+    (problem,) = outlined(drawing).problems
+    assert problem.code == "LG080"
+    assert "around both" in problem.text
+    assert problem.hint == "write 'S2'"
 
 
 def test_data_from_outside_an_outer_group_by_are_warned_of() -> None:
     """Each group of K5 gets all groups of K7 over the same data, which is a warning."""
-    found: list[Any] = [found for found in outlined(unequal(None)).problems if found.code == "LG084"]
-    assert [problem.severity.value for problem in found] == ["warning"]
-    assert found[0].text == "group-by 'K7' is in group-by 'K5', but its input is outside"
+    problems: list[Any] = [problems for problems in outlined(unequal(None)).problems if problems.code == "LG084"]
+    assert [problem.severity.value for problem in problems] == ["warning"]
+    assert problems[0].text == "group-by 'K7' is in group-by 'K5', but its input is outside"
 
 
 def test_levels_of_scatters_around_the_group_by_alone_repeat_its_groups() -> None:
@@ -274,7 +274,7 @@ def test_the_volume_of_a_group_is_the_sum_of_its_members() -> None:
     with drawing.groupby("K5", "S1"), drawing.groupby("K7", "S2"):
         drawing.app("b")
     made = outlined(drawing.link("d", "K").link("d", "K5").link("d", "K7"))
-    weights = {found.key: found.weight for found in made.templates if found.name == "grpdata"}
+    weights = {group.key: group.weight for group in made.templates if group.name == "grpdata"}
     assert weights == {"K-grp-data": 20.0, "K5-grp-data": 15.0, "K7-grp-data": 20.0}
 
 

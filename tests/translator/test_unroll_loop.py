@@ -202,11 +202,11 @@ def test_two_loops_in_a_row_inside_a_scatter() -> None:
 
 def test_unequal_loops_have_a_hint() -> None:
     """The reason is the number of iterations; a loop-aware edge is offered where it would do, and else is not."""
-    (found,) = outlined(joined("L3", "L4", aware=False)).problems
-    assert "equal numbers of iterations" in found.text
-    assert "loop-aware" in found.hint
-    (found,) = outlined(joined("L3 S2", "L4 S2", aware=False)).problems
-    assert "loop-aware" not in found.hint
+    (problem,) = outlined(joined("L3", "L4", aware=False)).problems
+    assert "equal numbers of iterations" in problem.text
+    assert "loop-aware" in problem.hint
+    (problem,) = outlined(joined("L3 S2", "L4 S2", aware=False)).problems
+    assert "loop-aware" not in problem.hint
 
 
 def carried(*, aware: bool = False, own_port: bool = False) -> Drawing:
@@ -312,9 +312,9 @@ def test_a_closes_loop_edge_into_a_gather_is_an_ordinary_edge() -> None:
         with drawing.gather("G", app="g"):
             drawing.data("out")
     drawing.link("g", "out").link("d", "g", closes=True)
-    (found,) = outlined(drawing).problems
-    assert found.code == "LG062"
-    assert "from 'd' to 'g' enters a gather or a group-by" in found.text
+    (problem,) = outlined(drawing).problems
+    assert problem.code == "LG062"
+    assert "from 'd' to 'g' enters a gather or a group-by" in problem.text
 
 
 @pytest.mark.parametrize("iterations", [0, 1])
@@ -362,12 +362,12 @@ def test_a_long_cycle_is_abbreviated() -> None:
     drawing = Drawing()
     for name in names:
         drawing.app(name) if name.startswith("a") else drawing.data(name)
-    found = outlined(drawing.link(*names, names[0])).problems[0]
-    assert found.code == "LG050"
-    assert found.text.endswith("-> 988 more -> 'a0'")
+    problem = outlined(drawing.link(*names, names[0])).problems[0]
+    assert problem.code == "LG050"
+    assert problem.text.endswith("-> 988 more -> 'a0'")
 
 
 def test_a_loop_aware_link_without_a_loop_is_a_note() -> None:
     """Old graphs mark every edge as loop-aware; if that has no effect, it is a note."""
     outline = outlined(Drawing().app("a").data("d").link("a", "d", aware=True))
-    assert [(found.code, found.severity.value) for found in outline.problems] == [("LG062", "info")]
+    assert [(problem.code, problem.severity.value) for problem in outline.problems] == [("LG062", "info")]

@@ -104,9 +104,9 @@ def test_a_key_selects_the_one_level_of_its_name(graph: LogicalGraph, data: st.D
     levels = oracle.own(oracle.entering(node.id)[0].source, node.id)
     answering = oracle.answering(key, levels)
     problems = outline_of(keyed(graph, node.id, key)).problems
-    found = [finding for finding in problems if finding.code in ("LG080", "LG083") and finding.where == node.pointer]
-    assert [finding.code for finding in found] == {0: ["LG080"], 1: []}.get(len(answering), ["LG083"])
-    for finding in found:
+    findings = [finding for finding in problems if finding.code in ("LG080", "LG083") and finding.where == node.pointer]
+    assert [finding.code for finding in findings] == {0: ["LG080"], 1: []}.get(len(answering), ["LG083"])
+    for finding in findings:
         for offered in re.findall(r"'(\w+)'", finding.hint):
             (level,) = oracle.answering(offered, levels)
             assert level in (answering or levels)

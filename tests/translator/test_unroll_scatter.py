@@ -80,10 +80,10 @@ def test_scatters_beside_each_other_cannot_be_linked() -> None:
         drawing.app("other")
     drawing.link("one", "other")
     assert errors(drawing) == ["LG070"]
-    (found,) = outlined(drawing).problems
-    assert "leads out of scatter 'S1' (3) and into scatter 'S2' (3)" in found.text
+    (problem,) = outlined(drawing).problems
+    assert "leads out of scatter 'S1' (3) and into scatter 'S2' (3)" in problem.text
     zipped = "set the field zip_with of scatter 'S2' to 'S1', to link their copies by number"
-    assert found.hint == f"{zipped}, or gather 'one' first, or move 'other' into scatter 'S1'"
+    assert problem.hint == f"{zipped}, or gather 'one' first, or move 'other' into scatter 'S1'"
 
 
 def test_zipping_links_equal_scatters_copy_by_copy() -> None:
@@ -113,8 +113,8 @@ def zipped(copies: int, other: int, name: str = "S1") -> Drawing:
 def test_a_scatter_names_the_scatter_that_it_is_zipped_with() -> None:
     """With zip_with, copy i is linked to copy i; unequal numbers are LG070, a name without scatter is LG087."""
     assert edges(zipped(3, 3), "one", "other") == [((i,), (i,)) for i in range(3)]
-    (found,) = outlined(zipped(3, 4)).problems
-    assert found.text.endswith("scatter 'S1' and scatter 'S2' are zipped, but have 3 and 4 copies")
+    (problem,) = outlined(zipped(3, 4)).problems
+    assert problem.text.endswith("scatter 'S1' and scatter 'S2' are zipped, but have 3 and 4 copies")
     assert errors(zipped(3, 3, "S9")) == ["LG087", "LG070"]
 
 
@@ -290,7 +290,7 @@ def test_a_gather_takes_all_iterations_of_a_loop() -> None:
             "loop-aware is ignored on the edge from 'd' to 'g', because it enters gather 'G': "
             "the gather takes all iterations of loop 'L' (3)"
         )
-        assert [(found.code, found.text) for found in outlined(drawing).problems] == aware * [("LG064", text)]
+        assert [(problem.code, problem.text) for problem in outlined(drawing).problems] == aware * [("LG064", text)]
 
 
 def test_a_loop_aware_edge_into_a_gather_is_reported() -> None:
@@ -311,8 +311,8 @@ def test_a_loop_aware_edge_into_a_gather_is_reported() -> None:
     drawing = Drawing().data("d")
     with drawing.gather("G", app="g"):
         drawing.data("out")
-    (found,) = outlined(drawing.link("g", "out").link("d", "g", aware=True)).problems
-    assert (found.code, found.severity.value) == ("LG062", "info")
+    (problem,) = outlined(drawing.link("g", "out").link("d", "g", aware=True)).problems
+    assert (problem.code, problem.severity.value) == ("LG062", "info")
 
 
 def test_a_gather_without_application_feeds_the_first_applications_in_it() -> None:

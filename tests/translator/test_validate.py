@@ -38,13 +38,13 @@ def test_a_dangling_edge_is_named_with_a_similar_name() -> None:
     """An end that is not a node gives LG003 with its place and a similar id."""
     content = small()
     content["linkDataArray"][1]["to"] = "PP"
-    found = validate(graph_of(content))
+    problems = validate(graph_of(content))
 
-    assert errors(found) == ["LG003"]
-    assert found[0].where == "/linkDataArray/1"
-    assert "'name of S'" in found[0].text
-    assert "'PP'" in found[0].text
-    assert found[0].hint == "did you mean 'P'?"
+    assert errors(problems) == ["LG003"]
+    assert problems[0].where == "/linkDataArray/1"
+    assert "'name of S'" in problems[0].text
+    assert "'PP'" in problems[0].text
+    assert problems[0].hint == "did you mean 'P'?"
 
 
 def test_both_ends_of_an_edge_may_dangle() -> None:
@@ -55,37 +55,37 @@ def test_both_ends_of_an_edge_may_dangle() -> None:
 @pytest.mark.parametrize(("parent", "text"), [("nowhere", "does not exist"), ("b", "is not a construct")])
 def test_a_parent_must_be_a_construct(parent: str, text: str) -> None:
     """A node inside something that is not a construct gives LG004."""
-    found = validate(graph_of(document([node("a", "Memory", parentId=parent), node("b", "Memory")])))
+    problems = validate(graph_of(document([node("a", "Memory", parentId=parent), node("b", "Memory")])))
 
-    assert errors(found) == ["LG004"]
-    assert text in found[0].text
+    assert errors(problems) == ["LG004"]
+    assert text in problems[0].text
 
 
 def test_ids_are_unique() -> None:
     """Two nodes with one id give LG006 that names both."""
-    found = validate(graph_of(document([node("a", "Memory"), node("a", "File", name="other")])))
+    problems = validate(graph_of(document([node("a", "Memory"), node("a", "File", name="other")])))
 
-    assert errors(found) == ["LG006"]
-    assert "'name of a' and 'other'" in found[0].text
+    assert errors(problems) == ["LG006"]
+    assert "'name of a' and 'other'" in problems[0].text
 
 
 def test_a_missing_port_of_an_application_is_an_error() -> None:
     """LG010 lists the ports that the application has."""
     content = small()
     content["linkDataArray"][0]["toPort"] = "gone"
-    found = validate(graph_of(content))
+    problems = validate(graph_of(content))
 
-    assert errors(found) == ["LG010"]
-    assert "'whole' (in)" in found[0].hint
+    assert errors(problems) == ["LG010"]
+    assert "'whole' (in)" in problems[0].hint
 
 
 def test_a_missing_port_of_data_is_a_warning() -> None:
     """A data node does not need the port, which only gives the edge a name."""
     content = small()
     content["linkDataArray"][0]["fromPort"] = "gone"
-    found = validate(graph_of(content))
+    problems = validate(graph_of(content))
 
-    assert (codes(found), errors(found)) == (["LG010"], [])
+    assert (codes(problems), errors(problems)) == (["LG010"], [])
 
 
 def test_an_edge_against_the_direction_of_its_port_is_a_warning() -> None:
@@ -112,9 +112,9 @@ def test_types_of_ports_should_fit(going: str, coming: str, *, fits: bool) -> No
 
 def test_parameters_with_names_of_structural_keys_are_warned_of() -> None:
     """A parameter called weight is accepted here and ignored by DALiuGE: LG110."""
-    found = validate(graph_of(document([node("a", "DALiuGEApp", field("weight", 3))])))
+    problems = validate(graph_of(document([node("a", "DALiuGEApp", field("weight", 3))])))
 
-    assert (codes(found), errors(found)) == (["LG110"], [])
+    assert (codes(problems), errors(problems)) == (["LG110"], [])
 
 
 def test_all_problems_are_found() -> None:
@@ -181,6 +181,6 @@ def test_a_node_with_damaged_fields_still_gets_its_category(fields: Any) -> None
     problem = Problem(
         code="LG031", severity=Severity.WARNING, where="/nodeDataArray/0/category", text="an older category"
     )
-    _, found = fixed(document, LogicalGraph(name="g", family="ojs"), [problem])
+    _, fixes = fixed(document, LogicalGraph(name="g", family="ojs"), [problem])
 
-    assert [fix.code for fix in found] == ["LG031"]
+    assert [fix.code for fix in fixes] == ["LG031"]

@@ -244,13 +244,13 @@ def _v4_edge(name: str, link: LogicalLink) -> Json:
     } | ({"isStream": True} if link.streaming else {})
 
 
-def _configuration(one: Configuration) -> Json:
+def _configuration(configuration: Configuration) -> Json:
     nodes: dict[str, Json] = {}
-    for node, field, value in _values(one):
+    for node, field, value in _values(configuration):
         nodes.setdefault(node, {"fields": {}})["fields"][field] = {"value": value, "comment": ""}
-    return {"id": one.id, "name": one.name, "nodes": nodes}
+    return {"id": configuration.id, "name": configuration.name, "nodes": nodes}
 
 
-def _values(one: Configuration) -> Iterator[tuple[str, str, Any]]:
-    for node, field, value, _ in one.values:
+def _values(configuration: Configuration) -> Iterator[tuple[str, str, Any]]:
+    for node, field, value, _ in configuration.values:
         yield node, field, value

@@ -90,14 +90,14 @@ def _explain(data: bytes, fault: Exception) -> JsonDocument:
 
 def _place(text: str, data: bytes) -> str:
     """Return the message of the parser, with line and column instead of the byte."""
-    found = _BYTE.search(text)
-    if not found:
+    match = _BYTE.search(text)
+    if not match:
         return text[:1].lower() + text[1:]
-    byte = int(found[1])
+    byte = int(match[1])
     line = data.count(b"\n", 0, byte) + 1
     column = byte - data.rfind(b"\n", 0, byte)
     near = data[byte : byte + _SHOWN].decode("utf-8", "replace").splitlines()
-    reason = text[: found.start()].removeprefix("JSON is malformed: ").strip()
+    reason = text[: match.start()].removeprefix("JSON is malformed: ").strip()
     return f"{reason} in line {line}, column {column}" + (f", at {near[0]!r}" if near else "")
 
 
@@ -198,11 +198,11 @@ def objects(holder: Json, name: str, pointer: str = "") -> Iterator[tuple[str, J
 
 def items(holder: Json, name: str) -> Iterator[tuple[str, Any]]:
     """Yield key and value of each item of the list or object `name` of `holder`; keys of a list are its indices."""
-    found = holder.get(name)
-    if isinstance(found, Mapping):
-        yield from ((str(key), value) for key, value in found.items())
-    elif isinstance(found, list):
-        yield from ((str(index), value) for index, value in enumerate(found))
+    container = holder.get(name)
+    if isinstance(container, Mapping):
+        yield from ((str(key), value) for key, value in container.items())
+    elif isinstance(container, list):
+        yield from ((str(index), value) for index, value in enumerate(container))
 
 
 def text(holder: Json, *names: str) -> str:
@@ -225,8 +225,8 @@ def position(node: Json) -> tuple[float, float] | None:
     x, y = _coordinate(node.get("x")), _coordinate(node.get("y"))
     loc = node.get("loc")
     if isinstance(loc, str) and node.get("x") is None and node.get("y") is None:
-        found = _PAIR.fullmatch(loc)
-        x, y = (None, None) if found is None else (float(found[1]), float(found[2]))
+        match = _PAIR.fullmatch(loc)
+        x, y = (None, None) if match is None else (float(match[1]), float(match[2]))
     return None if x is None or y is None else (x, y)
 
 
@@ -261,18 +261,18 @@ def read_configurations(document: Json, find: Callable[[object], str]) -> tuple[
     find : callable
         Returns the id of a node by its name in the file.
     """
-    found = []
+    configurations = []
     for pointer, raw in objects(document, "graphConfigurations"):
         about = raw.get("modelData")
         about = about if isinstance(about, Mapping) else {}
-        found.append(
+        configurations.append(
             Configuration(
                 id=text(raw, "id") or pointer.rpartition("/")[2],
                 name=text(raw, "name") or text(about, "name"),
                 values=tuple(_values(raw, pointer, find)),
             )
         )
-    return tuple(found), text(document, "activeGraphConfigId") or None
+    return tuple(configurations), text(document, "activeGraphConfigId") or None
 
 
 def _values(raw: Json, pointer: str, find: Callable[[object], str]) -> list[tuple[str, str, object, str]]:
@@ -328,10 +328,10 @@ def choose_identity(document: Mapping[str, Any]) -> Identity:
     for identity in Identity:
         known = {text for node in nodes for text in _ids(node, identity)}
         having = sum(identity_text(node.get(identity.value), Identity.ID) != "" for node in nodes)
-        found = sum(end in known for end in ends)
-        if having == len(nodes) and found == len(ends):
+        resolved = sum(end in known for end in ends)
+        if having == len(nodes) and resolved == len(ends):
             return identity
-        score = found / max(len(ends), 1) + having / max(len(nodes), 1)
+        score = resolved / max(len(ends), 1) + having / max(len(nodes), 1)
         if score > best_score:
             best, best_score = identity, score
     return best
@@ -345,8 +345,8 @@ def _ids(node: Mapping[str, Any], identity: Identity) -> Iterator[str]:
 
 
 def _items(document: Mapping[str, Any], name: str) -> list[Any]:
-    found = document.get(name)
-    return found if isinstance(found, list) else []
+    container = document.get(name)
+    return container if isinstance(container, list) else []
 
 
 class Family(StrEnum):

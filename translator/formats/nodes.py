@@ -63,7 +63,7 @@ def read_fields(
     problems : list of Problem
         Gets the findings.
     """
-    found = []
+    fields = []
     for place, raw in objects(holder, name, pointer):
         label = text(raw, "name", "text")
         if not label and _usage(raw) != "NoPort":
@@ -73,7 +73,7 @@ def read_fields(
                 problems.append(_nameless(place))
             continue
         position = place.rpartition("/")[2]
-        found.append(
+        fields.append(
             _field(
                 raw,
                 id_=text(raw, "id") or (f"{owner}/{name}/{position}"),
@@ -83,15 +83,15 @@ def read_fields(
                 problems=problems,
             )
         )
-    return tuple(found)
+    return tuple(fields)
 
 
 def read_ports(holder: Json, name: str, *, pointer: str, owner: str) -> tuple[Field, ...]:
     """Return the ports in one of the `PORT_LISTS` of an old node."""
-    found = []
+    ports = []
     for place, raw in objects(holder, name, pointer):
         event = truth(raw.get("event")) is True
-        found.append(
+        ports.append(
             Field(
                 id=text(raw, "Id", "id") or f"{owner}/{name}/{place.rpartition('/')[2]}",
                 name=text(raw, "IdText", "name", "text") or "port",
@@ -102,7 +102,7 @@ def read_ports(holder: Json, name: str, *, pointer: str, owner: str) -> tuple[Fi
                 pointer=place,
             )
         )
-    return tuple(found)
+    return tuple(ports)
 
 
 def merge_ports(fields: Iterable[Field], ports: Iterable[Field]) -> tuple[Field, ...]:
@@ -148,30 +148,30 @@ def _nameless(pointer: str) -> Problem:
 
 def _usage(raw: Json) -> str:
     for name in ("usage", "fieldType"):
-        found = USAGES.get(text(raw, name).lower())
-        if found:
-            return found
+        usage = USAGES.get(text(raw, name).lower())
+        if usage:
+            return usage
     return "NoPort"
 
 
 def _parameter_type(raw: Json, default: str) -> str:
     for name in ("parameterType", "fieldType"):
-        found = PARAMETER_TYPES.get(text(raw, name).lower())
-        if found:
-            return found
+        parameter_type = PARAMETER_TYPES.get(text(raw, name).lower())
+        if parameter_type:
+            return parameter_type
     if USAGES.get(text(raw, "fieldType").lower()):
         return "ApplicationArgument"
     return default or "ComponentParameter"
 
 
 def _type(value: Any) -> str:
-    found = value.strip() if isinstance(value, str) else ""
-    return _TYPES.get(found.lower(), found)
+    type_name = value.strip() if isinstance(value, str) else ""
+    return _TYPES.get(type_name.lower(), type_name)
 
 
 def _flag(raw: Json, name: str, label: str, pointer: str, problems: list[Problem]) -> bool:
-    said = truth(raw.get(name))
-    if said is None:
+    flag = truth(raw.get(name))
+    if flag is None:
         problems.append(
             problem(
                 "LG007",
@@ -181,21 +181,21 @@ def _flag(raw: Json, name: str, label: str, pointer: str, problems: list[Problem
                 severity=Severity.WARNING,
             )
         )
-    return said is True
+    return flag is True
 
 
 def _limit(raw: Json, name: str) -> float | None:
     """Return an end of the range of a value, which EAGLE does not know; None if it is no number."""
-    found = raw.get(name)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    limit = raw.get(name)
+    if isinstance(limit, bool) or not isinstance(limit, int | float):
         return None
-    return float(found) if abs(found) < _LARGEST else None
+    return float(limit) if abs(limit) < _LARGEST else None
 
 
 def _options(raw: Json) -> Iterator[Any]:
-    found = raw.get("options")
-    if isinstance(found, list):
-        yield from (option for option in found if isinstance(option, _SCALARS))
+    options = raw.get("options")
+    if isinstance(options, list):
+        yield from (option for option in options if isinstance(option, _SCALARS))
 
 
 # Applications of constructs: they become nodes, and links end on them.

@@ -150,7 +150,7 @@ def _applications(
         own = (raw.get(name) for name in APPLICATION_IDS[names.identity.value] if name.startswith(prefixes))
         yield ApplicationRecord(
             role=role,
-            id=next((found for value in own if (found := identity_text(value, names.identity))), ""),
+            id=next((own_id for value in own if (own_id := identity_text(value, names.identity))), ""),
             name=text(raw, *(f"{prefix}Name" for prefix in prefixes)),
             category=category,
             fields=merge_ports(fields, ports),
@@ -175,7 +175,7 @@ def _category(raw: Json, role: Role) -> str:
     types = [text(raw, f"{prefix}Type") for prefix in prefixes]
     if role is Role.INPUT:
         types.append(text(raw, "application"))
-    return next((found for found in types if found.lower() not in _NO_APPLICATION), "")
+    return next((category for category in types if category.lower() not in _NO_APPLICATION), "")
 
 
 def _ojs_link(raw: Json, names: _Names, pointer: str) -> LogicalLink:
@@ -193,8 +193,8 @@ def _ojs_link(raw: Json, names: _Names, pointer: str) -> LogicalLink:
 
 def _port(raw: Json, name: str) -> str:
     """Return the id of a port; empty for the oldest links, which have only a side of the node."""
-    found = text(raw, name)
-    return "" if found in _SIDES_OF_A_NODE else found
+    port = text(raw, name)
+    return "" if port in _SIDES_OF_A_NODE else port
 
 
 def _steps(identity: Identity, nodes: list[Mapping[str, object]]) -> Iterator[str]:

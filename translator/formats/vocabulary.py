@@ -206,7 +206,7 @@ def _best(fields: tuple[Field, ...], named: tuple[Field, ...]) -> dict[str, int]
     def rank(place: int) -> tuple[bool, bool]:
         return named[place].effective in (None, ""), fields[place].name != named[place].name
 
-    return {name: min(found, key=rank) for name, found in places.items()}
+    return {name: min(indices, key=rank) for name, indices in places.items()}
 
 
 def _switched(fields: tuple[Field, ...], switches: Mapping[str, bool]) -> Iterator[Field]:
@@ -239,13 +239,13 @@ def natures(records: Records, problems: list[Problem]) -> Mapping[str, Nature]:
     The kind follows from the category. If that is undecided (``Unknown``), it follows from the type of the category,
     then the class, then the neighbours, with a warning. An unknown category is an error.
     """
-    found = {record.id: nature_of(record.category, record.fields) for record in records.nodes}
+    by_id = {record.id: nature_of(record.category, record.fields) for record in records.nodes}
     undecided = [record for record in records.nodes if record.category in UNDECIDED]
-    neighbours = _neighbours(records, found) if undecided else {}
+    neighbours = _neighbours(records, by_id) if undecided else {}
     for record in undecided:
-        found[record.id] = (record.category or "Unknown", _guess(record, neighbours.get(record.id, Counter())))
-    _report(records, found, problems)
-    return found
+        by_id[record.id] = (record.category or "Unknown", _guess(record, neighbours.get(record.id, Counter())))
+    _report(records, by_id, problems)
+    return by_id
 
 
 def nature_of(category: str, fields: tuple[Field, ...]) -> Nature:
@@ -259,13 +259,13 @@ def _class_of(fields: tuple[Field, ...]) -> str:
     return canonical_class(next((value for value in values if value), ""))
 
 
-def _neighbours(records: Records, found: Mapping[str, Nature]) -> dict[str, Counter[NodeKind]]:
+def _neighbours(records: Records, by_id: Mapping[str, Nature]) -> dict[str, Counter[NodeKind]]:
     unsure = {record.id for record in records.nodes if record.category in UNDECIDED}
     counts: dict[str, Counter[NodeKind]] = {}
     for link in records.links:
-        for one, other in ((link.source, link.target), (link.target, link.source)):
-            if one in unsure and other in found and other not in unsure:
-                counts.setdefault(one, Counter())[found[other][1]] += 1
+        for end, other in ((link.source, link.target), (link.target, link.source)):
+            if end in unsure and other in by_id and other not in unsure:
+                counts.setdefault(end, Counter())[by_id[other][1]] += 1
     return counts
 
 
@@ -281,11 +281,11 @@ def _guess(record: NodeRecord, neighbours: Counter[NodeKind]) -> NodeKind:
     return NodeKind.APP if neighbours[NodeKind.DATA] > neighbours[NodeKind.APP] else NodeKind.DATA
 
 
-def _report(records: Records, found: Mapping[str, Nature], problems: list[Problem]) -> None:
+def _report(records: Records, by_id: Mapping[str, Nature], problems: list[Problem]) -> None:
     renamed: dict[tuple[str, str], list[NodeRecord]] = {}
     unknown: dict[str, str] = {}
     for record in records.nodes:
-        category, kind = found[record.id]
+        category, kind = by_id[record.id]
         if record.category in UNDECIDED:
             problems.append(_undecided(record, kind))
         elif category not in KINDS:

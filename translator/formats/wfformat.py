@@ -34,7 +34,7 @@ def read_wfformat(document: Mapping[str, Any], name: str) -> tuple[PhysicalGraph
     """
     reading = _WorkflowReading()
     graph = reading.graph(document, name)
-    is_wrong = any(found.severity is Severity.ERROR for found in reading.problems)
+    is_wrong = any(finding.severity is Severity.ERROR for finding in reading.problems)
     return None if is_wrong else graph, tuple(reading.problems[:_MOST_PROBLEMS])
 
 
@@ -62,7 +62,7 @@ class _WorkflowReading:
         execution = workflow.get("execution")
         execution = execution if isinstance(execution, Mapping) else {}
         measured = {
-            str(one.get("id")): one for _, one in self._records(execution.get("tasks"), "/workflow/execution/tasks")
+            str(task.get("id")): task for _, task in self._records(execution.get("tasks"), "/workflow/execution/tasks")
         }
         tasks = list(self._records(specification.get("tasks"), f"{where}/tasks"))
         for place, task in tasks:
@@ -98,9 +98,9 @@ class _WorkflowReading:
         if not isinstance(given, list):
             self._complain("PG001", "this is not a list", where, "write a list of objects")
             return
-        for number, one in enumerate(given):
-            if isinstance(one, Mapping) and isinstance(one.get("id"), str) and one["id"]:
-                yield f"{where}/{number}", one
+        for number, record in enumerate(given):
+            if isinstance(record, Mapping) and isinstance(record.get("id"), str) and record["id"]:
+                yield f"{where}/{number}", record
             else:
                 self._complain("PG001", "this is not an object with an id", f"{where}/{number}", "give it an id")
 

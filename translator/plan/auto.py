@@ -167,8 +167,12 @@ class _Search:
         chain = [task]
         while len(chain) < _LONGEST_CHAIN:
             start = self._start[task]
-            waited = [one for one in self._before[task] if self._end[one] <= start + _LOCAL_SEARCH_ALMOST]
-            data = max(waited, key=lambda one: self._end[one], default=-1)
+            waited = [
+                predecessor
+                for predecessor in self._before[task]
+                if self._end[predecessor] <= start + _LOCAL_SEARCH_ALMOST
+            ]
+            data = max(waited, key=lambda predecessor: self._end[predecessor], default=-1)
             slack = _LOCAL_SEARCH_ALMOST * max(1.0, abs(float(start)))
             on_node = np.flatnonzero(
                 (self._node == self._node[task]) & (np.abs(self._end - start) <= slack) & (self._start < start)
@@ -222,22 +226,22 @@ def auto(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) ->
     work = work_of(graph)
     bound = lower_bound(graph, work, machines)
     tried = _tried(graph, options, machines)
-    found = [
+    candidates = [
         _judged(name, planner, graph, work, options=options, machines=machines, bound=bound)
         for name, planner in tried.items()
     ]
     if options.objective in ("time", "balanced"):
-        found += _best_of_all(graph, work, machines, bound)
-    key = _KEYS[options.objective](found, options)
-    best = min(found, key=key)
+        candidates += _best_of_all(graph, work, machines, bound)
+    key = _KEYS[options.objective](candidates, options)
+    best = min(candidates, key=key)
     if options.objective in ("time", "balanced") and graph.drops <= _SEARCHED:
         bound = max(bound, bound_with_moves(task_graph(work), machines))
         best = min([best, _searched(best, graph, work, options=options, machines=machines, bound=bound)], key=key)
     if options.deadline is not None and best.verdict.makespan_s > options.deadline * (1 + _SINGLE):
-        quickest = min(one.verdict.makespan_s for one in (*found, best))
+        quickest = min(candidate.verdict.makespan_s for candidate in (*candidates, best))
         text = f"the best plan takes {quickest:.6g} s, the deadline is {options.deadline:.6g} s"
         refuse_errors([problem("PT011", text, where="deadline", hint="give a later deadline, or more or faster nodes")])
-    return replace(best.made, note=_reason(best, found, options, bound))
+    return replace(best.made, note=_reason(best, candidates, options, bound))
 
 
 def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> Mapping[str, Planner]:
@@ -245,21 +249,21 @@ def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) 
     if options.objective == "movement":
         best: Planner = kahypar if has_kahypar() and drops <= _MIDDLE else metis
         return MappingProxyType({best.__name__: best} | ({"blocks": blocks} if drops > _LARGE else {}))
-    found: dict[str, Planner] = {"metis": metis, "one node": _one_node}
+    planners: dict[str, Planner] = {"metis": metis, "one node": _one_node}
     if drops <= _LARGE:
-        found |= {"blocks": blocks, "breadth_first": breadth_first}
+        planners |= {"blocks": blocks, "breadth_first": breadth_first}
     if drops <= _SCHEDULED and drops * nodes <= 32 * _SCHEDULED:
-        found["heft"] = heft
+        planners["heft"] = heft
     if drops <= _SMALL and graph.edges * nodes**2 <= MOST_LOOKAHEAD // 20:
-        found["lookahead"] = lookahead
+        planners["lookahead"] = lookahead
     if options.objective == "nodes" and drops <= _MIDDLE:
-        found["min_parts"] = _fewest
+        planners["min_parts"] = _fewest
     if options.objective == "balanced" and has_kahypar() and drops <= _MIDDLE:
-        found["kahypar"] = kahypar
-        del found["metis"]  # `kahypar` includes it
+        planners["kahypar"] = kahypar
+        del planners["metis"]  # `kahypar` includes it
     if drops > _LARGE:
-        found = {"blocks": blocks, "metis": metis}
-    return MappingProxyType(found)
+        planners = {"blocks": blocks, "metis": metis}
+    return MappingProxyType(planners)
 
 
 def _one_node(graph: PhysicalGraph, _options: PartitionOptions, machines: Machines) -> PlannedParts:
@@ -360,41 +364,45 @@ def _candidate(
 _Key = Callable[[_Candidate], tuple[float, ...]]
 
 
-def _by_time(_found: list[_Candidate], options: PartitionOptions) -> _Key:
+def _by_time(_candidates: list[_Candidate], options: PartitionOptions) -> _Key:
     """Return the key for the least time, within the imbalance if the options have one."""
     most = math.inf if options.imbalance is None else options.imbalance + _AUTO_ALMOST
-    return lambda one: (max(one.verdict.imbalance - most, 0.0), one.worst, one.verdict.bytes_moved)
-
-
-def _by_movement(found: list[_Candidate], options: PartitionOptions) -> _Key:
-    """Return the key for the least movement within the imbalance; if none keeps it, that of the evenest plan."""
-    most = max(options.allowed_imbalance, min(one.verdict.imbalance for one in found)) + _AUTO_ALMOST
-    return lambda one: (
-        max(one.verdict.imbalance - most, 0.0),
-        one.verdict.bytes_moved - one.verdict.bytes_given,
-        one.verdict.bytes_moved,
-        one.verdict.makespan_s,
+    return lambda candidate: (
+        max(candidate.verdict.imbalance - most, 0.0),
+        candidate.worst,
+        candidate.verdict.bytes_moved,
     )
 
 
-def _by_nodes(found: list[_Candidate], options: PartitionOptions) -> _Key:
-    quickest = min(one.verdict.makespan_s for one in found)
+def _by_movement(candidates: list[_Candidate], options: PartitionOptions) -> _Key:
+    """Return the key for the least movement within the imbalance; if none keeps it, that of the evenest plan."""
+    most = max(options.allowed_imbalance, min(candidate.verdict.imbalance for candidate in candidates)) + _AUTO_ALMOST
+    return lambda candidate: (
+        max(candidate.verdict.imbalance - most, 0.0),
+        candidate.verdict.bytes_moved - candidate.verdict.bytes_given,
+        candidate.verdict.bytes_moved,
+        candidate.verdict.makespan_s,
+    )
+
+
+def _by_nodes(candidates: list[_Candidate], options: PartitionOptions) -> _Key:
+    quickest = min(candidate.verdict.makespan_s for candidate in candidates)
     allowed = quickest * (2.0 - min(max(options.greediness, 0.0), 100.0) / 100.0)
     deadline = allowed if options.deadline is None else options.deadline
-    return lambda one: (
-        max(one.verdict.makespan_s - deadline * (1 + _SINGLE), 0.0),
-        one.verdict.nodes_used,
-        one.verdict.makespan_s,
+    return lambda candidate: (
+        max(candidate.verdict.makespan_s - deadline * (1 + _SINGLE), 0.0),
+        candidate.verdict.nodes_used,
+        candidate.verdict.makespan_s,
     )
 
 
-def _by_both(found: list[_Candidate], _options: PartitionOptions) -> _Key:
+def _by_both(candidates: list[_Candidate], _options: PartitionOptions) -> _Key:
     """Return the key for time times movement, each as a ratio: moved bytes are compared with all written bytes."""
-    quickest = max(min(one.verdict.makespan_s for one in found), 1e-300)
-    most = max(*(one.verdict.bytes_moved for one in found), 1e-300)
-    return lambda one: (
-        one.verdict.makespan_s / quickest * (1 + one.verdict.bytes_moved / most),
-        one.verdict.makespan_s,
+    quickest = max(min(candidate.verdict.makespan_s for candidate in candidates), 1e-300)
+    most = max(*(candidate.verdict.bytes_moved for candidate in candidates), 1e-300)
+    return lambda candidate: (
+        candidate.verdict.makespan_s / quickest * (1 + candidate.verdict.bytes_moved / most),
+        candidate.verdict.makespan_s,
     )
 
 
@@ -403,12 +411,12 @@ _KEYS: Mapping[str, Callable[[list[_Candidate], PartitionOptions], _Key]] = Mapp
 )
 
 
-def _reason(best: _Candidate, found: list[_Candidate], options: PartitionOptions, bound: float) -> str:
+def _reason(best: _Candidate, candidates: list[_Candidate], options: PartitionOptions, bound: float) -> str:
     """Return in one line which plan won, by how much, and what the lower bound is."""
     made = best.verdict
-    others = [one for one in found if one.name != best.name.removesuffix(" and local search")]
+    others = [candidate for candidate in candidates if candidate.name != best.name.removesuffix(" and local search")]
     text = f"{best.name} is best for {options.objective}: {made.makespan_s:.6g} s, {made.bytes_moved:.6g} bytes moved"
     if others:
-        second = min(others, key=_KEYS[options.objective](found, options))
+        second = min(others, key=_KEYS[options.objective](candidates, options))
         text += f"; next {second.name} with {second.verdict.makespan_s:.6g} s, {second.verdict.bytes_moved:.6g} bytes"
     return f"{text}; no plan takes less than {bound:.6g} s"

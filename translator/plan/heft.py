@@ -62,11 +62,16 @@ class Timetable:
         """Return the first time from `begin` on at which a node has the memory and the GPUs for `seconds`."""
         memory, gpus = self._memory[node] * (1 + 1e-12) - needs.memory, self._gpus[node] - needs.gpus
         while True:
-            near = [one for one in self._reserved[node] if one[0] < begin + seconds and one[1] > begin]
+            near = [
+                reservation
+                for reservation in self._reserved[node]
+                if reservation[0] < begin + seconds and reservation[1] > begin
+            ]
             times = [begin, *(start for start, _, _ in near if start > begin)]
             taken = [[held for start, end, held in near if start <= time < end] for time in times]
             if all(
-                sum(one.memory for one in held) <= memory and sum(one.gpus for one in held) <= gpus for held in taken
+                sum(need.memory for need in held) <= memory and sum(need.gpus for need in held) <= gpus
+                for held in taken
             ):
                 return begin
             begin = min(end for _, end, _ in near)
@@ -159,10 +164,10 @@ class Schedule:
         """
         ready = self._ready(task)
         earliest, seconds, needs = self._timetable.earliest, self._seconds, self._needs
-        found = [earliest(node, ready[node], seconds[node][task], needs[node][task]) for node in self._nodes]
+        slots = [earliest(node, ready[node], seconds[node][task], needs[node][task]) for node in self._nodes]
         for node in self._avoided.get(task, ()):
-            found[node] = (math.inf, -1)
-        return found
+            slots[node] = (math.inf, -1)
+        return slots
 
     def put(self, task: int, node: int, slot: StartSlot) -> None:
         """Put a task on a node."""
@@ -178,16 +183,16 @@ class Schedule:
 
     def _inputs(self, task: int) -> list[tuple[int, float, float]]:
         """Return node, time and bytes of each input that has a node."""
-        found = []
+        inputs = []
         for edge in range(self._before_ptr[task], self._before_ptr[task + 1]):
             before = self._before[edge]
             if self.node[before] >= 0:
-                found.append((self.node[before], self.end[before], self._volume[self._before_data[edge]]))
+                inputs.append((self.node[before], self.end[before], self._volume[self._before_data[edge]]))
         for data in self._root_data[self._root_ptr[task] : self._root_ptr[task + 1]]:
             home = self._root_home.get(data, -1)
             if home >= 0:
-                found.append((home, 0.0, self._volume[data]))
-        return found
+                inputs.append((home, 0.0, self._volume[data]))
+        return inputs
 
     def _ready(self, task: int) -> list[float]:
         """Return when the inputs of a task are on each node."""
@@ -268,7 +273,9 @@ def schedule_heft(tasks: TaskGraph, machines: Machines, order: list[int]) -> Sch
     made = Schedule(tasks, machines)
     for task in order:
         slots = made.slots(task)
-        node = min(range(len(slots)), key=lambda one: (slots[one][0] + made.seconds(task, one), one))
+        node = min(
+            range(len(slots)), key=lambda candidate: (slots[candidate][0] + made.seconds(task, candidate), candidate)
+        )
         made.put(task, node, slots[node])
     return made
 
@@ -393,12 +400,12 @@ def with_best_order(
     work = tasks.work
     position = np.empty(tasks.tasks, dtype=np.int64)
     position[order] = np.arange(tasks.tasks, 0, -1)
-    found = [tasks.of_drops(np.where(work.is_app[tasks.row], position, 0))]
+    candidates = [tasks.of_drops(np.where(work.is_app[tasks.row], position, 0))]
     if work.drops > _MOST_COMPARED:
-        return PlannedParts(part, found[0])
-    found.append(priorities(upward_ranks(graph, work, machines, part), work))
-    times = [simulate(work, machines, part, priority).completion for priority in found]
-    return PlannedParts(part, found[times.index(min(times))])
+        return PlannedParts(part, candidates[0])
+    candidates.append(priorities(upward_ranks(graph, work, machines, part), work))
+    times = [simulate(work, machines, part, priority).completion for priority in candidates]
+    return PlannedParts(part, candidates[times.index(min(times))])
 
 
 def min_parts(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:

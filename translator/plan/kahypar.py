@@ -55,10 +55,10 @@ def kahypar(graph: PhysicalGraph, options: PartitionOptions, machines: Machines)
     part = np.arange(graph.drops, dtype=np.int32)
     if options.parts < graph.drops:
         limits = feasible_limits(tasks, options, machines)
-        found = metis_cuts(tasks, options, machines)
+        partitions = metis_cuts(tasks, options, machines)
         if tasks.tasks > options.parts and len(tasks.nets.volume):
-            found += kahypar_cuts(tasks, limits, seed=options.seed)
-        part = tasks.expanded(least_movement(tasks, options, limits, found, tries=2))
+            partitions += kahypar_cuts(tasks, limits, seed=options.seed)
+        part = tasks.expanded(least_movement(tasks, options, limits, partitions, tries=2))
         part = filled(graph, part, options.parts, order)
     return PlannedParts(numbered(part, order, machines))
 

@@ -23,7 +23,7 @@ def _partitions(given: dict[str, Any]) -> list[list[int]]:
 
     library = mtkahypar.initialize(1)
     weights, volumes = given["weights"], given["volumes"]
-    found = []
+    partitions = []
     for seed in given["seeds"]:
         mtkahypar.set_seed(seed)
         context = library.context_from_preset(mtkahypar.PresetType.QUALITY)
@@ -36,8 +36,8 @@ def _partitions(given: dict[str, Any]) -> list[list[int]]:
             context.set_individual_target_block_weights(given["most"])
         graph = library.create_hypergraph(context, len(weights), len(volumes), given["nets"], weights, volumes)
         cut = graph.partition(context)
-        found.append([cut.block_id(task) for task in range(len(weights))])
-    return found
+        partitions.append([cut.block_id(task) for task in range(len(weights))])
+    return partitions
 
 
 if __name__ == "__main__":

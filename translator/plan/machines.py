@@ -206,9 +206,9 @@ def parse_machines(content: bytes, *, where: str) -> Machines:
     BadGraphError
         PT010, for everything that is wrong in it.
     """
-    found = _MachinesText(where)
-    machines = found.read(content)
-    refuse_errors(found.problems)
+    reader = _MachinesText(where)
+    machines = reader.read(content)
+    refuse_errors(reader.problems)
     return machines
 
 
@@ -266,7 +266,7 @@ class _MachinesText:
         if len(given) > _MOST_NODES:
             self._complain("nodes", f"{len(given)} nodes are described", f"describe at most {_MOST_NODES} nodes")
             return ()
-        nodes = [self._node(one, f"nodes[{number}]") for number, one in enumerate(given)]
+        nodes = [self._node(table, f"nodes[{number}]") for number, table in enumerate(given)]
         first: dict[str, int] = {}
         for number, node in enumerate(nodes):
             before = first.setdefault(node.name, number)

@@ -61,12 +61,12 @@ def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
     """Return the measurements of a run, by logical node. Written bytes are divided among the outputs."""
     weight = _weights(run)
     processor, memory = _usage(run)
-    graph, found = run.graph, []
+    graph, nodes = run.graph, []
     for row in np.unique(graph.template).tolist():
         drops = np.flatnonzero((graph.template == row) & np.isfinite(weight))
         if len(drops):
             node = graph.templates[row]
-            found.append(
+            nodes.append(
                 MeasuredNode(
                     key=node.key,
                     kind=node.kind,
@@ -80,7 +80,7 @@ def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
                     memory=memory[drops],
                 )
             )
-    return tuple(found)
+    return tuple(nodes)
 
 
 def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
@@ -88,14 +88,14 @@ def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
     alike: dict[tuple[str, Kind, tuple[int, ...]], list[MeasuredNode]] = {}
     for node in nodes:
         alike.setdefault((node.key, node.kind, node.shape), []).append(node)
-    found = []
+    merged = []
     for (key, kind, shape), some in alike.items():
-        instance, place = np.unique(np.concatenate([one.instance for one in some]), return_inverse=True)
-        counts = np.concatenate([one.count for one in some])
-        sums = np.concatenate([one.mean * one.count for one in some])
+        instance, place = np.unique(np.concatenate([node.instance for node in some]), return_inverse=True)
+        counts = np.concatenate([node.count for node in some])
+        sums = np.concatenate([node.mean * node.count for node in some])
         count = np.bincount(place.reshape(-1), weights=counts, minlength=len(instance)).astype(np.float64)
         total = np.bincount(place.reshape(-1), weights=sums, minlength=len(instance))
-        found.append(
+        merged.append(
             MeasuredNode(
                 key=key,
                 kind=kind,
@@ -103,13 +103,13 @@ def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
                 instance=instance,
                 mean=total / count,
                 count=count,
-                least=-_largest(-np.concatenate([one.least for one in some]), place, len(instance)),
-                most=_largest(np.concatenate([one.most for one in some]), place, len(instance)),
-                processor=_means(np.concatenate([one.processor for one in some]), counts, place, len(instance)),
-                memory=_largest(np.concatenate([one.memory for one in some]), place, len(instance)),
+                least=-_largest(-np.concatenate([node.least for node in some]), place, len(instance)),
+                most=_largest(np.concatenate([node.most for node in some]), place, len(instance)),
+                processor=_means(np.concatenate([node.processor for node in some]), counts, place, len(instance)),
+                memory=_largest(np.concatenate([node.memory for node in some]), place, len(instance)),
             )
         )
-    return tuple(found)
+    return tuple(merged)
 
 
 def _means(values: Floats, counts: Floats, place: _Wide, size: int) -> Floats:
@@ -123,9 +123,9 @@ def _means(values: Floats, counts: Floats, place: _Wide, size: int) -> Floats:
 
 def _largest(values: Floats, place: _Wide, size: int) -> Floats:
     """Return the largest of the values at each place that are not NaN; NaN where there are none."""
-    found = np.full(size, np.nan)
-    np.fmax.at(found, place.reshape(-1), values)
-    return found
+    largest = np.full(size, np.nan)
+    np.fmax.at(largest, place.reshape(-1), values)
+    return largest
 
 
 def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> PhysicalGraph:
@@ -278,14 +278,16 @@ def read_profile(path: Path) -> tuple[MeasuredNode, ...]:
             if stream.read(len(_MAGIC)) != _MAGIC:
                 raise BadFileError("the file is not a profile", where=str(path), hint=hint)
             stream.seek(0)
-            with np.load(stream, allow_pickle=False) as found:
-                profile = msgspec.json.decode(found["header"].tobytes(), type=_Profile)
-                instance = found["instance"].astype(np.int64)
-                columns = {name: found[name].astype(np.float64) for name in ("mean", "count")}
+            with np.load(stream, allow_pickle=False) as arrays:
+                profile = msgspec.json.decode(arrays["header"].tobytes(), type=_Profile)
+                instance = arrays["instance"].astype(np.int64)
+                columns = {name: arrays[name].astype(np.float64) for name in ("mean", "count")}
                 for name in _USAGE:  # the first profiles did not have these
-                    columns[name] = found[name].astype(np.float64) if name in found else np.full(len(instance), np.nan)
+                    columns[name] = (
+                        arrays[name].astype(np.float64) if name in arrays else np.full(len(instance), np.nan)
+                    )
                 for name in _RANGE:  # as above
-                    columns[name] = found[name].astype(np.float64) if name in found else columns["mean"]
+                    columns[name] = arrays[name].astype(np.float64) if name in arrays else columns["mean"]
         return tuple(_nodes(profile, instance, columns))
     except OSError as error:
         raise BadFileError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
@@ -304,11 +306,11 @@ def _nodes(
         known = column[~np.isnan(column)] if name in _USAGE else column  # NaN: not measured
         if not (np.isfinite(known).all() and (known >= 0).all() and (name != "count" or known.all())):
             raise ValueError("a number in it is not finite, or negative")
-    found = []
+    nodes = []
     for node, first, last in zip(profile.nodes, ends[:-1], ends[1:], strict=True):
         here = slice(first, last)
         if instance[here].min() < 0 or instance[here].max() >= np.prod(node.shape, dtype=np.int64):
             raise ValueError(f"an instance of node {node.key!r} is out of range")
         own = {name: column[here] for name, column in columns.items()}
-        found.append(MeasuredNode(node.key, Kind(node.kind), node.shape, instance[here], **own))
-    return found
+        nodes.append(MeasuredNode(node.key, Kind(node.kind), node.shape, instance[here], **own))
+    return nodes

@@ -135,7 +135,7 @@ def _overfull(limits: PartLimits, part: _Wide) -> float:
 
 
 def least_movement(
-    tasks: TaskGraph, options: PartitionOptions, limits: PartLimits, found: list[_Wide], *, tries: int = _REFINED
+    tasks: TaskGraph, options: PartitionOptions, limits: PartLimits, partitions: list[_Wide], *, tries: int = _REFINED
 ) -> npt.NDArray[np.int64]:
     """Return the best of several partitions of the tasks after refinement: the limits count first, then bytes moved.
 
@@ -145,10 +145,10 @@ def least_movement(
         return np.zeros(0, dtype=np.int64)
     nets = tasks.nets
     passes = 0 if tasks.tasks > _LARGE else 6
-    priced = sorted((limits.excess(part), moved_bytes(nets, part), number) for number, part in enumerate(found))
-    least_moved = min(priced, key=lambda one: one[1:])
+    priced = sorted((limits.excess(part), moved_bytes(nets, part), number) for number, part in enumerate(partitions))
+    least_moved = min(priced, key=lambda entry: entry[1:])
     results = [
-        refined(nets, found[number], limits, passes=passes)
+        refined(nets, partitions[number], limits, passes=passes)
         for _, _, number in dict.fromkeys([*priced[:tries], least_moved])
     ]
     if all(limits.excess(part) > 0 for part, _ in results):
@@ -160,8 +160,8 @@ def least_movement(
 
 
 def _cut_bytes(tasks: TaskGraph, part: _Wide) -> float:
-    one = part[np.repeat(np.arange(tasks.tasks), np.diff(tasks.after_ptr))]
-    return float(tasks.work.volume[tasks.after_data][one != part[tasks.after]].sum())
+    source_part = part[np.repeat(np.arange(tasks.tasks), np.diff(tasks.after_ptr))]
+    return float(tasks.work.volume[tasks.after_data][source_part != part[tasks.after]].sum())
 
 
 def metis_cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> list[_Wide]:
@@ -177,7 +177,7 @@ def metis_cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) 
     targets = None if np.allclose(shares, shares[0]) else shares.tolist()
     methods = {"best": (True, False), "recursive": (True,), "kway": (False,)}[options.method]
     ufactor = min(max(1, round(10 * options.allowed_imbalance)), 10**6)
-    found = []
+    partitions = []
     for shared in (False, True):
         starts, adjacent, eweights = _undirected(tasks, shared=shared)
         for seed, recursive in product(range(_seeds(tasks)), methods):
@@ -191,8 +191,8 @@ def metis_cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) 
                     recursive=recursive,
                     options=pymetis.Options(seed=options.seed + seed, ufactor=ufactor),
                 )
-            found.append(np.asarray(cut.vertex_part, dtype=np.int64))
-    return found
+            partitions.append(np.asarray(cut.vertex_part, dtype=np.int64))
+    return partitions
 
 
 def _seeds(tasks: TaskGraph) -> int:
@@ -222,9 +222,9 @@ def _undirected(tasks: TaskGraph, *, shared: bool) -> tuple[_Wide, _Wide, _Wide]
     if shared:
         volume = volume / np.maximum(np.bincount(drop, minlength=tasks.work.drops)[drop], 1)
     distinct = first != second
-    one, other = first[distinct], second[distinct]
+    left, right = first[distinct], second[distinct]
     # Several edges between two tasks are one with the sum of their volumes.
-    source, target = np.concatenate([one, other]), np.concatenate([other, one])
+    source, target = np.concatenate([left, right]), np.concatenate([right, left])
     key, where = np.unique(source * max(tasks.tasks, 1) + target, return_inverse=True)
     sums = np.bincount(where.reshape(-1), weights=np.tile(volume[distinct], 2), minlength=len(key)).astype(np.float64)
     starts = np.zeros(tasks.tasks + 1, dtype=np.int64)

@@ -60,8 +60,8 @@ def _moves(tasks: TaskGraph, data: _Wide, machines: Machines) -> Floats:
     if machines.between_islands is not None and len(machines.islands) > 1:
         links.append(machines.between_islands)
     # A move between islands passes the links of its nodes, too.
-    found: Floats = min(link.latency for link in links) + tasks.work.volume[data] / machines.links.bandwidth
-    return found
+    seconds: Floats = min(link.latency for link in links) + tasks.work.volume[data] / machines.links.bandwidth
+    return seconds
 
 
 def _heads(order: tuple[int, ...], edges: tuple[_Wide, _Wide, Floats], seconds: Floats, machines: Machines) -> Floats:
@@ -76,7 +76,7 @@ def _heads(order: tuple[int, ...], edges: tuple[_Wide, _Wide, Floats], seconds: 
     """
     cores = max(node.cores for node in machines.nodes)
     is_alone = len(machines.nodes) == 1
-    (first, before, move), run = (one.tolist() for one in edges), seconds.tolist()
+    (first, before, move), run = (column.tolist() for column in edges), seconds.tolist()
     head = [0.0] * len(run)
     for task in order:
         inward = range(first[task], first[task + 1])
@@ -87,12 +87,18 @@ def _heads(order: tuple[int, ...], edges: tuple[_Wide, _Wide, Floats], seconds: 
             continue
         slowest: dict[int, float] = {}
         for edge in inward:
-            one = before[edge]
-            slowest[one] = max(slowest.get(one, 0.0), move[edge])
+            predecessor = before[edge]
+            slowest[predecessor] = max(slowest.get(predecessor, 0.0), move[edge])
         if is_alone:
             slowest = dict.fromkeys(slowest, float("inf"))
         # Arrival from another node, start and end of each predecessor; the last to arrive is first.
-        inputs = sorted(((head[one] + run[one] + slowest[one], head[one], run[one]) for one in slowest), reverse=True)
+        inputs = sorted(
+            (
+                (head[predecessor] + run[predecessor] + slowest[predecessor], head[predecessor], run[predecessor])
+                for predecessor in slowest
+            ),
+            reverse=True,
+        )
         here, begin, work, end = 0.0, float("inf"), 0.0, 0.0
         best = inputs[0][0]
         for number, (_, start, length) in enumerate(inputs):
@@ -222,13 +228,13 @@ def judge(
         raise ValueError(f"{int(column.max()) + 1} parts cannot be on {len(machines.nodes)} nodes")
     bound = lower_bound(graph, work, machines)
     order = graph.priority if priority is None and part is None else priority
-    found = verdict_of(work, machines, column, simulate(work, machines, column, order), bound)
+    verdict = verdict_of(work, machines, column, simulate(work, machines, column, order), bound)
     if graph.drops <= MOST_BOUNDED:
         bound = max(bound, bound_with_moves(task_graph(work), machines))
     broken = [*violations(graph, column), *_misplaced(graph, work, machines, column)]
     if imbalance is not None:
-        broken += _unbalanced(graph, work, machines, found, imbalance)
-    return msgspec.structs.replace(found, bound_with_moves_s=bound, violations=tuple(broken))
+        broken += _unbalanced(graph, work, machines, verdict, imbalance)
+    return msgspec.structs.replace(verdict, bound_with_moves_s=bound, violations=tuple(broken))
 
 
 def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: IntColumn) -> list[str]:
@@ -236,7 +242,7 @@ def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: 
     wrong = np.flatnonzero(work.exceeds(machines, part))
     if not len(wrong):
         return []
-    found = []
+    texts = []
     key = graph.template[wrong].astype(np.int64) * len(machines.nodes) + part[wrong]
     pairs, first, count = np.unique(key, return_index=True, return_counts=True)
     for pair, row, number in zip(pairs.tolist(), wrong[first].tolist(), count.tolist(), strict=True):
@@ -248,15 +254,15 @@ def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: 
         has += [format_size(node.memory)] if np.isfinite(node.memory) else []
         has += [plural(int(node.gpus), "GPU")] if work.gpus[row] > node.gpus else []
         text = f"asks for {' and '.join(wants)}, its node {node.name} has {' and '.join(has)}"
-        found.append(f"{template.name!r} ({number} times) {text}")
-    return found
+        texts.append(f"{template.name!r} ({number} times) {text}")
+    return texts
 
 
 def _unbalanced(
     graph: PhysicalGraph, work: GraphWork, machines: Machines, verdict: Verdict, allowed: float
 ) -> list[str]:
     """Return texts about loads that exceed an imbalance in percent, and whether a single application is the reason."""
-    found, almost = [], 1e-6 * (100 + allowed)
+    texts, almost = [], 1e-6 * (100 + allowed)
     if verdict.imbalance > allowed + almost:
         text = f"the imbalance is {_above(verdict.imbalance, allowed)} %, more than {allowed:g} %"
         heaviest = int(work.work.argmax())
@@ -265,11 +271,11 @@ def _unbalanced(
         if alone > allowed:
             name = graph.templates[graph.template[heaviest]].name
             text += f": {name!r} alone is {alone:.3g} % above the share of a node"
-        found.append(text)
+        texts.append(text)
     if verdict.island_imbalance > allowed + almost:
         differ = _above(verdict.island_imbalance, allowed)
-        found.append(f"the loads of two islands differ by {differ} %, more than {allowed:g} %")
-    return found
+        texts.append(f"the loads of two islands differ by {differ} %, more than {allowed:g} %")
+    return texts
 
 
 def _above(value: float, limit: float) -> str:
@@ -394,12 +400,12 @@ def _peaks(work: GraphWork, part: IntColumn, run: Timeline, nodes: int) -> tuple
     apps = np.flatnonzero(work.memory > 0)
     if not len(apps):
         return (0.0,) * nodes
-    found = []
+    peaks = []
     for node in range(nodes):
         here = apps[part[apps] == node]
         times = np.concatenate([run.start[here], run.end[here]])
         change = np.concatenate([work.memory[here], -work.memory[here]])
         # If one ends when another begins, its memory is freed first.
         order = np.lexsort((change, times))
-        found.append(max(float(np.cumsum(change[order]).max(initial=0.0)), 0.0))
-    return tuple(found)
+        peaks.append(max(float(np.cumsum(change[order]).max(initial=0.0)), 0.0))
+    return tuple(peaks)

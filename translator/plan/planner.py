@@ -43,8 +43,8 @@ Planner = Callable[[PhysicalGraph, PartitionOptions, Machines], PlannedParts]
 def shares_of(machines: Machines) -> npt.NDArray[np.float64]:
     """Return the share of the work that each machine should get, shape (parts,); the sum is 1."""
     power = np.array([node.cores * node.speed for node in machines.nodes], dtype=np.float64)
-    found: npt.NDArray[np.float64] = power / power.sum()
-    return found
+    shares: npt.NDArray[np.float64] = power / power.sum()
+    return shares
 
 
 # Weights for partitioners: loads of drops, and volumes of edges.
@@ -95,9 +95,9 @@ def scaled(values: Floats, *, least: int, most: int) -> npt.NDArray[np.int64]:
     top = float(values.max(initial=0.0))
     if top <= 0:
         return np.full(len(values), max(least, 1), dtype=np.int64)
-    whole = bool((values == np.floor(values)).all()) and top <= most
+    are_integers = bool((values == np.floor(values)).all()) and top <= most
     # Integers are not scaled, so that a result can be checked by hand.
-    integers = values if whole else np.rint(values * (most / top))
+    integers = values if are_integers else np.rint(values * (most / top))
     return np.maximum(integers.astype(np.int64), least)
 
 
@@ -118,8 +118,8 @@ def grouped_in_islands(graph: PhysicalGraph, part: IntColumn, parts: int, island
     if islands <= 1 or parts <= 2 or not graph.edges:
         return part
     traffic = np.zeros((parts, parts))
-    one, other = part[edge_sources(graph)], part[graph.successors.neighbour]
-    np.add.at(traffic, (one, other), edge_volumes(graph))
+    source_part, target_part = part[edge_sources(graph)], part[graph.successors.neighbour]
+    np.add.at(traffic, (source_part, target_part), edge_volumes(graph))
     np.fill_diagonal(traffic, 0.0)
     traffic += traffic.T
     number = np.empty(parts, dtype=np.int32)
@@ -148,17 +148,17 @@ def place(graph: PhysicalGraph, nodes: Sequence[str]) -> PhysicalGraph:
     BadGraphError
         PT002: there are fewer nodes than parts, a node is named twice, or has no name.
     """
-    found = []
+    problems = []
     if len(nodes) < graph.parts:
         text = f"{graph.parts} parts cannot be placed on {len(nodes)} nodes"
-        found.append(
+        problems.append(
             problem(BAD_PARTITION, text, where="nodes", hint=f"name {graph.parts} nodes, or partition into fewer")
         )
     twice = sorted({node for node in nodes if list(nodes).count(node) > 1})
     if twice:
         text = f"node {twice[0]!r} is named more than once"
-        found.append(problem(BAD_PARTITION, text, where="nodes", hint="each node takes one part"))
+        problems.append(problem(BAD_PARTITION, text, where="nodes", hint="each node takes one part"))
     if not all(nodes):
-        found.append(problem(BAD_PARTITION, "a node has no name", where="nodes", hint="give each node a name"))
-    refuse_errors(found)
+        problems.append(problem(BAD_PARTITION, "a node has no name", where="nodes", hint="give each node a name"))
+    refuse_errors(problems)
     return replace(graph, places=tuple(nodes[: graph.parts]))

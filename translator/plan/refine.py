@@ -73,16 +73,16 @@ class PartLimits:
         A task in a part where it does not fit counts 1.
         """
         sums = self.sums(part)
-        found = _largest(sums / np.maximum(self.most, 1e-300) - 1)
+        excess = _largest(sums / np.maximum(self.most, 1e-300) - 1)
         if len(self.most_island) > 1:
             islands = np.bincount(self.island, weights=sums, minlength=len(self.most_island))
-            found = max(
-                found,
+            excess = max(
+                excess,
                 _largest(islands / np.maximum(self.most_island, 1e-300) - 1),
                 _largest(1 - islands / np.maximum(self.least_island, 1e-300)),
             )
         wrong = 0 if self.fits is None else int(np.count_nonzero(~self.fits[np.arange(len(part)), part]))
-        return found + wrong
+        return excess + wrong
 
     def looser(self, factor: float) -> "PartLimits":
         """Return these limits with more room in each part; islands keep theirs."""
@@ -90,8 +90,8 @@ class PartLimits:
 
 
 def _largest(excess: Floats) -> float:
-    found = float(excess.max(initial=0.0))
-    return found if found > _EXACT else 0.0
+    largest = float(excess.max(initial=0.0))
+    return largest if largest > _EXACT else 0.0
 
 
 def limits_for(graph: TaskGraph, machines: Machines, imbalance: float) -> PartLimits:
@@ -165,9 +165,9 @@ def _exchanged(part: _Parts, limits: PartLimits, most: Floats) -> _Parts:
             if allowed is not None:
                 may_leave, may_come = allowed[here, other], np.append(allowed[:, full], True)[there]
                 after = np.where(may_leave[:, None] & may_come, after, np.inf)
-            one, two = np.unravel_index(int(after.argmin()), after.shape) if after.size else (0, 0)
-            if after.size and after[one, two] < best:
-                best, chosen = float(after[one, two]), (int(here[one]), int(there[two]), other)
+            row, column = np.unravel_index(int(after.argmin()), after.shape) if after.size else (0, 0)
+            if after.size and after[row, column] < best:
+                best, chosen = float(after[row, column]), (int(here[row]), int(there[column]), other)
         if chosen[0] < 0:
             break
         part[chosen[0]] = chosen[2]
@@ -195,7 +195,7 @@ class _Branches:
     def _branch(self, depth: int, part: _Parts) -> bool:
         """Return whether the search is over."""
         if depth == len(self._order):
-            self._best = max(one / most for one, most in zip(self._sums, self._most, strict=True))
+            self._best = max(total / most for total, most in zip(self._sums, self._most, strict=True))
             part[self._order] = self._place
             return self._best <= 1 + _EXACT
         self._left -= 1
@@ -203,7 +203,9 @@ class _Branches:
             return True
         task = self._order[depth]
         load, tried = self._load[task], set()
-        for number in sorted(range(len(self._most)), key=lambda one: (self._sums[one] + load) / self._most[one]):
+        for number in sorted(
+            range(len(self._most)), key=lambda number: (self._sums[number] + load) / self._most[number]
+        ):
             before = self._sums[number]
             if (before + load) / self._most[number] >= self._best * (1 - _EXACT):
                 break
@@ -262,7 +264,7 @@ def polished(nets: Nets, part: _Parts, limits: PartLimits) -> _Parts:
 
 def _rows(ptr: _Parts, items: _Parts) -> list[list[int]]:
     starts, values = ptr.tolist(), items.tolist()
-    return [values[one:end] for one, end in pairwise(starts)]
+    return [values[start:end] for start, end in pairwise(starts)]
 
 
 class _Refinement:
@@ -309,7 +311,7 @@ class _Refinement:
             if now > cost:
                 heapq.heappush(heap, (now, weight, task))
                 continue
-            target = next((one for one in empty if self._is_allowed(task, one)), -1)
+            target = next((part for part in empty if self._is_allowed(task, part)), -1)
             if target >= 0:
                 empty.remove(target)
                 self._move(task, target)
@@ -320,11 +322,11 @@ class _Refinement:
         for task, where in enumerate(self.part if self._fits is not None else ()):
             if not self._is_allowed(task, where) and (target := self._cheapest(task, everywhere)[1]) >= 0:
                 self._move(task, target)
-        for source in sorted(everywhere, key=lambda one: -self._sums[one]):
+        for source in sorted(everywhere, key=lambda source: -self._sums[source]):
             self._relieve([source], everywhere, partial(self._keeps, source))
         for island in range(len(self._of_islands) if self._has_islands else 0):
-            inside = [one for one in everywhere if self._island[one] == island]
-            outside = [one for one in everywhere if self._island[one] != island]
+            inside = [part for part in everywhere if self._island[part] == island]
+            outside = [part for part in everywhere if self._island[part] != island]
             self._relieve(inside, outside, partial(self._is_light, island))
             self._relieve(outside, inside, partial(self._is_heavy, island))
 
@@ -405,9 +407,9 @@ class _Refinement:
         return best_length > 0
 
     def _offer(self, heap: list[tuple[float, int, int]], task: int, *, push: bool = False) -> None:
-        found = self._best_move(task)
-        if found is not None:
-            entry = (found[0], task, found[1])
+        move = self._best_move(task)
+        if move is not None:
+            entry = (move[0], task, move[1])
             if push:
                 heapq.heappush(heap, entry)
             else:
@@ -455,10 +457,10 @@ class _Refinement:
         if self._sums[target] + load > self._most[target] and load > 0:
             return False
         if self._has_islands:
-            one, other = self._island[self.part[task]], self._island[target]
-            if one != other and load > 0:
-                is_full = self._of_islands[other] + load > self._most_island[other]
-                return not is_full and self._of_islands[one] - load >= self._least_island[one]
+            old_island, new_island = self._island[self.part[task]], self._island[target]
+            if old_island != new_island and load > 0:
+                is_full = self._of_islands[new_island] + load > self._most_island[new_island]
+                return not is_full and self._of_islands[old_island] - load >= self._least_island[old_island]
         return True
 
     def _move(self, task: int, target: int) -> None:

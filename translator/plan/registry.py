@@ -93,8 +93,10 @@ def machines_for(graph: PhysicalGraph, options: PartitionOptions, machines: Mach
     if machines is None:
         some = equal_machines(count, cores=max(options.dop, 1))
         if options.islands > 1:
-            named = [(one, f"island {island_of(part, count, options.islands)}") for part, one in enumerate(some.nodes)]
-            nodes = tuple(msgspec.structs.replace(one, island=name) for one, name in named)
+            named = [
+                (node, f"island {island_of(part, count, options.islands)}") for part, node in enumerate(some.nodes)
+            ]
+            nodes = tuple(msgspec.structs.replace(node, island=name) for node, name in named)
             some = msgspec.structs.replace(some, nodes=nodes)
     else:
         some = machines.first(count)
@@ -106,53 +108,53 @@ def check_partition(
     graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None
 ) -> tuple[Problem, ...]:
     """Return all problems of partitioning a graph: errors PT001, PT002 and PT013, warnings PT003, PT004 and PT012."""
-    found = [*check_weights(graph), *_wrong_options(options, machines)]
+    problems = [*check_weights(graph), *_wrong_options(options, machines)]
     if options.parts > max(graph.drops, 1):
         text = f"{graph.drops} drops cannot fill {options.parts} parts"
         hint = f"the graph is partitioned into {graph.drops} parts"
-        found.append(problem("PT003", text, where="parts", hint=hint))
+        problems.append(problem("PT003", text, where="parts", hint=hint))
     wanted = max(min(options.parts, graph.drops), 1)
     parts = wanted if options.dop < 1 else len(machines_for(graph, options, machines).nodes)
     if parts < wanted:
         text = f"{options.dop} processors of an island are too few for {wanted} parts"
         hint = f"the graph is partitioned into {parts} parts; give a larger dop to use more nodes"
-        found.append(problem("PT003", text, where="dop", hint=hint))
+        problems.append(problem("PT003", text, where="dop", hint=hint))
     if options.algorithm != "none":
-        found += check_exclusive(graph, parts)
+        problems += check_exclusive(graph, parts)
     if machines is not None:
-        found += _too_demanding(graph, machines)
-        found += _without_gpus(graph, machines_for(graph, options, machines))
-    return tuple(found)
+        problems += _too_demanding(graph, machines)
+        problems += _without_gpus(graph, machines_for(graph, options, machines))
+    return tuple(problems)
 
 
 def _wrong_options(options: PartitionOptions, machines: Machines | None) -> list[Problem]:
     """Return PT002 for each option that cannot be used."""
-    found = []
+    problems = []
     names = ", ".join(ALGORITHMS)
     algorithm = algorithm_named(options.algorithm)
     if algorithm not in ALGORITHMS:
         text = f"partitioner {options.algorithm!r} is unknown"
-        found.append(problem(BAD_PARTITION, text, where="algorithm", hint=f"choose one of {names}"))
+        problems.append(problem(BAD_PARTITION, text, where="algorithm", hint=f"choose one of {names}"))
     if algorithm == "kahypar" and not has_kahypar():
         hint = f"{install_hint('kahypar')}, or choose metis"
         text = "the partitioner kahypar needs the package mtkahypar, which is not installed"
-        found.append(problem(BAD_PARTITION, text, where="algorithm", hint=hint))
+        problems.append(problem(BAD_PARTITION, text, where="algorithm", hint=hint))
     if options.parts < 1:
-        found.append(problem(BAD_PARTITION, f"{options.parts} parts", where="parts", hint="give at least 1 part"))
+        problems.append(problem(BAD_PARTITION, f"{options.parts} parts", where="parts", hint="give at least 1 part"))
     if machines is not None and options.parts > len(machines.nodes):
         text = f"{options.parts} parts for {len(machines.nodes)} nodes"
-        found.append(problem(BAD_PARTITION, text, where="parts", hint="describe a node for each part"))
+        problems.append(problem(BAD_PARTITION, text, where="parts", hint="describe a node for each part"))
     if not (math.isfinite(options.allowed_imbalance) and options.allowed_imbalance >= 0):
         text = f"imbalance {options.imbalance}"
-        found.append(problem(BAD_PARTITION, text, where="imbalance", hint="give a percentage from 0"))
+        problems.append(problem(BAD_PARTITION, text, where="imbalance", hint="give a percentage from 0"))
     if options.deadline is not None and not options.deadline > 0:
         text = f"deadline {options.deadline}"
-        found.append(problem(BAD_PARTITION, text, where="deadline", hint="give a number of seconds above 0"))
+        problems.append(problem(BAD_PARTITION, text, where="deadline", hint="give a number of seconds above 0"))
     if options.dop < 0:
-        found.append(
+        problems.append(
             problem(BAD_PARTITION, f"dop {options.dop}", where="dop", hint="give a number of processors, or 0")
         )
-    return found
+    return problems
 
 
 def _too_demanding(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
@@ -160,15 +162,15 @@ def _too_demanding(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
     work = work_of(graph)
     cores = max((node.cores for node in machines.nodes), default=1)
     memory = max((node.memory for node in machines.nodes), default=math.inf)
-    found = []
+    problems = []
     for row in np.unique(graph.template[(work.cpus > cores) | (work.memory > memory)]).tolist():
         template = graph.templates[row]
         text = (
             f"{template.name!r} asks for more processors or memory than any node has ({cores} cores, {memory:g} bytes)"
         )
         hint = "it is planned to run alone on its node; describe a larger node, or lower what it asks for"
-        found.append(problem("PT012", text, where=template.key, hint=hint))
-    return found
+        problems.append(problem("PT012", text, where=template.key, hint=hint))
+    return problems
 
 
 def _without_gpus(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
@@ -178,13 +180,13 @@ def _without_gpus(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
     has = (
         f"no node of the plan has more than {most:g}, as {few(holders)} has" if most else "no node of the plan has any"
     )
-    found = []
+    problems = []
     for row in np.unique(graph.template[work_of(graph).gpus > most]).tolist():
         template = graph.templates[row]
         text = f"{template.name!r} asks for {plural(needs_of(template).gpus, 'GPU')}, and {has}"
         hint = "plan for a node with as many (gpus in a file of machines, --gpus of a node manager), or lower num_gpus"
-        found.append(problem("PT013", text, where=template.key, hint=hint))
-    return found
+        problems.append(problem("PT013", text, where=template.key, hint=hint))
+    return problems
 
 
 def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> PlannedGraph:
@@ -202,7 +204,7 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     """
     refuse_errors(check_partition(graph, options, machines))
     algorithm = algorithm_named(options.algorithm)
-    asked = options
+    requested = options
     where = machines_for(graph, options, machines)
     parts = len(where.nodes)
     options = msgspec.structs.replace(options, parts=parts, algorithm=algorithm)
@@ -213,7 +215,7 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
         made = _within_limits(graph, options, where, chosen(graph, options, where), are_equal=machines is None)
     else:
         made = PlannedParts(
-            partition_groups(graph, options, lambda one, some: _fitting(one, some, where.first(some.parts), chosen))
+            partition_groups(graph, options, lambda group, some: _fitting(group, some, where.first(some.parts), chosen))
         )
     work = work_of(graph)
     priority = made.priority
@@ -223,8 +225,8 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
         _refuse_late(simulate(work, where, made.part, priority).completion, options.deadline)
     made.part.flags.writeable = False
     planned = replace(graph, part=made.part, places=(), priority=priority)
-    noted = note_planning(planned, _for_another(asked))
-    if asked.dop:
+    noted = note_planning(planned, _for_another(requested))
+    if requested.dop:
         noted = note_processors(noted, [node.cores for node in where.nodes])
     return PlannedGraph(noted, algorithm, made.note)
 

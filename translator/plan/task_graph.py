@@ -59,21 +59,21 @@ class GraphWork:
     @cached_property
     def work(self) -> Floats:
         """Core seconds of each drop, shape (drops,)."""
-        found: Floats = self.seconds * self.cpus
-        return found
+        work: Floats = self.seconds * self.cpus
+        return work
 
     @cached_property
     def is_made(self) -> Bits:
         """The drops that an application writes, shape (drops,)."""
-        found = np.zeros(self.drops, dtype=np.bool_)
-        found[self.target[~self.is_app[self.target]]] = True
-        return found
+        is_made = np.zeros(self.drops, dtype=np.bool_)
+        is_made[self.target[~self.is_app[self.target]]] = True
+        return is_made
 
     def exceeds(self, machines: Machines, part: IntColumn) -> Bits:
         """Return which drops ask for more than the node of their part has, shape (drops,)."""
         cores, memory, gpus = (column[part] for column in capacities(machines))
-        found: Bits = (self.cpus > cores) | (self.memory > memory) | (self.gpus > gpus)
-        return found
+        exceeds: Bits = (self.cpus > cores) | (self.memory > memory) | (self.gpus > gpus)
+        return exceeds
 
     def without_given(self) -> "GraphWork | None":
         """Return the work as it is where data that no application makes need not move; None if there are none."""
@@ -108,9 +108,9 @@ def work_of(graph: PhysicalGraph) -> GraphWork:
         drops=graph.drops,
         is_app=is_app,
         seconds=np.where(is_app, weight, 0.0),
-        cpus=column([needs_of(one).cpus if app else 0 for one, app in pairs], np.int32),
-        memory=column([needs_of(one).memory for one in graph.templates], np.float64),
-        gpus=column([needs_of(one).gpus for one in graph.templates], np.int32),
+        cpus=column([needs_of(template).cpus if app else 0 for template, app in pairs], np.int32),
+        memory=column([needs_of(template).memory for template in graph.templates], np.float64),
+        gpus=column([needs_of(template).gpus for template in graph.templates], np.int32),
         volume=np.where(is_app, 0.0, weight),
         source=np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr)),
         target=graph.successors.neighbour,
@@ -233,13 +233,13 @@ class TaskGraph:
         """Return where tasks have the processors, the memory and the GPUs that they ask for, shape (tasks, nodes)."""
         cores, memory, gpus = capacities(machines)
         needs = (self.cpus[:, None] <= cores) & (self.memory[:, None] <= memory) & (self.gpus[:, None] <= gpus)
-        found: Bits = needs
-        return found
+        fits: Bits = needs
+        return fits
 
     def allowed(self, machines: Machines) -> Bits:
         """Return where tasks may be, shape (tasks, nodes): where they fit, and anywhere if they fit nowhere."""
-        found = self.fits(machines)
-        return found | ~found.any(axis=1, keepdims=True)
+        fits = self.fits(machines)
+        return fits | ~fits.any(axis=1, keepdims=True)
 
     def expanded(self, task_part: npt.NDArray[np.integer]) -> IntColumn:
         """Return the part of each drop, from those of the tasks; data without tasks are in part 0."""
@@ -283,10 +283,10 @@ def task_graph(work: GraphWork) -> TaskGraph:
     first.append(source[edges])
     second.append(consumer[target[edges]])
     data.append(target[edges])
-    one, other = number[np.concatenate(first)], number[np.concatenate(second)]
+    earlier, later = number[np.concatenate(first)], number[np.concatenate(second)]
     between = np.concatenate(data)
-    forth = np.argsort(one, kind="stable")
-    back = np.argsort(other, kind="stable")
+    forth = np.argsort(earlier, kind="stable")
+    back = np.argsort(later, kind="stable")
     roots = ~into_data & (producers[source] == 0) & ~is_task[source]
     readers = number[target[roots]]
     by_reader = np.argsort(readers, kind="stable")
@@ -298,11 +298,11 @@ def task_graph(work: GraphWork) -> TaskGraph:
         memory=work.memory[row],
         cpus=work.cpus[row].astype(np.int64),
         gpus=work.gpus[row].astype(np.int64),
-        before_ptr=_pointers(other, len(row)),
-        before=one[back],
+        before_ptr=_pointers(later, len(row)),
+        before=earlier[back],
         before_data=between[back],
-        after_ptr=_pointers(one, len(row)),
-        after=other[forth],
+        after_ptr=_pointers(earlier, len(row)),
+        after=later[forth],
         after_data=between[forth],
         root_ptr=_pointers(readers, len(row)),
         root_data=source[roots][by_reader],

@@ -61,14 +61,14 @@ def _processors_of(graph: PhysicalGraph, work: GraphWork, machines: Machines, ru
     order = apps[np.lexsort((run.end[apps], run.start[apps]))]
     free = [list(range(node.cores)) for node in machines.nodes]
     busy: list[list[tuple[float, int]]] = [[] for _ in machines.nodes]
-    found = {}
+    processors = {}
     for app in order.tolist():
         node, start = int(graph.part[app]), float(run.start[app])
         while busy[node] and busy[node][0][0] <= start:
             heapq.heappush(free[node], heapq.heappop(busy[node])[1])
         need = min(int(work.cpus[app]), len(free[node]))
         taken = [heapq.heappop(free[node]) for _ in range(need)]
-        found[app] = taken[0] if taken else 0
+        processors[app] = taken[0] if taken else 0
         for lane in taken:
             heapq.heappush(busy[node], (float(run.end[app]), lane))
-    return found
+    return processors

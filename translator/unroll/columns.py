@@ -37,12 +37,12 @@ def unroll(outline: GraphOutline) -> PhysicalGraph:
     # Links are written in the order of their sources, so that most edges are sorted already.
     position = 0
     for row in sorted(range(len(outline.links)), key=lambda row: outline.links[row].source):
-        found, ends = outline.maps[row], outline.links[row]
-        rows = slice(position, position + found.edges)
+        index_map, ends = outline.maps[row], outline.links[row]
+        rows = slice(position, position + index_map.edges)
         source[rows] = offsets[ends.source]
         target[rows] = offsets[ends.target]
         link[rows] = row
-        found.write(source[rows], target[rows])
+        index_map.write(source[rows], target[rows])
         _check_inside(outline, row, source[rows], offsets[ends.source], sizes[ends.source])
         _check_inside(outline, row, target[rows], offsets[ends.target], sizes[ends.target])
         position = rows.stop

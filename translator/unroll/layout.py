@@ -144,13 +144,13 @@ class Layout:
     @cached_property
     def children(self) -> dict[str, list[LogicalNode]]:
         """Data and application nodes directly in a construct, by its id, without its own application."""
-        found: dict[str, list[LogicalNode]] = {}
+        children: dict[str, list[LogicalNode]] = {}
         collectors = set(self.collector.values())
         for node in self.graph.nodes:
             home = self.home[node.id]
             if home is not None and node.kind in (NodeKind.DATA, NodeKind.APP) and node.id not in collectors:
-                found.setdefault(home, []).append(node)
-        return found
+                children.setdefault(home, []).append(node)
+        return children
 
     @cached_property
     def fed(self) -> set[str]:
@@ -168,10 +168,10 @@ class Layout:
 
     def owner(self, node: str) -> str | None:
         """Return the construct that a node is, or that it is an application of; None for others."""
-        found = self.graph.by_id[node]
-        if found.kind is NodeKind.CONSTRUCT:
+        logical_node = self.graph.by_id[node]
+        if logical_node.kind is NodeKind.CONSTRUCT:
             return node
-        owner = self.graph.by_id.get(found.embedded_in or "")
+        owner = self.graph.by_id.get(logical_node.embedded_in or "")
         return owner.id if owner is not None and owner.kind is NodeKind.CONSTRUCT else None
 
     def within(self, construct: str | None) -> Levels:

@@ -103,8 +103,8 @@ class Parting(NamedTuple):
 def part(left: Levels, right: Levels) -> Parting:
     """Compare two index spaces from the outermost level inwards, leaving out transparent levels not shared."""
     shared = 0
-    for one, other in zip(left, right, strict=False):
-        if one.id != other.id:
+    for level, other in zip(left, right, strict=False):
+        if level.id != other.id:
             break
         shared += 1
     return Parting(
@@ -116,12 +116,12 @@ def part(left: Levels, right: Levels) -> Parting:
 
 def strides(levels: Levels) -> tuple[int, ...]:
     """Return the stride of each level in instance numbers. Levels of size zero count as one."""
-    found: list[int] = []
+    steps: list[int] = []
     step = 1
     for level in reversed(levels):
-        found.append(step)
+        steps.append(step)
         step *= max(level.size, 1)
-    return tuple(reversed(found))
+    return tuple(reversed(steps))
 
 
 def spelled(levels: Levels) -> str:
@@ -157,21 +157,21 @@ def pointer(node: LogicalNode, name: str) -> str:
 def multiplicity(node: LogicalNode, name: str, findings: Findings) -> int:
     """Return the number of repetitions of a construct; 1, with a finding, if its field is not valid."""
     value = node.value(name)
-    found = _integer(value)
+    number = _integer(value)
     where = pointer(node, name)
-    if found is None or not 0 <= found < _LARGEST:
-        wrong = "too large" if found is not None and found > 0 else "not a non-negative integer"
-        said = "is missing" if value is None else f"is {_shown(value)}, which is {wrong}"
+    if number is None or not 0 <= number < _LARGEST:
+        wrong = "too large" if number is not None and number > 0 else "not a non-negative integer"
+        reason = "is missing" if value is None else f"is {_shown(value)}, which is {wrong}"
         findings.append(
             problem(
-                "LG020", f"{name} of {node.category} {node.name!r} {said}", where=where, hint="set it to an integer"
+                "LG020", f"{name} of {node.category} {node.name!r} {reason}", where=where, hint="set it to an integer"
             )
         )
         return 1
-    if found == 0:
+    if number == 0:
         text = f"{name} of {node.category} {node.name!r} is zero: its content has no drops"
         findings.append(problem(ZERO_MULTIPLICITY, text, where=where))
-    return found
+    return number
 
 
 def whole(
@@ -181,15 +181,15 @@ def whole(
     value = node.value(name)
     if value is None:
         return default
-    found = _integer(value)
-    if found is None:
+    number = _integer(value)
+    if number is None:
         findings.append(_unconvertible(node, name, value, default, "whole number"))
         return default
-    if not lowest <= found <= highest:
-        wanted = f"at least {lowest}" if found < lowest else f"at most {highest}"
+    if not lowest <= number <= highest:
+        wanted = f"at least {lowest}" if number < lowest else f"at most {highest}"
         findings.append(_replaced(node, name, value, default, wanted))
         return default
-    return found
+    return number
 
 
 def quantity(node: LogicalNode, name: str, default: float, findings: Findings, *, highest: float = math.inf) -> float:
@@ -198,15 +198,15 @@ def quantity(node: LogicalNode, name: str, default: float, findings: Findings, *
     if value is None:
         return default
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         findings.append(_unconvertible(node, name, value, default))
         return default
-    if not (math.isfinite(found) and 0 <= found <= highest):
+    if not (math.isfinite(number) and 0 <= number <= highest):
         wanted = "not negative and finite" if highest == math.inf else f"between 0 and {highest:g}"
         findings.append(_replaced(node, name, value, default, wanted))
         return default
-    return found
+    return number
 
 
 def _integer(value: Any) -> int | None:

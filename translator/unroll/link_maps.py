@@ -289,11 +289,11 @@ def in_step(
     """
     if not (left and right):
         return []
-    forth = _match(left, right, lambda one, other: _may_pair(source[one], target[other], options))
+    forth = _match(left, right, lambda level, other: _may_pair(source[level], target[other], options))
     if forth is not None:
         return forth
-    back = _match(right, left, lambda other, one: _may_pair(source[one], target[other], options))
-    return [(one, other) for other, one in back or ()]
+    back = _match(right, left, lambda other, level: _may_pair(source[level], target[other], options))
+    return [(level, other) for other, level in back or ()]
 
 
 def _match(
@@ -302,17 +302,17 @@ def _match(
     """Pair each of `inner` with the next of `outer` that fits; None if one of them has no partner."""
     rest = iter(outer)
     pairs: list[tuple[int, int]] = []
-    for one in inner:
-        other = next((other for other in rest if fits(one, other)), None)
+    for level in inner:
+        other = next((other for other in rest if fits(level, other)), None)
         if other is None:
             return None
-        pairs.append((one, other))
+        pairs.append((level, other))
     return pairs
 
 
 def unpaired(parting: Parting, pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Return the levels of either side that are not paired."""
-    ones, others = {one for one, _ in pairs}, {other for _, other in pairs}
+    ones, others = {level for level, _ in pairs}, {other for _, other in pairs}
     return (
         [level for level in parting.left if level not in ones],
         [level for level in parting.right if level not in others],
@@ -353,18 +353,18 @@ def assemble(
     moving: list[tuple[int, IndexCounter]] = []
     source_start = target_start = 0
     vanishes = False
-    for one, other in pairs:
-        size = source[one].size
-        if one == carry:
+    for level, other in pairs:
+        size = source[level].size
+        if level == carry:
             size = max(size - 1, 0)
             target_start += into[other]
-        moving.append((one, IndexCounter(source[one], size, out[one], into[other])))
-    for one in left:
-        if one in last:
-            vanishes |= source[one].size == 0
-            source_start += max(source[one].size - 1, 0) * out[one]
+        moving.append((level, IndexCounter(source[level], size, out[level], into[other])))
+    for level in left:
+        if level in last:
+            vanishes |= source[level].size == 0
+            source_start += max(source[level].size - 1, 0) * out[level]
         else:
-            moving.append((one, IndexCounter(source[one], source[one].size, out[one])))
+            moving.append((level, IndexCounter(source[level], source[level].size, out[level])))
     broadcast = []
     for other in right:
         if other in first:
@@ -401,8 +401,8 @@ def groupby_joint(source: Levels, target: Levels, *, position: int, aware: bool,
     """
     parting = part(source, target[:position])
     repeated = {level.repeats: other for other, level in enumerate(target) if other >= position and level.repeats}
-    keyed = [(one, repeated[source[one].id]) for one in parting.left if source[one].id in repeated]
-    paired = {one for one, _ in keyed}, {other for _, other in keyed}
+    keyed = [(level, repeated[source[level].id]) for level in parting.left if source[level].id in repeated]
+    paired = {level for level, _ in keyed}, {other for _, other in keyed}
     left = [level for level in parting.left if level not in paired[0]]
     last = restricted(source, left, aware=aware, options=options)
     first = restricted(target[:position], parting.right, aware=aware, options=options)
@@ -437,9 +437,9 @@ def width(node: LogicalNode, findings: Findings) -> int:
     if node.value(name) is None:
         return 0
     # Zero is documented to mean "all inputs", so it is not reported.
-    found: Findings = []
-    size = multiplicity(node, name, found)
-    findings.extend(finding for finding in found if finding.code != ZERO_MULTIPLICITY)
+    own_findings: Findings = []
+    size = multiplicity(node, name, own_findings)
+    findings.extend(finding for finding in own_findings if finding.code != ZERO_MULTIPLICITY)
     return size
 
 
@@ -578,17 +578,17 @@ def zip_with(graph: LogicalGraph, node: LogicalNode, findings: Findings) -> tupl
 
 def zip_hint(left: Levels, right: Levels) -> str:
     """Return how to zip the innermost levels of the two ends of a link; empty if they are not equal scatters."""
-    one, other = left[-1], right[-1]
-    if not (one.kind == other.kind == SCATTER and one.size == other.size):
+    level, other = left[-1], right[-1]
+    if not (level.kind == other.kind == SCATTER and level.size == other.size):
         return ""
-    return f"set the field {FIELD} of {other.label} to {one.name!r}, to link their copies by number"
+    return f"set the field {FIELD} of {other.label} to {level.name!r}, to link their copies by number"
 
 
 def why_not_zipped(left: Levels, right: Levels) -> str:
     """Return why levels that are to be zipped cannot be; empty if none are."""
-    pairs = [(one, other) for one in left for other in right if one.is_zipped(other)]
+    pairs = [(level, other) for level in left for other in right if level.is_zipped(other)]
     unequal: list[tuple[Level, Level]] = [pair for pair in pairs if pair[0].size != pair[1].size]
     if not unequal:
         return ""
-    one, other = unequal[0]
-    return f"{one.label} and {other.label} are zipped, but have {one.size} and {other.size} copies"
+    level, other = unequal[0]
+    return f"{level.label} and {other.label} are zipped, but have {level.size} and {other.size} copies"

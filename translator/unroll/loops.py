@@ -59,7 +59,7 @@ def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
     """Return the ids of the units of every cycle without carry or feedback, from the first unit in the file."""
     order = {unit: position for position, unit in enumerate(units)}
     graph, _ = _digraph([wire for wire in wires if not (wire.closes or wire.feedback)])
-    found: list[list[str]] = []
+    circles: list[list[str]] = []
     for group in rustworkx.strongly_connected_components(graph):
         if len(group) == 1 and not graph.has_edge(group[0], group[0]):
             continue
@@ -67,8 +67,8 @@ def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
         circle = [part[edge[0]] for edge in rustworkx.digraph_find_cycle(part)]
         if circle:
             lead = min(range(len(circle)), key=lambda place: order[circle[place]])
-            found.append([*circle[lead:], *circle[:lead]])
-    return sorted(found, key=lambda names: order[names[0]])
+            circles.append([*circle[lead:], *circle[:lead]])
+    return sorted(circles, key=lambda names: order[names[0]])
 
 
 def never_waits(links: Sequence[Link], maps: Sequence[IndexMap]) -> bool:
@@ -100,8 +100,8 @@ def _in_order(links: list[tuple[int, int, IndexMap]]) -> bool:
 def _carried(links: list[tuple[int, int, IndexMap]]) -> bool:
     """Whether the links, between nodes that reach each other, stay in a loop with one of them as its carry."""
     steps = [_steps(edges) for _, _, edges in links]
-    for loop in set.intersection(*(set(found) for found in steps)):
-        rest = [link for link, found in zip(links, steps, strict=True) if not found[loop]]
+    for loop in set.intersection(*(set(step) for step in steps)):
+        rest = [link for link, step in zip(links, steps, strict=True) if not step[loop]]
         if len(rest) < len(links):
             return _in_order(rest)
     return len(links) == 0
@@ -138,7 +138,7 @@ def _entered_once(
     for wire in wires:
         if wire.closes and wire.target_port:
             carried.setdefault((wire.target, wire.target_port), set()).add(_loop_of(units, wire))
-    found: list[Wire] = []
+    marked: list[Wire] = []
     for wire in wires:
         loops = carried.get((wire.target, wire.target_port), set())
         entered = _repeated(options, units, wire, loops) if loops else []
@@ -151,8 +151,8 @@ def _entered_once(
             )
             hint = "mark the edge as loop-aware, or use another port if every iteration reads it"
             findings.append(problem("LG063", text, where=wire.pointer, hint=hint))
-        found.append(msgspec.structs.replace(wire, once=tuple(level.construct for level in entered)))
-    return found
+        marked.append(msgspec.structs.replace(wire, once=tuple(level.construct for level in entered)))
+    return marked
 
 
 def _repeated(
@@ -210,7 +210,7 @@ def _synthesised(layout: Layout, loop: LogicalNode, findings: Findings) -> list[
     ends = [node for node in children if is_on(node.value("group_end"))]
     starts = [node for node in children if is_on(node.value("group_start"))]
     if not (ends and starts):
-        lacking = " and ".join(name for name, found in (("group_start", starts), ("group_end", ends)) if not found)
+        lacking = " and ".join(name for name, nodes in (("group_start", starts), ("group_end", ends)) if not nodes)
         text = f"loop {loop.name!r} has no closes-loop edge and no component with {lacking}"
         hint = "mark an edge as closes-loop, or set group_start and group_end on its first and last component"
         findings.append(problem("LG060", text, where=loop.pointer, hint=hint))
@@ -225,10 +225,10 @@ def _pairs(ends: list[LogicalNode], starts: list[LogicalNode]) -> list[tuple[Log
     """Pair ends and starts, with their ports: by equal names, else by equal types, else all with all."""
     together = [(end, start) for end in ends for start in starts]
     for matching in (_same_name, _same_type):
-        found = [(end, start, *ports) for end, start in together if (ports := _ports(end, start, matching)) is not None]
-        complete = {end.id for end, *_ in found} == {end.id for end in ends}
-        if complete and {start.id for _, start, *_ in found} == {start.id for start in starts}:
-            return found
+        pairs = [(end, start, *ports) for end, start in together if (ports := _ports(end, start, matching)) is not None]
+        complete = {end.id for end, *_ in pairs} == {end.id for end in ends}
+        if complete and {start.id for _, start, *_ in pairs} == {start.id for start in starts}:
+            return pairs
     return [(end, start, *_only_ports(end, start)) for end, start in together]
 
 
@@ -268,7 +268,7 @@ def with_feedback(layout: Layout, units: dict[str, Unit], wires: Iterable[Wire],
 
     Adds LG073 if the gather takes all copies at once.
     """
-    found = []
+    marked = []
     for wire in wires:
         gather = "" if wire.entry or wire.closes else _gather_of(layout, units, wire)
         if gather:
@@ -280,8 +280,8 @@ def with_feedback(layout: Layout, units: dict[str, Unit], wires: Iterable[Wire],
                 )
                 hint = "set its num_of_inputs to the number of copies that may run at a time"
                 findings.append(problem("LG073", text, where=wire.pointer, hint=hint))
-        found.append(msgspec.structs.replace(wire, feedback=gather) if gather else wire)
-    return found
+        marked.append(msgspec.structs.replace(wire, feedback=gather) if gather else wire)
+    return marked
 
 
 def _gather_of(layout: Layout, units: dict[str, Unit], wire: Wire) -> str:
@@ -306,11 +306,11 @@ def _leaving(source: Levels, target: Levels) -> Level | None:
 def _taken(layout: Layout, gather: str) -> Levels:
     """Return the levels of its input that a gather counts through: of the first link that has any."""
     context = layout.context(gather)
-    found = [
+    level_lists = [
         gathered_levels(layout.levels_of(link.source), context, layout.options)
         for link in layout.entries.get(gather, ())
     ]
-    return next((levels for levels in found if levels), ())
+    return next((levels for levels in level_lists if levels), ())
 
 
 def _start_of(target: Levels, source: Levels, taken: Levels) -> int | None:
@@ -355,7 +355,7 @@ def feedback_hint(layout: Layout, source: Levels, target: Levels) -> str:
     """Return how to run the copies of a scatter chunk by chunk; empty if the edge does not come from a gather."""
     level = _leaving(source, target)
     right = [target[position] for position in part(source, target).right]
-    if level is None or any(one.kind == LOOP for one in right):
+    if level is None or any(other.kind == LOOP for other in right):
         return ""
     if level.construct not in layout.entries:
         return f"link what {level.label} is to gather to it, as it has no input"

@@ -233,7 +233,9 @@ def _unaware(layout: Layout, wire: Wire, units: dict[str, Unit]) -> list[Problem
         joint = groupby_joint(source.levels, target.levels, position=position, aware=True, options=layout.options)
     else:
         joint = join(source.levels, target.levels, aware=True, options=layout.options)
-    loops = [source.levels[one] for one in sorted(joint.last)] + [target.levels[one] for one in sorted(joint.first)]
+    loops = [source.levels[place] for place in sorted(joint.last)] + [
+        target.levels[place] for place in sorted(joint.first)
+    ]
     if not loops:
         text = f"the edge from {names} is loop-aware, but enters and leaves no loop"
         return [problem("LG062", text, where=wire.pointer, severity=Severity.INFO)]
@@ -286,7 +288,7 @@ def _unpairable(layout: Layout, units: dict[str, Unit], wire: Wire, verdict: Unp
 
 def _too_large(made: GraphOutline, options: UnrollOptions) -> list[Problem]:
     """Return LG120 if the size exceeds the limits of the options or of the columns."""
-    found = []
+    problems = []
     for what, number, limit in (
         ("drops", made.drops, min(options.max_drops, _LARGEST)),
         ("edges", made.edges, min(options.max_edges, _LARGEST)),
@@ -295,8 +297,8 @@ def _too_large(made: GraphOutline, options: UnrollOptions) -> list[Problem]:
             text = f"{made.name} would become {in_words(number)} {what}, more than {in_words(limit)}"
             largest = max(zip(made.sizes, made.templates, strict=True), key=lambda entry: entry[0])[1]
             hint = f"most drops come from {largest.name!r}; reduce its copies, or raise the limit"
-            found.append(problem(TOO_LARGE, text, hint=hint))
-    return found
+            problems.append(problem(TOO_LARGE, text, hint=hint))
+    return problems
 
 
 def in_words(number: int) -> str:

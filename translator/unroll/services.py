@@ -31,7 +31,14 @@ def add_services(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], 
     made = list(wires)
     for node in layout.graph.nodes:
         if node.kind is NodeKind.CONSTRUCT and node.category == "Service":
-            app = next((one for one in layout.graph.embedded.get(node.id, ()) if one.role is Role.INPUT), None)
+            app = next(
+                (
+                    application
+                    for application in layout.graph.embedded.get(node.id, ())
+                    if application.role is Role.INPUT
+                ),
+                None,
+            )
             if app is None:
                 text = f"Service {node.name!r} has no input application, which would be the service"
                 hint = "give it a BashShellApp as its input application"
@@ -61,7 +68,9 @@ def _service(
     known = list(wires)
     written = {wire.target for wire in known if wire.source == app.id}
     readers = {wire.target for wire in known if wire.source in written}
-    inside = {one.id for one in layout.graph.nodes if one.id in layout.home and node.id in layout.around(one.id)}
+    inside = {
+        inner.id for inner in layout.graph.nodes if inner.id in layout.home and node.id in layout.around(inner.id)
+    }
     users = [
         unit
         for unit in units

@@ -113,10 +113,10 @@ def _group_data(layout: Layout, node: LogicalNode) -> Unit:
     entries = layout.entries.get(node.id, [])
     volume = 1.0
     for link in entries[:1]:
-        found: Findings = []
+        discarded: Findings = []
         inputs, context = layout.levels_of(link.source), layout.context(node.id)
         joint = groupby_joint(inputs, levels, position=len(context), aware=link.loop_aware, options=layout.options)
-        volume = template_of(layout.graph.by_id[link.source], (), found).weight
+        volume = template_of(layout.graph.by_id[link.source], (), discarded).weight
         volume *= prod(inputs[level].size for level in joint.left)
     template = Template(
         key=group_data(node.key or node.id),

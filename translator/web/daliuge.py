@@ -51,14 +51,14 @@ STEERING_FIELDS = (
 """Fields that `steering` reads."""
 
 
-def steering(given: Mapping[str, Any], found: list[Problem], *, parts: int) -> dict[str, Any]:
+def steering(given: Mapping[str, Any], problems: list[Problem], *, parts: int) -> dict[str, Any]:
     """Return options of `translator.options.PartitionOptions` from fields of DALiuGE.
 
     Parameters
     ----------
     given : mapping
         Values by the name of the field, as numbers or texts. Empty ones, and ``None`` and ``null``, count as absent.
-    found : list of Problem
+    problems : list of Problem
         PT002 is added for each value that cannot be used.
     parts : int
         Number of parts: ``max_cpu`` limits each of them, and `dop` all of an island together.
@@ -71,7 +71,7 @@ def steering(given: Mapping[str, Any], found: list[Problem], *, parts: int) -> d
         number = _number(value)
         if number is None or not low <= number <= high:
             text = f"{field} is {str(value)[:40]!r}, expected a number from {low:g} to {high:g}"
-            found.append(problem(BAD_PARTITION, text, where=field, hint="leave it out for the default"))
+            problems.append(problem(BAD_PARTITION, text, where=field, hint="leave it out for the default"))
         else:
             options |= apply(number)
     swarm, leading = options.pop("swarm", None), options.pop("leading", None)
@@ -175,14 +175,14 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         raise HttpError(
             422, f"the form has no {names}", hint="EAGLE sends both: translate from there, or upload a file"
         )
-    found: list[Problem] = []
-    parts = whole_number(form, "num_par", 1, least=1, most=_MOST_PARTS, found=found)
-    balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, found=found)
-    steered = steering({name: form.text(name) for name in STEERING_FIELDS}, found, parts=parts)
+    problems: list[Problem] = []
+    parts = whole_number(form, "num_par", 1, least=1, most=_MOST_PARTS, problems=problems)
+    balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, problems=problems)
+    steered = steering({name: form.text(name) for name in STEERING_FIELDS}, problems, parts=parts)
     algorithm = form.text("algo") or DEFAULT_ALGORITHM
     if algorithm == _NO_ALGORITHM:
         text = f"EAGLE did not send which algorithm was chosen (it sent {_NO_ALGORITHM}): {DEFAULT_ALGORITHM} is used"
-        found.append(problem("LG092", text, where="algo", severity=Severity.INFO))
+        problems.append(problem("LG092", text, where="algo", severity=Severity.INFO))
         algorithm = DEFAULT_ALGORITHM
     test = form.text("test").lower()
     for name, value in form.fields.items():
@@ -192,7 +192,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         if name not in _USED and (usual is None or form.text(name) not in usual):
             shown = value[:40].decode(errors="replace")
             text = f"the field {name[:40]!r} ({shown!r}) has no effect here"
-            found.append(problem("LG092", text, where=name[:40], severity=Severity.INFO))
+            problems.append(problem("LG092", text, where=name[:40], severity=Severity.INFO))
     query = TranslateQuery(
         name=graph_name[-200:],
         algorithm=algorithm[:40],
@@ -201,11 +201,11 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         rehearsal=test in _YES,  # EAGLE's "Test PGT"
         **steered,
     )
-    content = _in_utf8(form.fields["json_data"], found)
-    return content, query, tuple(found)
+    content = _in_utf8(form.fields["json_data"], problems)
+    return content, query, tuple(problems)
 
 
-def _in_utf8(content: bytes, found: list[Problem]) -> bytes:
+def _in_utf8(content: bytes, problems: list[Problem]) -> bytes:
     """Return a graph in UTF-8; note if it was not.
 
     A browser posts the form of a page without a charset, such as EAGLE's behind a plain web server, in Windows-1252.
@@ -220,7 +220,7 @@ def _in_utf8(content: bytes, found: list[Problem]) -> bytes:
             text = (
                 "the graph came in Windows-1252 and not in UTF-8, as from a page without a charset: it is read as that"
             )
-            found.append(problem("LG092", text, where="json_data", severity=Severity.INFO))
+            problems.append(problem("LG092", text, where="json_data", severity=Severity.INFO))
     return content
 
 
@@ -339,16 +339,18 @@ class _DaliugeHandlers:
 
     def map_to_nodes(self, call: Request) -> Response:
         form = _form(call)
-        found: list[Problem] = []
-        count = whole_number(form, "num_islands", 1, least=0, most=_MOST, found=found)
+        problems: list[Problem] = []
+        count = whole_number(form, "num_islands", 1, least=0, most=_MOST, problems=problems)
         hosts = [name.strip() for name in form.text("nodes").split(",") if name.strip()]
         if not hosts:
             hint = "name the island's host, then those of the nodes, with commas between"
-            found.append(problem(BAD_PARTITION, "no nodes are named", where="nodes", hint=hint))
+            problems.append(problem(BAD_PARTITION, "no nodes are named", where="nodes", hint=hint))
         elif len(hosts) <= count:
             text = f"{plural(len(hosts), 'host')} cannot be {plural(count, 'island')} and a node"
-            found.append(problem(BAD_PARTITION, text, where="nodes", hint="islands come first, then at least one node"))
-        refuse_errors(found)
+            problems.append(
+                problem(BAD_PARTITION, text, where="nodes", hint="islands come first, then at least one node")
+            )
+        refuse_errors(problems)
         query = TranslateQuery(name=_name(form, "pgt_name"))
         return self._drops(_content(form, "pgt"), query, hosts[count:], hosts[:count])
 
@@ -390,14 +392,14 @@ class _DaliugeHandlers:
         return Response(body={"methods": ["SERVER"] if self._service.deployer.managers else []})
 
     def _partitioned(self, form: Form, content: bytes, name: str) -> Response:
-        found: list[Problem] = []
-        parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST, found=found)
-        islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, found=found), 1)
+        problems: list[Problem] = []
+        parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST, problems=problems)
+        islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, problems=problems), 1)
         check_depth(form.fields.get("algo_params", b""), self._service.limits.depth, what="algo_params")
-        given = _algorithm_parameters(form, found)
-        balance = _balance(given, found)
-        steered = steering({"num_islands": islands} | given, found, parts=parts)
-        refuse_errors(found)
+        given = _algorithm_parameters(form, problems)
+        balance = _balance(given, problems)
+        steered = steering({"num_islands": islands} | given, problems, parts=parts)
+        refuse_errors(problems)
         query = TranslateQuery(
             name=name,
             algorithm=form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
@@ -443,29 +445,29 @@ def _content(form: Form, kind: str) -> bytes:
 
 
 def _unroll_findings(form: Form) -> list[Problem]:
-    found = []
+    problems = []
     if form.text("default_app"):
-        found.append(problem(BAD_PARTITION, "a default application is not supported", where="default_app"))
+        problems.append(problem(BAD_PARTITION, "a default application is not supported", where="default_app"))
     if form.text("zero_run").lower() not in ("", "false", "0", "none"):
-        found.append(problem(BAD_PARTITION, "runs without work are not supported", where="zero_run"))
-    return found
+        problems.append(problem(BAD_PARTITION, "runs without work are not supported", where="zero_run"))
+    return problems
 
 
-def _algorithm_parameters(form: Form, found: list[Problem]) -> dict[str, Any]:
+def _algorithm_parameters(form: Form, problems: list[Problem]) -> dict[str, Any]:
     """Return the parameters of the algorithm in the form."""
     try:
         return msgspec.json.decode(form.fields.get("algo_params") or b"{}", type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as error:
-        found.append(problem(BAD_PARTITION, f"algo_params cannot be used: {error}", where="algo_params"))
+        problems.append(problem(BAD_PARTITION, f"algo_params cannot be used: {error}", where="algo_params"))
         return {}
 
 
-def _balance(given: Mapping[str, Any], found: list[Problem]) -> int:
+def _balance(given: Mapping[str, Any], problems: list[Problem]) -> int:
     """Return the balance in `algo_params`, as DALiuGE's percentage."""
     try:
         return int(given.get("max_load_imb", 90))
     except (ValueError, TypeError, OverflowError) as error:
-        found.append(problem(BAD_PARTITION, f"algo_params cannot be used: {error}", where="algo_params"))
+        problems.append(problem(BAD_PARTITION, f"algo_params cannot be used: {error}", where="algo_params"))
         return 90
 
 

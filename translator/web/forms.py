@@ -76,15 +76,15 @@ def read_form(body: bytes, content_type: str) -> Form:
 
 def decode_percent(data: bytes | memoryview) -> bytes:
     """Return bytes with ``%XX`` and ``+`` decoded; a percent sign without two hexadecimal digits is kept."""
-    found, start = BytesIO(), 0
+    decoded, start = BytesIO(), 0
     while start < len(data):
         end = min(start + _PIECE, len(data))
         # Do not cut an escape.
         cut = bytes(data[end - 2 : end]).rfind(b"%")
         end = end - 2 + cut if cut >= 0 and end < len(data) else end
-        found.write(unquote_to_bytes(bytes(data[start:end]).replace(b"+", b" ")))
+        decoded.write(unquote_to_bytes(bytes(data[start:end]).replace(b"+", b" ")))
         start = end
-    return found.getvalue()  # without a copy
+    return decoded.getvalue()  # without a copy
 
 
 def _urlencoded(body: bytes) -> Form:
@@ -128,13 +128,13 @@ def _multipart(body: bytes, boundary: bytes) -> Form:
 
 def _names(head: bytes) -> tuple[str, str]:
     """Return the names of the field and of its file."""
-    found = _DISPOSITION.search(head.replace(b"\r\n", b"\n"))
-    if found is None:
+    match = _DISPOSITION.search(head.replace(b"\r\n", b"\n"))
+    if match is None:
         raise HttpError(400, "a part of the multipart form has no name")
     named = {}
     for key in (b"name", b"filename"):
         # Browsers write a quote inside a name as %22.
-        value = re.search(rb';\s*%b="([^"]*)"' % key, found[1], re.IGNORECASE)
+        value = re.search(rb';\s*%b="([^"]*)"' % key, match[1], re.IGNORECASE)
         named[key] = value[1].decode(errors="replace").replace("%22", '"') if value else ""
     return named[b"name"], named[b"filename"]
 
@@ -149,8 +149,8 @@ def _add(fields: dict[str, bytes], name: bytes, value: bytes) -> None:
 # Reads numbers in fields of forms.
 
 
-def whole_number(form: Form, name: str, default: int, *, least: int, most: int, found: list[Problem]) -> int:
-    """Return a field as a number, or add PT002 to `found` and return the default."""
+def whole_number(form: Form, name: str, default: int, *, least: int, most: int, problems: list[Problem]) -> int:
+    """Return a field as a number, or add PT002 to `problems` and return the default."""
     text = form.text(name)
     if text in ("", "null", "None"):
         return default
@@ -160,6 +160,6 @@ def whole_number(form: Form, name: str, default: int, *, least: int, most: int, 
         number = None
     if number is None or not least <= number <= most:
         wrong = f"{name} is {text[:40]!r}, expected a whole number from {least} to {most}"
-        found.append(problem(BAD_PARTITION, wrong, where=name, hint=f"leave it out for {default}"))
+        problems.append(problem(BAD_PARTITION, wrong, where=name, hint=f"leave it out for {default}"))
         return default
     return number

@@ -76,27 +76,27 @@ def launch_groups(
     ]
 
 
-def _value_field(one: TemplateParameter, form: TemplateForm) -> FormField:
+def _value_field(parameter: TemplateParameter, form: TemplateForm) -> FormField:
     """Return the field for a parameter. A number is asked for as a text if its value is an expression."""
-    text, low, high = form.shown(one), one.minimum, one.maximum
+    text, low, high = form.shown(parameter), parameter.minimum, parameter.maximum
     limits = [f"from {low:g}" if high is None else f"{low:g} to {high:g}"] if low is not None else []
     limits += [f"up to {high:g}"] if low is None and high is not None else []
-    more = len(one.used_in) - _MOST_USES
-    used = f"used by {'; '.join(one.used_in[:_MOST_USES])}{f' and {more} more' if more > 0 else ''}"
-    is_number = one.type in ("Integer", "Float") and _is_plain_number(text)
+    more = len(parameter.used_in) - _MOST_USES
+    used = f"used by {'; '.join(parameter.used_in[:_MOST_USES])}{f' and {more} more' if more > 0 else ''}"
+    is_number = parameter.type in ("Integer", "Float") and _is_plain_number(text)
     return FormField(
-        name=f"{VALUE}{one.name}",
-        title=one.name,
+        name=f"{VALUE}{parameter.name}",
+        title=parameter.name,
         value=text,
-        kind="number" if is_number else "lines" if "\n" in text or one.name.endswith(".func_code") else "text",
-        note=", ".join((one.type, *limits)),
-        help=tuple(line for line in (one.description, used if one.used_in else "") if line),
+        kind="number" if is_number else "lines" if "\n" in text or parameter.name.endswith(".func_code") else "text",
+        note=", ".join((parameter.type, *limits)),
+        help=tuple(line for line in (parameter.description, used if parameter.used_in else "") if line),
         least=low,
         most=high,
-        step=("1" if one.type == "Integer" else "any") if is_number else "",
+        step=("1" if parameter.type == "Integer" else "any") if is_number else "",
         placeholder="to be chosen",
-        choices=one.options or (("true", "false") if one.type == "Boolean" else ()),
-        is_required=one.value is None and bool(one.used_in) and not form.configurations,
+        choices=parameter.options or (("true", "false") if parameter.type == "Boolean" else ()),
+        is_required=parameter.value is None and bool(parameter.used_in) and not form.configurations,
     )
 
 
@@ -107,20 +107,22 @@ def _is_plain_number(text: str) -> bool:
         return False
 
 
-def posted_values(form: Form, asked: TemplateForm) -> dict[str, str | int | float | bool | None]:
+def posted_values(form: Form, template: TemplateForm) -> dict[str, str | int | float | bool | None]:
     """Return the posted values that are not those of the graph, or of its configuration, with lines as Python has."""
-    found: dict[str, str | int | float | bool | None] = {}
-    for one in (*asked.parameters, *asked.nodes):
-        known = value_text(one.value).strip()
-        text = form.text(f"{VALUE}{one.name}", asked.shown(one)).replace("\r\n", "\n")
+    posted: dict[str, str | int | float | bool | None] = {}
+    for field in (*template.parameters, *template.nodes):
+        known = value_text(field.value).strip()
+        text = form.text(f"{VALUE}{field.name}", template.shown(field)).replace("\r\n", "\n")
         if text != known:
-            found[one.name] = text
-    return found
+            posted[field.name] = text
+    return posted
 
 
 def option_fields(options: SubmitOptions) -> tuple[FormField, ...]:
     """Return the fields of the form for these options, as `dropflow.session_options` annotates them."""
-    fields = [_option_field(name, one, getattr(options, name)) for name, one in meta_of(SubmitOptions).items()]
+    fields = [
+        _option_field(name, annotated, getattr(options, name)) for name, annotated in meta_of(SubmitOptions).items()
+    ]
     return tuple(sorted(fields, key=lambda field: field.kind == "checkbox"))
 
 
@@ -143,19 +145,19 @@ def _option_field(name: str, field: AnnotatedField, value: Any) -> FormField:
     )
 
 
-def posted_submission(form: Form, known: SubmitOptions, found: list[Problem]) -> SubmitOptions:
+def posted_submission(form: Form, known: SubmitOptions, problems: list[Problem]) -> SubmitOptions:
     """Return the options in the form of deployment; `known` if the form does not have them.
 
-    PT002 is added to `found` for each field that cannot be used.
+    PT002 is added to `problems` for each field that cannot be used.
     """
     if form.text("options") != "yes":
         return known
     return SubmitOptions(
-        **{name: _posted(form.text(name), name, one, found) for name, one in meta_of(SubmitOptions).items()}
+        **{name: _posted(form.text(name), name, field, problems) for name, field in meta_of(SubmitOptions).items()}
     )
 
 
-def _posted(text: str, name: str, field: AnnotatedField, found: list[Problem]) -> Any:
+def _posted(text: str, name: str, field: AnnotatedField, problems: list[Problem]) -> Any:
     """Return the value of one option."""
     if field.kind is bool:
         return text == "yes"
@@ -172,5 +174,5 @@ def _posted(text: str, name: str, field: AnnotatedField, found: list[Problem]) -
             "a date and time such as 2027-01-31T02:30, in UTC" if is_time else f"a number from {field.meta.ge}{most}"
         )
         wrong = f"{name} is {text[:40]!r}, expected {wanted}"
-        found.append(problem(BAD_PARTITION, wrong, where=name, hint=f"leave it empty for {field.default:g}"))
+        problems.append(problem(BAD_PARTITION, wrong, where=name, hint=f"leave it empty for {field.default:g}"))
         return field.default

@@ -61,18 +61,20 @@ class FindingGroup(msgspec.Struct, frozen=True):
 def finding_groups(problems: Sequence[Problem]) -> list[FindingGroup]:
     """Return findings by code, severity and hint, in the order of their first ones."""
     alike: dict[tuple[str, Severity, str], list[Problem]] = {}
-    for one in problems:
-        alike.setdefault((one.code, one.severity, one.hint), []).append(one)
-    found = []
+    for problem in problems:
+        alike.setdefault((problem.code, problem.severity, problem.hint), []).append(problem)
+    groups = []
     for (code, severity, hint), some in alike.items():
         texts = {problem.text for problem in some}
         text = some[0].text if len(texts) == 1 else ""
         places = dict.fromkeys((problem.where, "" if text else problem.text) for problem in some)
-        found.append(FindingGroup(code, severity, hint, text, tuple(places)))
-    return found
+        groups.append(FindingGroup(code, severity, hint, text, tuple(places)))
+    return groups
 
 
 def findings_by_severity(problems: Sequence[Problem]) -> list[tuple[str, list[FindingGroup]]]:
     """Return findings in groups by severity, the worst first, with a heading for each severity that occurs."""
-    found = {severity: [problem for problem in problems if problem.severity is severity] for severity in _WORDS}
-    return [(plural(len(some), _WORDS[severity]), finding_groups(some)) for severity, some in found.items() if some]
+    by_severity = {severity: [problem for problem in problems if problem.severity is severity] for severity in _WORDS}
+    return [
+        (plural(len(some), _WORDS[severity]), finding_groups(some)) for severity, some in by_severity.items() if some
+    ]

@@ -90,7 +90,7 @@ class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
 def page_routes(service: TranslatorService, servers: KnownServers, templates: PageTemplates) -> list[Route]:
     """Return the routes of the pages; `servers` are the servers that they link to."""
     handlers = _PageHandlers(service, servers, templates)
-    one = "/translations/{translation}"
+    translation_path = "/translations/{translation}"
 
     page = partial(Route, method="GET", public=True, gives="text/html", tag="pages")
     form = partial(page, method="POST", takes=FORM)
@@ -120,28 +120,28 @@ def page_routes(service: TranslatorService, servers: KnownServers, templates: Pa
         ),
         graph(path="/translations", handler=handlers.upload, summary="Translate an uploaded graph."),
         # Before the page, whose variable would match it too.
-        page(path=f"{one}.json", handler=handlers.twin, summary="As JSON.", gives="application/json"),
-        page(path=one, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
+        page(path=f"{translation_path}.json", handler=handlers.twin, summary="As JSON.", gives="application/json"),
+        page(path=translation_path, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
         *graph_routes(service, templates),
-        *download_routes(service, page, one),
-        *(back(path=f"{one}/{form_of}") for form_of in ("again", "deploy", "forecast", "delete")),
+        *download_routes(service, page, translation_path),
+        *(back(path=f"{translation_path}/{form_of}") for form_of in ("again", "deploy", "forecast", "delete")),
         form(
-            path=f"{one}/again",
+            path=f"{translation_path}/again",
             handler=partial(handlers.launch, aim="again"),
             summary="Translate it again, with other values or parts.",
             limit=_LONGEST_FORM,
         ),
         change(
-            path=f"{one}/deploy",
+            path=f"{translation_path}/deploy",
             handler=partial(handlers.launch, aim="deploy"),
             summary="Start a session with it, and go there.",
         ),
         change(
-            path=f"{one}/forecast",
+            path=f"{translation_path}/forecast",
             handler=partial(handlers.launch, aim="forecast"),
             summary="Show what a session with it would run, and what it would reuse.",
         ),
-        change(path=f"{one}/delete", handler=handlers.delete, summary="Stop and delete it."),
+        change(path=f"{translation_path}/delete", handler=handlers.delete, summary="Stop and delete it."),
     ]
 
 
@@ -254,14 +254,14 @@ class _PageHandlers:
         return redirect(_address(self._service.get(call.path["translation"])))
 
     def _changed(
-        self, form: Form, info: TranslationInfo, submission: SubmitOptions, found: list[Problem]
+        self, form: Form, info: TranslationInfo, submission: SubmitOptions, problems: list[Problem]
     ) -> TranslationInfo:
         """Return the translation with what a form changes; a field that is not posted changes nothing."""
-        asked = info.report.form if info.report is not None else None
+        template = info.report.form if info.report is not None else None
         fill = None
-        if asked is not None:
-            configuration = form.text("configuration", asked.configuration)[:200]
-            fill = FillRequest(values=posted_values(form, asked), configuration=configuration)
+        if template is not None:
+            configuration = form.text("configuration", template.configuration)[:200]
+            fill = FillRequest(values=posted_values(form, template), configuration=configuration)
         known = msgspec.structs.asdict(self._service.options(info.id))  # also what EAGLE sent, and no form shows
         shown = {"algorithm": info.algorithm, "parts": str(info.parts), "imbalance": f"{info.imbalance:g}"}
         changed = {name: form.text(name, text)[:40] for name, text in shown.items() if form.text(name, text) != text}
@@ -271,19 +271,19 @@ class _PageHandlers:
             )
         except msgspec.ValidationError as error:
             hint = "give a whole number of parts, and an imbalance from 0 to 1000"
-            found.append(problem(BAD_PARTITION, f"the partition cannot be used: {error}", where="parts", hint=hint))
-        return info if found else self._service.again(info.id, fill=fill, partition=partition, submission=submission)
+            problems.append(problem(BAD_PARTITION, f"the partition cannot be used: {error}", where="parts", hint=hint))
+        return info if problems else self._service.again(info.id, fill=fill, partition=partition, submission=submission)
 
     def launch(self, call: Request, *, aim: Literal["again", "deploy", "forecast"]) -> Response:
         form = _form(call)
         info = self._service.get(call.path["translation"])
-        found: list[Problem] = []
-        submission = posted_submission(form, info.submission, found)
-        made = self._changed(form, info, submission, found)
+        problems: list[Problem] = []
+        submission = posted_submission(form, info.submission, problems)
+        made = self._changed(form, info, submission, problems)
         manager, session = form.text("manager")[:1024], form.text("session")[:100]
         shown = partial(self._shown, call, info, wanted=manager, session=session, submission=submission)
-        if found:
-            return shown(refused=UsageError("; ".join(one.text for one in found), hint=found[0].hint))
+        if problems:
+            return shown(refused=UsageError("; ".join(finding.text for finding in problems), hint=problems[0].hint))
         if aim == "again" or self._service.get(made.id, seconds=self._service.limits.seconds).state != "done":
             return redirect(_address(made, manager=manager, session=session))
         given = {"manager": manager, "session": session, "spread": form.text("spread") == "yes"}

@@ -100,7 +100,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
         options = msgspec.structs.replace(options, imbalance=None)
     problems = [*order.notes, *_impossible(options)]
     try:
-        found = examine(
+        checked = examine(
             folder / SOURCE,
             name=order.name,
             read_options=ReadOptions(max_bytes=order.limits.body, max_depth=order.limits.depth),
@@ -114,19 +114,19 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             settings=order.settings,
             component_options=ComponentOptions(),
         )
-        found = with_repository(found, order.repository)
+        checked = with_repository(checked, order.repository)
     except DropflowError as error:
         return _refused(_renamed(error, order.name), TranslationReport(state="refused"), problems)
-    problems += [*found.problems, *_too_large(found, order)]
-    report = _expected(found)
-    if found.unfilled is not None:
-        form = form_of(found.unfilled, order.configuration, order.settings)
+    problems += [*checked.problems, *_too_large(checked, order)]
+    report = _expected(checked)
+    if checked.unfilled is not None:
+        form = form_of(checked.unfilled, order.configuration, order.settings)
         report = msgspec.structs.replace(report, form=form)
     try:
         if any(problem.severity is Severity.ERROR for problem in problems):
             raise BadGraphError("the graph cannot be translated as asked", problems=tuple(problems))
         report_stage(f"unrolling {report.drops:,} drops")
-        graph = finish(replace(found, problems=())).graph
+        graph = finish(replace(checked, problems=())).graph
         machines = live_machines(order.nodes).machines(options.parts, graph.templates) if order.nodes else None
         cut_before, note = graph.parts > 1 and options.parts == 1, ""
         if not cut_before:
@@ -161,21 +161,23 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
     return _with_problems(report, problems)
 
 
-def _expected(found: Checked) -> TranslationReport:
+def _expected(checked: Checked) -> TranslationReport:
     """Return the report with the sizes that are known before the graph is unrolled."""
-    if found.outline is None:
-        return TranslationReport(state="refused", family=found.family, drops=found.graph.drops if found.graph else 0)
-    size = estimate(found.outline)
+    if checked.outline is None:
+        return TranslationReport(
+            state="refused", family=checked.family, drops=checked.graph.drops if checked.graph else 0
+        )
+    size = estimate(checked.outline)
     return TranslationReport(
         state="refused",
-        family=found.family,
+        family=checked.family,
         drops=size.drops,
         data_drops=size.data_drops,
         app_drops=size.app_drops,
         edges=size.edges,
         connections=size.edges,
         bytes=size.bytes,
-        nodes=_counts(found.outline.templates, [node.drops for node in size.nodes]),
+        nodes=_counts(checked.outline.templates, [node.drops for node in size.nodes]),
     )
 
 
@@ -235,18 +237,18 @@ def _measured(
     )
 
 
-def _summary(one: ComparedPlan) -> PlanSummary:
-    if one.verdict is None:
-        return PlanSummary(algorithm=one.algorithm, problem=one.problem)
+def _summary(candidate: ComparedPlan) -> PlanSummary:
+    if candidate.verdict is None:
+        return PlanSummary(algorithm=candidate.algorithm, problem=candidate.problem)
     return PlanSummary(
-        algorithm=one.algorithm,
-        nodes_used=one.verdict.nodes_used,
-        makespan=one.verdict.makespan_s,
-        lower_bound=one.verdict.lower_bound_s,
-        bytes_moved=one.verdict.bytes_moved,
-        imbalance=one.verdict.imbalance,
-        seconds=round(one.seconds, 6),
-        violations=one.verdict.violations,
+        algorithm=candidate.algorithm,
+        nodes_used=candidate.verdict.nodes_used,
+        makespan=candidate.verdict.makespan_s,
+        lower_bound=candidate.verdict.lower_bound_s,
+        bytes_moved=candidate.verdict.bytes_moved,
+        imbalance=candidate.verdict.imbalance,
+        seconds=round(candidate.seconds, 6),
+        violations=candidate.verdict.violations,
     )
 
 
@@ -278,14 +280,14 @@ def _impossible(options: PartitionOptions) -> list[Problem]:
         part=none,
         successors=Adjacency(ptr=np.zeros(1, dtype=np.int64), neighbour=none, link=none),
     )
-    return [found for found in check_partition(empty, options) if found.severity is Severity.ERROR]
+    return [problem for problem in check_partition(empty, options) if problem.severity is Severity.ERROR]
 
 
-def _too_large(found: Checked, order: TranslationOrder) -> list[Problem]:
+def _too_large(checked: Checked, order: TranslationOrder) -> list[Problem]:
     """Check the limit for graphs that were sent unrolled; the outline of others has the same finding."""
-    if found.graph is None or found.graph.drops <= order.limits.drops:
+    if checked.graph is None or checked.graph.drops <= order.limits.drops:
         return []
-    text = f"the graph has {found.graph.drops:,} drops, at most {order.limits.drops:,} are allowed"
+    text = f"the graph has {checked.graph.drops:,} drops, at most {order.limits.drops:,} are allowed"
     return [Problem(code=TOO_LARGE, severity=Severity.ERROR, where="", text=text)]
 
 
@@ -297,8 +299,8 @@ def _renamed(error: DropflowError, name: str) -> DropflowError:
 
 
 def _refused(error: DropflowError, report: TranslationReport, problems: list[Problem]) -> TranslationReport:
-    inside = [found for found in getattr(error, "problems", ()) if isinstance(found, Problem)]
-    fresh = [found for found in inside if found not in problems]
+    inside = [problem for problem in getattr(error, "problems", ()) if isinstance(problem, Problem)]
+    fresh = [problem for problem in inside if problem not in problems]
     body = msgspec.structs.replace(to_body(error), problems=())
     state = "refused" if isinstance(error, UsageError) else "failed"
     if not inside:
@@ -310,7 +312,7 @@ def _refused(error: DropflowError, report: TranslationReport, problems: list[Pro
 
 def _with_problems(report: TranslationReport, problems: list[Problem]) -> TranslationReport:
     order = list(Severity)
-    listed = sorted(problems, key=lambda found: order.index(found.severity))
+    listed = sorted(problems, key=lambda problem: order.index(problem.severity))
     return msgspec.structs.replace(report, problems=tuple(listed[:_LISTED]), omitted=max(0, len(listed) - _LISTED))
 
 

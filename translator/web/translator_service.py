@@ -104,8 +104,8 @@ class TranslationStore:
             self._lock.close()
             hint = "stop the other translator, or name another folder"
             raise ConflictError("another translator uses this folder", where=str(root), hint=hint) from error
-        found = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        self._sizes = {path.name: _size(path) for path in found}
+        folders = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime)
+        self._sizes = {path.name: _size(path) for path in folders}
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids of all translations, the oldest first."""
@@ -267,8 +267,8 @@ class Deployer:
         """
         address = self.known(manager)
         with closing(self._connect(address)) as client:
-            found = client.nodes()
-        alive = tuple(node for node in found if node.state == "alive")
+            nodes = client.nodes()
+        alive = tuple(node for node in nodes if node.state == "alive")
         if not alive:
             hint = "start a node manager, or see the state of its nodes"
             raise WorldError("no node manager is alive at this manager", where=address, hint=hint)
@@ -558,8 +558,8 @@ class TranslatorService:
     def all(self) -> tuple[TranslationInfo, ...]:
         """Return all translations, the youngest first, without their reports."""
         with self._change:
-            found = list(self._known.values())
-        return tuple(msgspec.structs.replace(info, report=None) for info in reversed(found))
+            infos = list(self._known.values())
+        return tuple(msgspec.structs.replace(info, report=None) for info in reversed(infos))
 
     def source(self, identity: str) -> Path:
         """Return the file with the source, as it was sent."""
@@ -755,7 +755,7 @@ def _filled(order: TranslationOrder, info: TranslationInfo, request: FillRequest
     form = info.report.form
     if form is None:
         raise ConflictError("the graph has no parameters", hint="set single fields with settings", where=info.id)
-    names = {one.name for one in (*form.parameters, *form.nodes)} | request.values.keys()
+    names = {field.name for field in (*form.parameters, *form.nodes)} | request.values.keys()
     kept = [text for text in order.settings if text.partition("=")[0].strip().removeprefix("global.") not in names]
     given = {name: value_text(value).strip() for name, value in request.values.items()}
     fields = {node.name for node in form.nodes}

@@ -71,7 +71,7 @@ def test_a_file_with_all_keys() -> None:
 
 def test_all_problems_are_reported_at_once() -> None:
     """Each problem names the key that is wrong."""
-    found = _problems(
+    problems = _problems(
         """
         contention = 1
         color = "red"
@@ -92,7 +92,7 @@ def test_all_problems_are_reported_at_once() -> None:
         """
     )
 
-    assert sorted(place.removeprefix("m.toml: ") for _, place in found) == sorted(
+    assert sorted(place.removeprefix("m.toml: ") for _, place in problems) == sorted(
         [
             "contention",
             "color",
@@ -151,9 +151,9 @@ def node(name: str, host: str = "", **load: float) -> NodeInfo:
 @pytest.mark.parametrize(("use", "speed"), [(0, 1), (3, 1), (50, 1 / 1.5), (100, 0.5), (250, 0.5)])
 def test_busy_processors_are_shared(use: float, speed: float) -> None:
     """A program beside those of the node takes its share; noise of a few per cent does not count."""
-    (found,) = live_machines([node("a", processor=use)]).nodes
+    (capacity,) = live_machines([node("a", processor=use)]).nodes
 
-    assert (found.cores, found.speed) == (2, pytest.approx(speed))
+    assert (capacity.cores, capacity.speed) == (2, pytest.approx(speed))
 
 
 def test_nodes_on_one_host_share_it() -> None:
@@ -184,20 +184,20 @@ def test_a_smaller_plan_has_a_node_with_the_gpus() -> None:
     )
     graph = GraphBuilder().app("A", arguments=(Argument(name="num_gpus", value=2),)).build()
 
-    assert [one.name for one in live.machines(2).nodes] == ["c", "d"]
-    assert [one.name for one in live.machines(2, graph.templates).nodes] == ["b", "c"]
+    assert [capacity.name for capacity in live.machines(2).nodes] == ["c", "d"]
+    assert [capacity.name for capacity in live.machines(2, graph.templates).nodes] == ["b", "c"]
 
 
 def test_a_node_of_an_older_version_has_one_core() -> None:
     """Without figures, a node counts as one idle core with all the memory that is asked for."""
-    (found,) = live_machines([NodeInfo(name="a")]).nodes
+    (capacity,) = live_machines([NodeInfo(name="a")]).nodes
 
-    assert (found.cores, found.speed, found.memory) == (1, 1.0, math.inf)
+    assert (capacity.cores, capacity.speed, capacity.memory) == (1, 1.0, math.inf)
 
 
 def test_nodes_that_are_not_alive_are_left_out_with_a_reason() -> None:
     """Suspect, lost and draining nodes are told by name; the others are sorted by name."""
-    found = live_machines(
+    live = live_machines(
         [
             node("c"),
             NodeInfo(name="b", state="suspect", text="silent for 6 s"),
@@ -206,15 +206,15 @@ def test_nodes_that_are_not_alive_are_left_out_with_a_reason() -> None:
         ]
     )
 
-    assert found.names == ("a", "c")
-    assert found.left_out == ("node b is suspect: silent for 6 s", "node d is draining")
+    assert live.names == ("a", "c")
+    assert live.left_out == ("node b is suspect: silent for 6 s", "node d is draining")
 
 
 def test_islands_are_those_of_the_master() -> None:
     """A node keeps its island."""
-    found = live_machines([NodeInfo(name="a", island="x"), NodeInfo(name="b", island="y")])
+    live = live_machines([NodeInfo(name="a", island="x"), NodeInfo(name="b", island="y")])
 
-    assert found.machines(2).islands == ("x", "y")
+    assert live.machines(2).islands == ("x", "y")
 
 
 # Weights that runs have measured.
@@ -284,11 +284,11 @@ def test_processor_time_and_memory_are_kept() -> None:
     graph = draw("A -> b, C -> d")
     run = _measured(graph, {row(graph, "A"): 1.0, row(graph, "C"): 1.0})
     run.records["processor"], run.records["memory"] = [0.5, 0.25], [1e9, 0]
-    found = {node.key: node for node in measured_nodes(run)}
+    measured = {node.key: node for node in measured_nodes(run)}
 
-    assert (found["A"].processor.tolist(), found["A"].memory.tolist()) == ([0.5], [1e9])
-    assert (found["C"].processor.tolist(), np.isnan(found["C"].memory).tolist()) == ([0.25], [True])
-    assert np.isnan([found["b"].processor, found["b"].memory]).all()
+    assert (measured["A"].processor.tolist(), measured["A"].memory.tolist()) == ([0.5], [1e9])
+    assert (measured["C"].processor.tolist(), np.isnan(measured["C"].memory).tolist()) == ([0.25], [True])
+    assert np.isnan([measured["b"].processor, measured["b"].memory]).all()
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "blocks", "breadth_first", "metis"])

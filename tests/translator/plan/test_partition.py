@@ -113,7 +113,7 @@ def test_rows_are_cut_evenly(load: list[float], data: st.DataObject) -> None:
 
     assert part == sorted(part)
     assert set(part) == set(range(parts))
-    heaviest = max(sum(one for one, at in zip(load, part, strict=True) if at == block) for block in range(parts))
+    heaviest = max(sum(weight for weight, at in zip(load, part, strict=True) if at == block) for block in range(parts))
     assert heaviest <= (sum(load) / parts + max(load)) * 1.001
 
 
@@ -163,7 +163,7 @@ def test_large_data_stays_where_it_is_made() -> None:
 
 
 def _problems(graph: PhysicalGraph, **options: Any) -> list[tuple[str, str]]:
-    return [(found.code, found.where) for found in check_partition(graph, PartitionOptions(**options))]
+    return [(problem.code, problem.where) for problem in check_partition(graph, PartitionOptions(**options))]
 
 
 def test_all_problems_of_a_request_are_reported_together() -> None:
@@ -188,10 +188,10 @@ def test_all_problems_of_a_request_are_reported_together() -> None:
 
 def test_an_unknown_algorithm_lists_the_others() -> None:
     """The hint has all names."""
-    found = check_partition(scatter(2), PartitionOptions(algorithm="magic"))
+    problems = check_partition(scatter(2), PartitionOptions(algorithm="magic"))
 
-    assert [one.code for one in found] == ["PT002"]
-    assert all(name in found[0].hint for name in ALGORITHMS_BY_NAME)
+    assert [problem.code for problem in problems] == ["PT002"]
+    assert all(name in problems[0].hint for name in ALGORITHMS_BY_NAME)
 
 
 def test_more_parts_than_drops_is_a_warning() -> None:
@@ -202,13 +202,13 @@ def test_more_parts_than_drops_is_a_warning() -> None:
 
 def _transfers(graph: PhysicalGraph) -> float:
     """Volume moved, counted transfer by transfer."""
-    found = set()
+    transfers = set()
     for source, _, target in edges_of(graph):
         is_data = graph.templates[graph.template[source]].kind is Kind.DATA
         data, other = (source, target) if is_data else (target, source)
         if graph.part[data] != graph.part[other]:
-            found.add((data, is_data, int(graph.part[other])))
-    return sum(graph.templates[graph.template[data]].weight for data, _, _ in found)
+            transfers.add((data, is_data, int(graph.part[other])))
+    return sum(graph.templates[graph.template[data]].weight for data, _, _ in transfers)
 
 
 @given(graphs())
@@ -274,7 +274,9 @@ def test_only_the_numbers_of_parts_change(graph: PhysicalGraph, parts: int, isla
 
     assert len(set(zip(part.tolist(), made.tolist(), strict=True))) == len(set(part.tolist()))
     assert set(made.tolist()) <= set(range(parts))
-    sizes = [sum(island_of(one, parts, islands) == number for one in range(parts)) for number in range(islands)]
+    sizes = [
+        sum(island_of(position, parts, islands) == number for position in range(parts)) for number in range(islands)
+    ]
     assert max(sizes) - min(sizes) <= 1
 
 

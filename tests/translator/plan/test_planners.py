@@ -103,12 +103,12 @@ def test_auto_is_near_the_best_of_all_assignments(graph: PhysicalGraph, parts: i
     An application that fits on no node may be anywhere: then only the comparison with HEFT holds.
     """
     machines = _unequal(parts)
-    found = judge(partition(graph, PartitionOptions(algorithm="auto", parts=parts), machines), machines).makespan_s
+    makespan = judge(partition(graph, PartitionOptions(algorithm="auto", parts=parts), machines), machines).makespan_s
     heft = judge(partition(graph, PartitionOptions(algorithm="heft", parts=parts), machines), machines).makespan_s
 
     if parts <= graph.drops and task_graph(work_of(graph)).fits(machines).any(axis=1).all():
-        assert found <= _least_time(graph, machines) * 1.1 + 1e-9
-    assert found <= heft * (1 + 1e-9)
+        assert makespan <= _least_time(graph, machines) * 1.1 + 1e-9
+    assert makespan <= heft * (1 + 1e-9)
 
 
 def _movement(tasks: TaskGraph, part: list[int]) -> float:
@@ -128,14 +128,14 @@ def test_a_feasible_imbalance_is_kept(graph: PhysicalGraph, parts: int, imbalanc
     options = PartitionOptions(parts=parts, imbalance=imbalance)
     machines = equal_machines(parts)
     limits = limits_for(tasks, equal_machines(parts), imbalance)
-    every = [np.array(one) for one in product(range(parts), repeat=tasks.tasks)]
-    feasible = any(limits.excess(one) == 0 for one in every)
+    every = [np.array(part) for part in product(range(parts), repeat=tasks.tasks)]
+    feasible = any(limits.excess(part) == 0 for part in every)
 
     tightest = feasible_limits(tasks, options, machines)
-    found = least_movement(tasks, options, tightest, [np.zeros(tasks.tasks, dtype=np.int64)])
+    part = least_movement(tasks, options, tightest, [np.zeros(tasks.tasks, dtype=np.int64)])
 
     if feasible:
-        assert limits.excess(found) <= 1e-6
+        assert limits.excess(part) <= 1e-6
 
 
 @given(work_graphs(most=8), st.integers(2, 4), st.data())
@@ -254,12 +254,14 @@ def test_dop_limits_the_applications_of_an_island() -> None:
 )
 def test_shares_of_an_island_are_its_dop(cores: list[int], islands: int, dop: int, least: int) -> None:
     """Shares add up to the limit, or to all cores that its nodes have; none is too small for all that would fit."""
-    described = [NodeCapacity(name=f"n{at}", cores=one, island=f"i{at % islands}") for at, one in enumerate(cores)]
+    described = [
+        NodeCapacity(name=f"n{at}", cores=number, island=f"i{at % islands}") for at, number in enumerate(cores)
+    ]
 
     limited = Machines(nodes=tuple(described)).limited(dop, 0, least=least)
 
     for island in Machines(nodes=tuple(described)).islands:
-        inside = {one.name: one.cores for one in described if one.island == island}
+        inside = {capacity.name: capacity.cores for capacity in described if capacity.island == island}
         shares = {node.name: node.cores for node in limited.nodes if node.island == island}
         assert all(inside[name] >= share >= min(least, dop, inside[name]) for name, share in shares.items())
         assert sum(shares.values()) == min(dop, sum(sorted(inside.values())[-len(shares) :]))
@@ -290,15 +292,15 @@ def test_names_of_daliuge_select_algorithms() -> None:
 def test_objectives_of_auto() -> None:
     """Time uses all nodes; nodes as few as the deadline allows; the note says which plan is best, and the bound."""
     graph = scatter(12)
-    found = {
+    plans = {
         objective: plan(graph, PartitionOptions(parts=4, objective=objective, deadline=40.0))  # type: ignore[arg-type]
         for objective in ("time", "nodes", "movement", "balanced")
     }
-    used = {name: judge(one.graph, equal_machines(4)).nodes_used for name, one in found.items()}
+    used = {name: judge(planned.graph, equal_machines(4)).nodes_used for name, planned in plans.items()}
 
     assert used["time"] == 4
     assert used["nodes"] == 2
-    assert all("no plan takes less than" in one.note for one in found.values())
+    assert all("no plan takes less than" in planned.note for planned in plans.values())
 
 
 def test_what_no_node_has_is_a_warning() -> None:
@@ -306,7 +308,7 @@ def test_what_no_node_has_is_a_warning() -> None:
     graph = GraphBuilder().app("A", weight=1, cpus=9).app("B", weight=1).build()
     options, machines = PartitionOptions(parts=1), equal_machines(1, cores=2)
 
-    assert [(one.code, one.where) for one in check_partition(graph, options, machines)] == [("PT012", "A")]
+    assert [(problem.code, problem.where) for problem in check_partition(graph, options, machines)] == [("PT012", "A")]
     assert judge(partition(graph, options, machines), machines).makespan_s == 2
 
 
@@ -382,8 +384,12 @@ def test_auto_does_not_depend_on_when_input_files_come(seed: int) -> None:
     times = []
     for algorithm in ("auto", "heft"):
         made = partition(graph, PartitionOptions(algorithm=algorithm, parts=4), machines)
-        whole = work_of(graph)
-        runs = [simulate(one, machines, made.part, made.priority) for one in (whole, whole.without_given()) if one]
+        whole_work = work_of(graph)
+        runs = [
+            simulate(work, machines, made.part, made.priority)
+            for work in (whole_work, whole_work.without_given())
+            if work
+        ]
         times.append(max(run.completion for run in runs))
 
     assert times[0] <= times[1] * (1 + 1e-9)
@@ -428,9 +434,9 @@ def test_an_imbalance_that_is_just_exceeded_is_shown_as_larger() -> None:
     builder = GraphBuilder().app("A", weight=130.44).app("B", weight=69.56)
     graph = replace(builder.build(), part=np.array([0, 1], dtype=np.int32))
 
-    (found,) = judge(graph, equal_machines(2), imbalance=30.4).violations
+    (violation,) = judge(graph, equal_machines(2), imbalance=30.4).violations
 
-    assert found.startswith("the imbalance is 30.44 %, more than 30.4 %")
+    assert violation.startswith("the imbalance is 30.44 %, more than 30.4 %")
 
 
 def test_data_that_no_application_makes_decides_last() -> None:
@@ -470,7 +476,9 @@ def test_the_loads_of_any_two_islands_differ_by_the_imbalance_at_most(described:
         if number:
             builder.connect(f"d{draw.randrange(max(number - 9, 0), number)}", f"A{number}")
     options = PartitionOptions(algorithm="metis", parts=6, imbalance=20.0, islands=1 if described else 3)
-    islands = Machines(nodes=tuple(NodeCapacity(name=f"n{one}", island=f"i{one % 3}") for one in range(6)))
+    islands = Machines(
+        nodes=tuple(NodeCapacity(name=f"n{position}", island=f"i{position % 3}") for position in range(6))
+    )
     machines = islands if described else None
 
     made = partition(builder.build(), options, machines)
@@ -491,4 +499,6 @@ def test_list_schedules_put_an_application_where_its_memory_is(algorithm: str) -
 
     assert made.part.tolist() == [1, 0, 1, 0]
     options = PartitionOptions(algorithm=algorithm, parts=2)
-    assert [one.code for one in check_partition(_declaring("memory", "40 B", "4 B"), options, machines)] == ["PT012"]
+    assert [problem.code for problem in check_partition(_declaring("memory", "40 B", "4 B"), options, machines)] == [
+        "PT012"
+    ]

@@ -96,9 +96,9 @@ class Served:
         path = "/api/v1/translations?" + urlencode({"seconds": "60", **query})
         reply = self.ask("POST", path, data, token=True)
         assert reply.status == 202, reply.text
-        found: dict[str, Any] = reply.json()
-        assert found["report"] is not None
-        return found
+        info: dict[str, Any] = reply.json()
+        assert info["report"] is not None
+        return info
 
     def eagle(self, graph: bytes | Path, name: str = "hello.graph", **fields: str) -> Reply:
         """Post a graph as a browser does from EAGLE's page, and return the answer."""

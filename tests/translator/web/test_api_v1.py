@@ -34,31 +34,31 @@ schemathesis = LazyModule("schemathesis")
 def test_the_life_of_a_translation(served: Served, nested: Path) -> None:
     """A translation is created, listed, downloaded, partitioned again, deployed and deleted."""
     info = served.translate(nested, name="nested.graph", parts="2")
-    one = f"/api/v1/translations/{info['id']}"
+    address = f"/api/v1/translations/{info['id']}"
     listed = served.ask("GET", "/api/v1/translations", token=True).json()["translations"]
-    graph = parse(served.ask("GET", f"{one}/graph.dfg", token=True).body)
-    again = served.ask("POST", f"{one}/partition", b'{"algorithm": "blocks", "parts": 3}', token=True)
+    graph = parse(served.ask("GET", f"{address}/graph.dfg", token=True).body)
+    again = served.ask("POST", f"{address}/partition", b'{"algorithm": "blocks", "parts": 3}', token=True)
     over = served.ask("GET", f"/api/v1/translations/{again.json()['id']}?seconds=60", token=True).json()
     order = json.dumps({"manager": served.manager_url, "session": "s1"}).encode()
-    deployed = served.ask("POST", f"{one}/deploy", order, token=True)
-    served.ask("DELETE", one, token=True)
+    deployed = served.ask("POST", f"{address}/deploy", order, token=True)
+    served.ask("DELETE", address, token=True)
 
-    assert [found["id"] for found in listed] == [info["id"]]
+    assert [translation["id"] for translation in listed] == [info["id"]]
     assert (graph.name, graph.drops, graph.parts) == ("nested", info["report"]["drops"], 2)
     assert over["report"]["measures"]["parts"] == 3
     assert (deployed.status, deployed.json()["url"]) == (201, f"{served.manager_url}/sessions/s1")
-    assert served.ask("GET", one, token=True).status == 404
+    assert served.ask("GET", address, token=True).status == 404
 
 
 @pytest.mark.slow
 def test_all_formats_are_accepted(served: Served, nested: Path) -> None:
     """A list of drops and a .dfg file give the same graph as the logical graph."""
     info = served.translate(nested, name="nested")
-    one = f"/api/v1/translations/{info['id']}"
-    listed = served.translate(served.ask("GET", f"{one}/pg.json", token=True).body)
-    packed = served.translate(served.ask("GET", f"{one}/graph.dfg", token=True).body)
+    address = f"/api/v1/translations/{info['id']}"
+    listed = served.translate(served.ask("GET", f"{address}/pg.json", token=True).body)
+    packed = served.translate(served.ask("GET", f"{address}/graph.dfg", token=True).body)
 
-    assert [found["report"]["drops"] for found in (info, listed, packed)] == [info["report"]["drops"]] * 3
+    assert [translation["report"]["drops"] for translation in (info, listed, packed)] == [info["report"]["drops"]] * 3
     assert packed["report"]["digest"] == info["report"]["digest"]
 
 
@@ -142,8 +142,8 @@ def test_no_generated_request_breaks_the_server(serve: Callable[..., Served], he
     """Every answer is one of the document, and none is a server error."""
     served = serve(TranslatorLimits(kept=20, seconds=20), token=None)
     identity = str(served.translate(hello)["id"])
-    for found in schemathesis.openapi.from_url(f"{served.url}/openapi.json").get_all_operations():
-        operation = found.ok()
+    for result in schemathesis.openapi.from_url(f"{served.url}/openapi.json").get_all_operations():
+        operation = result.ok()
         if operation.method.upper() != "DELETE" and not operation.path.endswith("/delete"):
             _try(operation, identity)
 

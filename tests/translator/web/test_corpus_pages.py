@@ -25,13 +25,13 @@ def test_every_graph_of_the_corpus_has_a_page(served: Served) -> None:
     """A graph is translated or refused as by the command line, and the page has the text of every error."""
     for path in corpus_files()[::_STEP]:
         problems = examine(path, component_options=ComponentOptions()).problems
-        errors = [found for found in problems if found.severity is Severity.ERROR]
+        errors = [problem for problem in problems if problem.severity is Severity.ERROR]
         page = html.unescape(served.page(served.eagle(path, name=path.name)))
 
         assert ("Refused" if errors else "Translated") in page, path.name
-        for found in errors:
-            assert found.code in page, path.name
-            assert " ".join(found.text.split())[:40] in " ".join(page.split()), path.name
+        for error in errors:
+            assert error.code in page, path.name
+            assert " ".join(error.text.split())[:40] in " ".join(page.split()), path.name
 
 
 # The log of the translator, as page and as text.
@@ -49,12 +49,12 @@ def test_the_log_is_shown_searched_and_downloaded(serve: Callable[..., Served], 
     path.write_text(_LOG)
     served = serve(log=path)
     page = served.ask("GET", "/nodes/translator/log?level=WARNING", token=True, Accept="text/html").text
-    found = served.ask("GET", f"/api/v1/nodes/translator/log?text={quote('TRANSLATION 1')}", token=True).json()
+    log_page = served.ask("GET", f"/api/v1/nodes/translator/log?text={quote('TRANSLATION 1')}", token=True).json()
     text = served.ask("GET", "/api/v1/nodes/translator/log/text", token=True).text
 
     assert "&lt;b&gt;no&lt;/b&gt; memory" in page
     assert "translation 1 begins" not in page
-    assert [line["text"] for line in found["lines"]] == ["translation 1 begins"]
+    assert [line["text"] for line in log_page["lines"]] == ["translation 1 begins"]
     assert "no</b> memory" in text
     for address in ("/nodes/translator/log.json", "/api/v1/nodes/translator/log", "/api/v1/nodes/translator/log/text"):
         assert served.ask("GET", address).status == 401, address

@@ -24,9 +24,9 @@ from translator.web.routes import STREAMS
 
 def _drops(reply: Any) -> list[dict[str, Any]]:
     assert reply.status == 200, reply.text
-    found: list[dict[str, Any]] = reply.json()
-    assert found.pop() == {}
-    return found
+    drops: list[dict[str, Any]] = reply.json()
+    assert drops.pop() == {}
+    return drops
 
 
 @pytest.mark.slow

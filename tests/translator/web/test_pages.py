@@ -287,9 +287,9 @@ def test_changes_need_token_and_origin(served: Served, hello: Path, method: str,
     body: bytes | dict[str, str] = {"manager": served.manager_url}
     if "/api/" in path:
         body = json.dumps(body).encode()
-    found = [(headers, served.ask(method, path, body, **headers).status) for headers, _ in _REFUSED]
+    answers = [(headers, served.ask(method, path, body, **headers).status) for headers, _ in _REFUSED]
 
-    assert found == _REFUSED
+    assert answers == _REFUSED
     assert served.manager.sessions() == ()
     assert served.service.get(identity).is_over
 

@@ -31,12 +31,12 @@ def _source(**more: Any) -> bytes:
 def _fields(page: str) -> dict[str, str]:
     """Return the values in the form that a browser would send."""
     form = page.split('id="launch">')[1].split("</form>", maxsplit=1)[0]
-    found = dict(re.findall(r'<input type="(?:text|number)" name="(value-[^"]*)" value="([^"]*)"', form))
+    values = dict(re.findall(r'<input type="(?:text|number)" name="(value-[^"]*)" value="([^"]*)"', form))
     for name, inside in re.findall(r'<select name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
         chosen = re.search(r'<option value="([^"]*)" selected>', inside)
         if chosen and (name == "configuration" or name.startswith("value-")):
-            found[name] = chosen[1]
-    return {unescape(name): unescape(value) for name, value in found.items() if "." not in name}
+            values[name] = chosen[1]
+    return {unescape(name): unescape(value) for name, value in values.items() if "." not in name}
 
 
 def _filled(served: Served, page_of: Reply, **values: str) -> str:
@@ -116,7 +116,7 @@ def test_code_and_values_of_nodes_are_changed(served: Served, nested: Path) -> N
     changed = served.ask("POST", f"{path}/again", sent)
     shown = unescape(served.page(changed))
     graph = load(served.service.graph(changed.headers["Location"].rpartition("/")[2]))
-    found = [
+    settings = [
         argument.value
         for template in graph.templates
         for argument in template.arguments
@@ -124,7 +124,7 @@ def test_code_and_values_of_nodes_are_changed(served: Served, nested: Path) -> N
     ]
 
     assert same.headers["Location"] == path
-    assert any("return input**3" in one for one in found)
+    assert any("return input**3" in setting for setting in settings)
     assert ("return input**3" in shown, 'name="value-Rows.num_of_copies" value="4"' in shown) == (True, True)
 
 
@@ -140,9 +140,10 @@ def test_a_template_over_rest(served: Served) -> None:
     wrong = served.ask("POST", path, b'{"values": [1]}', token=True, Content_Type="application/json")
 
     assert (info["state"], form["is_template"], form["configurations"]) == ("refused", True, ["big"])
-    assert [(one["name"], one["type"], one["minimum"], one["maximum"]) for one in form["parameters"][:1]] == [
-        ("n", "Integer", 1.0, 64.0)
-    ]
+    assert [
+        (parameter["name"], parameter["type"], parameter["minimum"], parameter["maximum"])
+        for parameter in form["parameters"][:1]
+    ] == [("n", "Integer", 1.0, 64.0)]
     assert (filled["state"], filled["report"]["drops"]) == ("done", 9)
     assert filled["report"]["form"]["given"] == {"n": "3", "who": "moon"}
     assert wrong.status == 400
@@ -172,11 +173,11 @@ def test_plans_are_compared_and_one_is_chosen(served: Served, nested: Path) -> N
 def test_plans_over_rest(served: Served, nested: Path) -> None:
     """The figures are those of the judge: what auto found is at most what HEFT needs."""
     report = served.translate(nested, parts="3", compare="true")["report"]
-    times = {one["algorithm"]: one["makespan"] for one in report["plans"] if not one["problem"]}
+    times = {plan["algorithm"]: plan["makespan"] for plan in report["plans"] if not plan["problem"]}
 
     assert times["auto"] <= times["heft"]
     assert report["measures"]["makespan"] == times["auto"]
-    assert all(one["makespan"] >= one["lower_bound"] > 0 for one in report["plans"] if not one["problem"])
+    assert all(plan["makespan"] >= plan["lower_bound"] > 0 for plan in report["plans"] if not plan["problem"])
 
 
 # The options of a session in the form of deployment, and those of a session that is cloned.
@@ -191,11 +192,11 @@ def _form(**fields: str) -> Form:
 
 def test_a_posted_form_has_all_options() -> None:
     """Boxes that are not checked are not posted; a form without options means those that are known."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     form = _form(
         options="yes", replicas="2", protect="1.5", until="2033-05-18T03:33", infrastructure_retries="0", fuse="yes"
     )
-    posted = posted_submission(form, KNOWN, found)
+    posted = posted_submission(form, KNOWN, problems)
 
     assert posted == SubmitOptions(replicas=2, protect=1.5, until=1999999980.0, infrastructure_retries=0, join=False)
     assert {field.name: field.value for field in option_fields(posted)} == {
@@ -212,17 +213,17 @@ def test_a_posted_form_has_all_options() -> None:
         "trust_times": "",
         "report_locals": "",
     }
-    assert posted_submission(_form(session="s"), KNOWN, found) == KNOWN
-    assert found == []
+    assert posted_submission(_form(session="s"), KNOWN, problems) == KNOWN
+    assert problems == []
 
 
 def test_all_fields_that_cannot_be_used_are_named() -> None:
     """Each is a finding with the name of its field."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     form = _form(options="yes", replicas="0", protect="-1", until="soon", infrastructure_retries="many")
-    posted_submission(form, KNOWN, found)
+    posted_submission(form, KNOWN, problems)
 
-    assert {(one.code, one.where) for one in found} == {
+    assert {(problem.code, problem.where) for problem in problems} == {
         ("PT002", name) for name in ("replicas", "protect", "until", "infrastructure_retries")
     }
 
@@ -240,10 +241,10 @@ def test_the_form_of_a_session_has_its_values_and_options(served: Served) -> Non
     served.manager.add(graph, "made")
     served.manager.add(fan(8), "plain")
     query = {"manager": served.manager_url, "session": "made"}
-    asked = f"/like?{urlencode(query)}"
-    made = served.ask("GET", asked, token=True)
+    address = f"/like?{urlencode(query)}"
+    made = served.ask("GET", address, token=True)
     page = html.unescape(served.page(made))
-    plain = served.ask("GET", asked.replace("made", "plain"), token=True)
+    plain = served.ask("GET", address.replace("made", "plain"), token=True)
     info = served.service.get(made.headers["Location"].rpartition("/")[2].partition("?")[0])
 
     assert info.submission == msgspec.structs.replace(options, until=0.0)
@@ -252,7 +253,7 @@ def test_the_form_of_a_session_has_its_values_and_options(served: Served) -> Non
     assert 'name="value-Rows.num_of_copies" value="2"' in page
     assert "def f():\n  0</textarea>" in page
     assert f"<dt>Drops</dt><dd>{fan(8).drops}" in served.page(plain)
-    assert served.ask("GET", asked).status == 401
+    assert served.ask("GET", address).status == 401
     assert served.ask("GET", "/like?manager=http://evil.example&session=made", token=True).status == 400
 
 
@@ -293,22 +294,22 @@ def test_the_same_finding_in_many_nodes_is_one_group() -> None:
 
 def test_texts_that_differ_are_kept_with_their_places() -> None:
     """Findings of one kind with different texts are one group, and a repeated one is in it once."""
-    found = [_problem("a", "no x"), _problem("b", "no y"), _problem("a", "no x")]
-    ((_, (group,)),) = findings_by_severity(found)
+    problems = [_problem("a", "no x"), _problem("b", "no y"), _problem("a", "no x")]
+    ((_, (group,)),) = findings_by_severity(problems)
 
     assert (group.text, group.places) == ("", (("a", "no x"), ("b", "no y")))
 
 
 def test_severities_codes_and_hints_are_apart() -> None:
     """Errors come first; findings with other codes or hints are other groups."""
-    found = [
+    problems = [
         _problem("a", "old", severity="warning"),
         _problem("a", "x"),
         _problem("b", "x", hint="another"),
         _problem("c", "x", code="DF103"),
     ]
     headings = [
-        (heading, [(group.code, group.hint) for group in groups]) for heading, groups in findings_by_severity(found)
+        (heading, [(group.code, group.hint) for group in groups]) for heading, groups in findings_by_severity(problems)
     ]
 
     assert headings == [

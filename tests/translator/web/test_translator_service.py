@@ -161,7 +161,7 @@ def test_work_beyond_the_queue_is_refused(start: Start, nested: Path) -> None:
         flood()
 
     assert refused.value.status == 503
-    assert {service.get(one, seconds=60).state for one in taken} == {"done"}
+    assert {service.get(id_, seconds=60).state for id_ in taken} == {"done"}
 
 
 def test_the_oldest_translations_are_deleted(start: Start, hello: Path) -> None:
@@ -181,9 +181,9 @@ def test_the_bytes_on_disk_are_limited(start: Start, hello: Path, tmp_path: Path
     service = start(kept_bytes=limit)
     for _ in range(8):
         _done(service, hello)
-    found = sum(path.stat().st_size for path in (tmp_path / "root" / "translations").rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in (tmp_path / "root" / "translations").rglob("*") if path.is_file())
 
-    assert found <= limit
+    assert size <= limit
 
 
 def test_translations_outlive_the_service(start: Start, hello: Path) -> None:
