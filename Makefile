@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 # Tests mostly wait for processes and browsers, so that more of them than processors can run in parallel.
-JOBS ?= 4
+JOBS ?= 5
 SLOW = slow or corpus or browser or netns or exhaustive
 # Tests start thousands of processes. With this variable, each would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.dask_suites import FAST, SUITES, Suite
 from tests.conformance.run_dask_tests import EXCEPTIONS, Findings, compare, main, run
+from tests.nightly import nightly
 
 
 def test_only_what_dask_itself_passes_counts() -> None:
@@ -19,10 +20,11 @@ def test_only_what_dask_itself_passes_counts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # 10 s of processor time, on a machine that may be busy
-def test_a_part_of_the_tests_of_dask_passes() -> None:
+@pytest.mark.timeout(600)  # 5 s of processor time, on a machine that may be busy
+@pytest.mark.parametrize("part", ["1/4", *nightly("2/4", "3/4", "4/4")])
+def test_a_part_of_the_tests_of_dask_passes(part: str) -> None:
     """A part of dask's own tests passes; `run_dask_tests.py` runs all of them."""
-    assert main(["--fast", "--workers", "1"]) == 0
+    assert main(["--fast", "--workers", "1", "--part", part]) == 0
 
 
 @pytest.mark.slow

@@ -75,6 +75,7 @@ def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> 
     assert "FINISHED" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_hosts_only_have_the_key_in_common(tmp_path: Path) -> None:
     """Three homes and addresses: hosts with a copy of the key form the cluster, and doctor names a host without it."""
     homes = [tmp_path / name for name in "abc"]

@@ -84,6 +84,7 @@ def _copied(tmp_path: Path) -> bool:
     return len({path.name for path in tmp_path.rglob("copies/*.msgpack") if path.stem.isdigit()}) == 3
 
 
+@pytest.mark.exhaustive
 def test_a_session_whose_nodes_were_all_killed_goes_on_with_copies(tmp_path: Path) -> None:
     """What took long has copies. The session is resumed without the node that had computed it, and repeats nothing."""
     log, gate, path = tmp_path / "log", tmp_path / "gate", tmp_path / "data" / "out.bin"

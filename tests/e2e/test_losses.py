@@ -166,7 +166,8 @@ def _reads_in_place(mark: Path) -> PhysicalGraph:
     return placed(builder.build(), {"MAKE": "a", "made": "a"}, "b")
 
 
-@pytest.mark.parametrize("deployed_by", ["island", *nightly("master")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("deployed_by", ["island", "master"])
 def test_one_of_two_nodes_goes_on_with_the_vote_of_a_manager(deployed_by: str, tmp_path: Path) -> None:
     """The island or master that deployed votes: after the loss of one of two nodes, the other finishes the session."""
     with Cluster(tmp_path) as cluster:

@@ -186,6 +186,7 @@ def test_a_second_cancel_kills_what_does_not_stop(tmp_path: Path) -> None:
         assert finished(client, "s").text == "cancelled: enough"
 
 
+@pytest.mark.exhaustive
 def test_an_island_pauses_and_continues_a_session_on_all_nodes(tmp_path: Path) -> None:
     """While it is paused nothing runs; then it finishes as if nothing had happened."""
     with Cluster(tmp_path, times=PATIENT) as cluster:

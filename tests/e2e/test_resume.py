@@ -322,6 +322,7 @@ def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> No
     assert ("because contents are lost" in detail.notes[-1]) == bool(sent)
 
 
+@pytest.mark.exhaustive
 def test_a_session_on_several_nodes_stops_at_its_walltime(tmp_path: Path) -> None:
     """What runs then ends, the rest is CANCELLED on all nodes, and resume leads to the same results as one run."""
     with Cluster(tmp_path, times=PATIENT) as cluster:

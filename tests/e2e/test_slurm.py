@@ -63,6 +63,7 @@ def test_a_killed_test_leaves_no_slurm(tmp_path: Path) -> None:
     assert gone(working_in(tmp_path))
 
 
+@pytest.mark.exhaustive
 def test_a_session_goes_on_without_a_host_and_in_another_job(slurm: Launched) -> None:
     """It goes on after the loss of a host and after a walltime with ``--requeue``, to the end."""
     marks = slurm.home / "marks"

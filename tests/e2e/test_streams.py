@@ -21,7 +21,6 @@ from tests.e2e.test_nodes import FaultyCluster, faulty  # noqa: F401 - the latte
 from tests.faulty_proxy import ConnectionFaults
 from tests.managers.node.conftest import Cluster as Together
 from tests.managers.node.test_stream_peers import alone
-from tests.nightly import nightly
 from tests.processes import Running, gone, run
 from tests.streaming_graphs import filters, line, random_graph, scattered
 
@@ -85,8 +84,11 @@ def _resident(node: Running) -> int:
     return total
 
 
-@pytest.mark.parametrize("victim", ["producer", *nightly("consumer")])
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, id="killed"), *nightly(stopped=signal.SIGSTOP)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("victim", ["producer", "consumer"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGSTOP, id="stopped")]
+)
 def test_streams_go_on_after_the_loss_of_a_node(number: signal.Signals, victim: str, tmp_path: Path) -> None:
     """Sessions whose producer or consumer is on a lost node start over elsewhere and finish; other streams continue."""
     signs = {name: tmp_path / name for name in ("lost", "fine", "go")}

@@ -147,7 +147,7 @@ def test_a_new_package_works_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     subprocess.run(setup, cwd=directory, capture_output=True, check=True)
     monkeypatch.syspath_prepend(str(directory / "src"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(directory)]
-    environment = {**os.environ, "PYTHONPATH": str(directory / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(directory / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     tested = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     assert tested.returncode == 0, tested.stdout
