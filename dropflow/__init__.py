@@ -11,8 +11,10 @@ contract::
     dropflow.dask                      collections of dask
     dropflow.builder                   graphs written in Python
     dropflow.submission                the choice of a manager, and what is submitted to it
-    dropflow.sessions                  one graph on this machine, and what runs leave in their directories
+    dropflow.functions                 translate, check and run a graph on this machine
+    managers | translator | palettes   sessions on nodes; logical graphs unrolled and planned; palettes for EAGLE
     dropflow.testing                   what tests of applications need
+    dropflow.sessions                  one graph on this machine, and what runs leave in their directories
     dropflow.dask_tasks                tasks of dask as applications
     dropflow.web                       what the pages of all servers share
     dropflow.runners                   attempts run in threads, processes and other engines
@@ -60,12 +62,12 @@ if TYPE_CHECKING:
     )
     from dropflow.execution.statistics import FailureReport
     from dropflow.failure import Problem, Severity
+    from dropflow.functions import DropContent, RunResult, check, run, translate
     from dropflow.graph.build import GraphBuilder
     from dropflow.graph.codec import load, save
     from dropflow.graph.components import Component, Parameter, Port
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Argument, Kind, Link, Template
-    from dropflow.sessions.functions import DropContent, RunResult, check, run, translate
     from dropflow.states import DropState, SessionState
     from translator.logical import LogicalGraph
     from translator.pipeline import Translation
@@ -146,7 +148,7 @@ _MODULES = {
     "dropflow.graph.templates": ("Argument", "Kind", "Link", "Template"),
     "dropflow.graph.codec": ("load", "save"),
     "dropflow.failure": ("Problem", "Severity"),
-    "dropflow.sessions.functions": ("DropContent", "RunResult", "check", "run", "translate"),
+    "dropflow.functions": ("DropContent", "RunResult", "check", "run", "translate"),
     "dropflow.states": ("DropState", "SessionState"),
     "translator.logical": ("LogicalGraph",),
     "translator.pipeline": ("Translation",),

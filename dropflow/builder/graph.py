@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
+from dropflow import functions
 from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.apps.app_interface import App
 from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
@@ -37,7 +38,6 @@ from dropflow.failure import Problem
 from dropflow.graph.components import Component
 from dropflow.graph.notebook import problems_html
 from dropflow.graph.templates import Kind, Template
-from dropflow.sessions import functions
 from translator.formats import Family
 from translator.formats.dump import dumped
 from translator.logical import NodeKind, Role

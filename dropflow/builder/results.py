@@ -16,6 +16,7 @@ from dropflow.builder.handles import Data
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
 from dropflow.execution.content_location import Handle
 from dropflow.formatting import single_line
+from dropflow.functions import DropContent, RunResult
 from dropflow.graph.notebook import (
     HtmlView,
     failure_html,
@@ -27,7 +28,6 @@ from dropflow.graph.notebook import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.sessions.functions import DropContent, RunResult
 from dropflow.submission.options import ConnectionOptions, environment_connection
 from translator.options import PartitionOptions
 

@@ -3,7 +3,6 @@
 Managers have sessions of their own, and use `retry`, `make_session` and `stopped`.
 
 ==============  ========================================================================================================
-`functions`     The functions of the Python interface: translate, check and run a graph
 `local_run`     Running one graph on this machine, in a session directory
 `make_session`  The session of a graph on this machine: with a runner, a journal, and the repository of its contents
 `stopped`       A session whose process has ended: its state in its directory, and how a run on this machine continues

@@ -25,6 +25,7 @@ from dropflow.errors import BadFileError, BadGraphError, BadParameterError, Conf
 from dropflow.execution.content_location import Handle
 from dropflow.execution.journal import replay
 from dropflow.execution.statistics import SessionResult
+from dropflow.functions import run
 from dropflow.graph import codec
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import digest, dump, load, save
@@ -32,7 +33,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.session_options import RunKeywords, RunOptions, SubmitOptions, meta_of
 from dropflow.sessions import local_run
-from dropflow.sessions.functions import run
 from dropflow.states import SessionState
 from tests.drawn_graphs import data, draw, function
 from tests.graph.shapes import scatter
