@@ -30,6 +30,14 @@ _AT_REST: Mapping[str, Any] = {"running": 0, "queued": 0, "ready": 0, "rate": 0.
 """The fields of a part that has ended."""
 
 _MOVING = (SessionState.RUNNING, SessionState.PAUSED)
+_SUMS = ("drops", "settled", "running", "queued", "ready", "recomputed", "computed", "reused")
+"""Fields of a session that are the sum of those of its parts."""
+_UNIONS = ("nodes", "unknown")
+"""Fields that have the names in any of the parts."""
+_OF_THE_NEWEST = ("session", "graph", "epoch", "joined_by", "request_id", "user")
+"""Fields of the part that was deployed last."""
+_OF_THE_LATEST_VIEW = ("view", "members")
+"""Fields of the part in the latest view."""
 
 
 class Freshness(Enum):
@@ -114,48 +122,28 @@ def merge(
         not told of the end: a session that had gone on would have a later view.
     """
     known = known_ends(parts)
-    ends = known.by_node
     latest_part = max(parts, key=lambda part: (part.detail.epoch, part.detail.view)).detail
     details = _known_details(parts, known, latest_part, before)
-    drops = sum(detail.drops for detail in details)
-    total = max(detail.whole for detail in details)
-    candidates = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
+    unanswered = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
+    is_cancelled = _is_cancelled(latest_part.members, known.by_node)
+    status, is_partial = _merged_status(details, known, unanswered, is_cancelled=is_cancelled)
+    over = is_over(status)
     states: Counter[str] = Counter()
     for detail in details:
         states.update(detail.states)
-    status = _status([_status_of_known(detail) for detail in details])
-    texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
-    is_partial = drops < total and bool(candidates) and status in _COMPLETE_ENDS
-    is_known = sum(end.counts.total for end in ends.values()) == total or _is_cancelled(latest_part.members, ends)
-    if is_partial and ends and is_known:
-        is_partial, status = False, _status([end.status for end in ends.values()])
-    if is_partial:
-        texts.append(
-            f"{total - drops} of its {total} drops are unknown: {', '.join(candidates)} did not answer yet; "
-            f"the others: {status}"
-        )
-        status = UNKNOWN
-    over = is_over(status)
-    failures = merge_failures(failure for detail in details for failure in detail.failures)
-    if not over and drops == total and all(part.freshness is Freshness.CURRENT for part in parts):
-        # The part that has the reason reports it, perhaps after the parts to which the failure has spread.
-        failures = tuple(failure for failure in failures if failure.node or not failure.drop)
-    missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
     newest = max(details, key=lambda detail: detail.epoch)
     latest = max(details, key=lambda detail: (detail.view, detail.members))
     going = [detail for detail in details if detail.status == SessionState.RUNNING.name] or details
     least_quiet = min(going, key=lambda detail: detail.quiet - detail.usual_quiet)
+    missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
+    fields: dict[str, Any] = {name: getattr(newest, name) for name in _OF_THE_NEWEST}
+    fields |= {name: getattr(latest, name) for name in _OF_THE_LATEST_VIEW}
+    fields |= {name: sum(getattr(detail, name) for detail in details) for name in _SUMS}
+    fields |= {name: tuple(sorted({node for detail in details for node in getattr(detail, name)})) for name in _UNIONS}
     return SessionDetail(
-        session=newest.session,
-        graph=newest.graph,
+        **fields,
         status=status,
-        epoch=newest.epoch,
         version=version,
-        drops=drops,
-        settled=sum(detail.settled for detail in details),
-        running=sum(detail.running for detail in details),
-        queued=sum(detail.queued for detail in details),
-        ready=sum(detail.ready for detail in details),
         counts=add_counts(detail.counts for detail in details),
         states=dict(states),
         created=_first(detail.created for detail in details),
@@ -166,25 +154,54 @@ def merge(
         remaining=None if over else _remaining(details),
         quiet=0.0 if over else least_quiet.quiet,
         usual_quiet=0.0 if over else least_quiet.usual_quiet,
-        nodes=tuple(sorted({node for detail in details for node in detail.nodes})),
-        text="; ".join(dict.fromkeys(texts)),
-        unknown=tuple(sorted({node for detail in details for node in detail.unknown})),
-        whole=total,
-        silent_children=candidates if is_partial else (),
-        view=latest.view,
-        members=latest.members,
-        recomputed=sum(detail.recomputed for detail in details),
-        computed=sum(detail.computed for detail in details),
-        reused=sum(detail.reused for detail in details),
-        joined_by=newest.joined_by,
-        request_id=newest.request_id,
-        user=newest.user,
+        text=_merged_text(details, unanswered if is_partial else ()),
+        whole=max(detail.whole for detail in details),
+        silent_children=unanswered if is_partial else (),
         lacks_witness=any(detail.lacks_witness for detail in details if detail.view == latest.view),
         logical=merge_logical(node for detail in details for node in detail.logical),
-        failures=failures[:SHOWN_FAILURES],
+        failures=_merged_failures(parts, details, over=over),
         notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),
-        ends=tuple(ends[node] for node in sorted(ends)),
+        ends=tuple(known.by_node[node] for node in sorted(known.by_node)),
     )
+
+
+def _merged_status(
+    details: Sequence[SessionDetail], known: KnownEnds, unanswered: Sequence[str], *, is_cancelled: bool
+) -> tuple[str, bool]:
+    """Return the status of a session, and whether it is unknown because children that have drops of it are silent."""
+    drops, total = sum(detail.drops for detail in details), max(detail.whole for detail in details)
+    status = _status([_status_of_known(detail) for detail in details])
+    if drops >= total or not unanswered or status not in _COMPLETE_ENDS:
+        return status, False
+    ends = known.by_node.values()
+    if ends and (sum(end.counts.total for end in ends) == total or is_cancelled):
+        return _status([end.status for end in ends]), False
+    return UNKNOWN, True
+
+
+def _merged_text(details: Sequence[SessionDetail], unanswered: Sequence[str]) -> str:
+    """Return the texts of all parts, and the children that did not answer, if they have drops."""
+    texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
+    if unanswered:
+        total = max(detail.whole for detail in details)
+        missing = total - sum(detail.drops for detail in details)
+        status = _status([_status_of_known(detail) for detail in details])
+        texts.append(
+            f"{missing} of its {total} drops are unknown: {', '.join(unanswered)} did not answer yet; "
+            f"the others: {status}"
+        )
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _merged_failures(
+    parts: Sequence[SessionPart], details: Sequence[SessionDetail], *, over: bool
+) -> tuple[FailureInfo, ...]:
+    failures = merge_failures(failure for detail in details for failure in detail.failures)
+    is_complete = sum(detail.drops for detail in details) == max(detail.whole for detail in details)
+    if not over and is_complete and all(part.freshness is Freshness.CURRENT for part in parts):
+        # The part that has the reason reports it, perhaps after the parts to which the failure has spread.
+        failures = tuple(failure for failure in failures if failure.node or not failure.drop)
+    return failures[:SHOWN_FAILURES]
 
 
 def _known_details(
