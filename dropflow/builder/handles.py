@@ -183,6 +183,12 @@ class Formula:
         raise UsageError(f"{self.text} has no value yet", hint="the number of nodes cannot depend on a parameter")
 
 
+def _is_table(annotation: Any) -> bool:
+    """Return whether a value with this annotation has columns or rows."""
+    kind = _class_of(annotation)
+    return kind is not None and (issubclass(kind, Mapping | list | tuple) or kind.__name__ in ("DataFrame", "ndarray"))
+
+
 def _operand(value: "Formula | float") -> str:
     if not isinstance(value, Formula):
         return str(value)
@@ -255,7 +261,8 @@ class Data:
             text for each copy.
         encoding : str
             How the value is written (`docs/reference/data.md`). By default it follows from the ending of the path; what
-            a function writes itself stays a path, or in the format of its annotation.
+            a function writes itself stays a path, or in the format of its annotation. A table in a ``.csv`` is written
+            with pandas, if the annotation of the value is a mapping, list, array or table.
 
         Raises
         ------
@@ -265,6 +272,8 @@ class Data:
         if not encoding and (self.node.encoding == "path" or self.node.encoding in FORMATS):
             encoding = self.node.encoding  # from the function that writes it
         chosen = encoding or by_ending(str(path))
+        if not encoding and str(path).lower().endswith(".csv") and _is_table(self.annotation):
+            chosen = "csv"
         if not chosen:
             raise UsageError(
                 f"how to write {self.name!r} does not follow from the name {str(path)!r}",

@@ -85,6 +85,24 @@ def test_each_copy_of_a_scatter_gets_one_element(run: Run) -> None:
 
 
 @app
+def spectrum(channels: int) -> dict[str, list[float]]:
+    """Return a table by column."""
+    return {"channel": [float(number) for number in range(channels)], "flux": [0.5] * channels}
+
+
+def test_a_table_is_saved_as_one(run: Run, tmp_path: Path) -> None:
+    """A ``.csv`` of a value that is annotated as a mapping has its columns; one of a number has its text."""
+    pytest.importorskip("pandas")
+    with Graph("tables") as graph:
+        spectrum(2).save("table.csv")
+        double(2).save("number.csv")
+
+    assert run(graph).ok
+    files = {path.name: path.read_text() for path in tmp_path.rglob("*.csv")}
+    assert files == {"table.csv": "channel,flux\n0.0,0.5\n1.0,0.5\n", "number.csv": "4"}
+
+
+@app
 def length(text: str) -> int:
     """Return the length of a text."""
     return len(text)
