@@ -128,8 +128,8 @@ def _class_of(code: str, root: type[DropflowError]) -> type[DropflowError]:
     """Return the class below `root` that has this code; `WorldError` for a code of another version."""
     if root.code == code:
         return root
-    found = (_class_of(code, child) for child in root.__subclasses__())
-    return next((kind for kind in found if kind.code == code), WorldError)
+    kinds = (_class_of(code, child) for child in root.__subclasses__())
+    return next((kind for kind in kinds if kind.code == code), WorldError)
 
 
 # The name, text and traceback of an exception that user code has raised.
@@ -263,14 +263,14 @@ def refuse_errors(problems: Iterable[Problem], *, name: str = "") -> None:
     BadGraphError
         Names the first error and how many more there are.
     """
-    found = tuple(problems)
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    findings = tuple(problems)
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         first = errors[0]
         raise BadGraphError(
             f"{first.code} {first.text}{more}",
-            problems=found,
+            problems=findings,
             where=": ".join(part for part in (name, first.where) if part),
             hint=first.hint,
         )

@@ -68,16 +68,16 @@ def private_directory(path: Path) -> Path:
     """
     try:
         make_directories(path)
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         hint = "choose another directory"
         raise StorageError(f"the directory cannot be made: {error.strerror}", where=str(path), hint=hint) from error
     user = os.geteuid()
     # The superuser may use directories of other users: a container does that on volumes of its host.
-    if user and found.st_uid not in (user, 0):
+    if user and status.st_uid not in (user, 0):
         hint = "choose another directory, such as a new one below it"
         raise StorageError("the directory belongs to another user", where=str(path), hint=hint)
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         raise StorageError(
             "every user of this host can write to the directory", where=str(path), hint=f"chmod o-w {path}"
         )
@@ -211,8 +211,8 @@ class SessionLock:
     def is_held(directory: Path) -> bool:
         """Return whether a process works in a session directory; without such locks, one that was killed too."""
         try:
-            with (directory / LOCK).open("rb") as found:
-                fcntl.flock(found, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            with (directory / LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
         except OSError:

@@ -192,6 +192,6 @@ def quantity(value: Any, units: Mapping[str, float]) -> float | None:
             return None if math.isnan(value) else float(value)
         except OverflowError:
             return None
-    found = _NUMBER.fullmatch(value) if isinstance(value, str) else None
-    factor = units.get(found[2]) if found else None
-    return None if found is None or factor is None else float(found[1]) * factor
+    match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
+    factor = units.get(match[2]) if match else None
+    return None if match is None or factor is None else float(match[1]) * factor

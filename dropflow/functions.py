@@ -292,7 +292,7 @@ def translate(
         The graph cannot be translated; `problems` has all problems.
     """
     given, name = _given(graph, name)
-    found = examine(
+    examined = examine(
         given,
         name=name,
         configuration=configuration,
@@ -301,7 +301,7 @@ def translate(
     )
     wanted = parts or len(nodes)
     options = PartitionOptions(parts=wanted, algorithm=algorithm) if wanted else None
-    return finish(found, partition_options=options, nodes=nodes)
+    return finish(examined, partition_options=options, nodes=nodes)
 
 
 def check(
@@ -388,7 +388,7 @@ def run(
         The session directory cannot be made or written.
     """
     given, name = _given(graph, name)
-    found = examine(
+    examined = examine(
         given,
         name=name,
         unroll_options=UnrollOptions(),
@@ -397,7 +397,7 @@ def run(
         component_options=ComponentOptions(here=True),
     )
     partition_options = PartitionOptions(parts=parts) if parts is not None else None
-    physical = finish(found, partition_options=partition_options).graph
+    physical = finish(examined, partition_options=partition_options).graph
     chosen = run_options(options)
     sessions: list[Session] = []
 

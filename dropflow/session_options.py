@@ -252,13 +252,13 @@ class AnnotatedField(NamedTuple):
 
 def meta_of(record: type[msgspec.Struct]) -> Mapping[str, AnnotatedField]:
     """Return the fields of a record that have a flag, by their names."""
-    found = {}
+    fields = {}
     for field in msgspec.structs.fields(record):
         if get_origin(field.type) is Annotated:
             kind, meta = get_args(field.type)[:2]
             if meta.extra:
-                found[field.name] = AnnotatedField(*_with_inner_bounds(kind, meta), field.default)
-    return found
+                fields[field.name] = AnnotatedField(*_with_inner_bounds(kind, meta), field.default)
+    return fields
 
 
 def _with_inner_bounds(kind: Any, meta: Meta) -> tuple[Any, Meta]:
@@ -267,5 +267,10 @@ def _with_inner_bounds(kind: Any, meta: Meta) -> tuple[Any, Meta]:
     if inner is None:
         return kind, meta
     number, bounds = get_args(inner)[:2]
-    given = {name: getattr(one, name) for one in (meta, bounds) for name in _MEANINGS if getattr(one, name) is not None}
+    given = {
+        name: getattr(constraint, name)
+        for constraint in (meta, bounds)
+        for name in _MEANINGS
+        if getattr(constraint, name) is not None
+    }
     return number | None, Meta(**given)

@@ -174,12 +174,12 @@ class RestApp(bottle.Bottle):  # type: ignore[misc] # bottle has no types
         `dropflow.api.auth.HEAD_CHECK`.
         """
         try:
-            found, _ = self.router.match(environ | {"PATH_INFO": path_of(target_of(environ))})
+            route, _ = self.router.match(environ | {"PATH_INFO": path_of(target_of(environ))})
         except DropflowError as error:
             return HeadCheck(refused=error)
         except bottle.HTTPError as error:  # the answer to the request has the text, if the caller may see it
             return HeadCheck(refused=HttpError(error.status_code, "there is no such page or method"))
-        return self._dispatcher.check_head(self._routes[found.callback], environ)
+        return self._dispatcher.check_head(self._routes[route.callback], environ)
 
 
 def make_app(routes: Sequence[Route], access: AccessRules, limits: Limits, *, clock: Clock | None = None) -> RestApp:
@@ -424,7 +424,7 @@ def _unusable(what: str, kind: Any, error: Exception, given: Mapping[str, str]) 
         text = text.replace(name, words)
     name = place.removeprefix("$.").rstrip("`")
     annotation = get_type_hints(kind, include_extras=True).get(name) if isinstance(kind, type) else None
-    metas = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
+    metas = [metadata for metadata in getattr(annotation, "__metadata__", ()) if isinstance(metadata, msgspec.Meta)]
     hint = next((meta.description for meta in metas if meta.description), "")
     if "matching regex" in text:
         text = f"{name!r} cannot be {given[name]!r:.80}" if name in given else f"{name!r} has another form"

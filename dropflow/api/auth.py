@@ -165,8 +165,8 @@ def read_key(token: str) -> str:
 
 def _host_of(authority: str) -> str:
     """Return the host of ``host:port``; empty for anything else, such as two hosts in one header."""
-    found = _AUTHORITY.fullmatch(authority)
-    return found["host"].strip("[]").lower() if found else ""
+    match = _AUTHORITY.fullmatch(authority)
+    return match["host"].strip("[]").lower() if match else ""
 
 
 class Proof(Enum):
@@ -419,10 +419,10 @@ def _cookies(headers: Mapping[str, str]) -> list[str]:
     A browser that logged in at one of the servers that share a token (``dropflow up``) may enter the others, too.
     """
     try:
-        found = SimpleCookie(headers.get("Cookie", ""))
+        cookies = SimpleCookie(headers.get("Cookie", ""))
     except CookieError:
         return []
-    return [morsel.value for name, morsel in found.items() if name.startswith(COOKIE)]
+    return [morsel.value for name, morsel in cookies.items() if name.startswith(COOKIE)]
 
 
 # The head of a request in the WSGI environment, and what is decided from it before the body is read.
@@ -457,9 +457,9 @@ class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 def headers_of(environ: Mapping[str, Any]) -> dict[str, str]:
     """Return all headers, with every word of their names capitalised and their values as Latin-1."""
-    found = {name[5:]: value for name, value in environ.items() if name.startswith("HTTP_")}
-    found |= {name: environ[name] for name in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(name)}
-    return {name.replace("_", "-").title(): value for name, value in found.items()}
+    fields = {name[5:]: value for name, value in environ.items() if name.startswith("HTTP_")}
+    fields |= {name: environ[name] for name in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(name)}
+    return {name.replace("_", "-").title(): value for name, value in fields.items()}
 
 
 def target_of(environ: Mapping[str, Any]) -> str:

@@ -271,14 +271,14 @@ def requested_part(query: DataQuery, size: int, etag: str) -> PartOfContent | No
     RangeError
         The range begins after the end of the content.
     """
-    found = _RANGE.fullmatch(query.range)
+    match = _RANGE.fullmatch(query.range)
     if (
-        found is None
+        match is None
         or (query.if_range and query.if_range != etag)
-        or any(len(group) > _DIGITS for group in found.groups())
+        or any(len(group) > _DIGITS for group in match.groups())
     ):
         return None
-    begin, end = (int(text) if text else None for text in found.groups())
+    begin, end = (int(text) if text else None for text in match.groups())
     if begin is None:
         if end is None:
             return None
@@ -296,8 +296,8 @@ def requested_part(query: DataQuery, size: int, etag: str) -> PartOfContent | No
 
 def read_content_range(header: str) -> PartOfContent | None:
     """Return the part that an answer has, from its ``Content-Range``; None if it has the whole content."""
-    found = _PART.fullmatch(header.strip())
-    return None if found is None else PartOfContent(*map(int, found.groups()))
+    match = _PART.fullmatch(header.strip())
+    return None if match is None else PartOfContent(*map(int, match.groups()))
 
 
 # A download: a content as a stream of bytes, with what its receiver needs to know.
@@ -357,8 +357,8 @@ def file_name(header: str) -> str:
     """Return the name in such a header, as one safe path segment."""
     message = Message()
     message["Content-Disposition"] = header or "attachment"
-    found = message.get_filename(failobj="download")
-    return safe_name(str(found), fallback="download")
+    filename = message.get_filename(failobj="download")
+    return safe_name(str(filename), fallback="download")
 
 
 # Paths of the results of a session in a directory or an archive: relative, distinct, and never

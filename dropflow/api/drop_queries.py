@@ -40,21 +40,23 @@ def matching(graph: PhysicalGraph, rows: IntColumn, states: States, query: DropQ
         is_named = np.zeros_like(is_wanted)
         is_named[drops_named(graph, query.name)] = True
         is_wanted &= is_named
-    found = rows[is_wanted[rows]]
+    selected = rows[is_wanted[rows]]
     if query.text:
         wanted = query.text.lower()
         by_name = np.array([wanted in template.name.lower() for template in graph.templates], dtype=np.bool_)
-        hits = by_name[graph.template[found]]
-        hits |= np.fromiter((wanted in name.lower() for name in oids(graph, found)), dtype=np.bool_, count=len(found))
-        found = found[hits]
+        hits = by_name[graph.template[selected]]
+        hits |= np.fromiter(
+            (wanted in name.lower() for name in oids(graph, selected)), dtype=np.bool_, count=len(selected)
+        )
+        selected = selected[hits]
     if query.ending:
-        ends = (name.endswith(query.ending) for name in oids(graph, found))
-        found = found[np.fromiter(ends, dtype=np.bool_, count=len(found))]
-    return found
+        ends = (name.endswith(query.ending) for name in oids(graph, selected))
+        selected = selected[np.fromiter(ends, dtype=np.bool_, count=len(selected))]
+    return selected
 
 
 def in_order(
-    graph: PhysicalGraph, found: IntColumn, whole: IntColumn, values: npt.NDArray[np.int64] | None, query: DropQuery
+    graph: PhysicalGraph, selected: IntColumn, whole: IntColumn, values: npt.NDArray[np.int64] | None, query: DropQuery
 ) -> IntColumn:
     """Return rows in the order of `order_of`, which compares single drops.
 
@@ -69,14 +71,14 @@ def in_order(
     """
     match query.sort.removeprefix("-"):
         case "":
-            return found
+            return selected
         case "id":
-            values = np.unique(np.array(oids(graph, found), dtype=object), return_inverse=True)[1]
+            values = np.unique(np.array(oids(graph, selected), dtype=object), return_inverse=True)[1]
         case "name":
             names = np.array([template.name.casefold() for template in graph.templates], dtype=object)
-            values = np.unique(names, return_inverse=True)[1][graph.template[found]]
-    order = np.lexsort((whole, np.zeros(len(found), dtype=np.int64) if values is None else values))
-    return found[order[::-1] if query.sort.startswith("-") else order]
+            values = np.unique(names, return_inverse=True)[1][graph.template[selected]]
+    order = np.lexsort((whole, np.zeros(len(selected), dtype=np.int64) if values is None else values))
+    return selected[order[::-1] if query.sort.startswith("-") else order]
 
 
 def _state_names(text: str) -> list[str]:

@@ -77,7 +77,7 @@ def status_of_class(kind: type[DropflowError]) -> int:
 
 def to_body(error: DropflowError) -> ErrorBody:
     """Return the body of an error."""
-    found = getattr(error, "problems", ())
+    findings = getattr(error, "problems", ())
     return ErrorBody(
         code=error.code,
         kind=type(error).__name__,
@@ -85,7 +85,7 @@ def to_body(error: DropflowError) -> ErrorBody:
         where=error.where,
         hint=error.hint,
         retryable=error.retryable,
-        problems=tuple(finding for finding in found if isinstance(finding, Problem)),
+        problems=tuple(finding for finding in findings if isinstance(finding, Problem)),
         size=error.size if isinstance(error, errors.RangeError) else 0,
     )
 

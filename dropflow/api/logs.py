@@ -292,10 +292,10 @@ def _parsed(name: str, rows: list[str]) -> Iterator[LogLine]:
 
 def _state(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size
+    return status.st_ino, status.st_size
 
 
 def _rows(path: Path) -> list[str]:

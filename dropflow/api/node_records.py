@@ -348,9 +348,9 @@ def cores_of_hosts(nodes: Iterable[NodeInfo]) -> dict[str, int]:
 
     A node whose host is not known is a host of its own.
     """
-    found: dict[str, int] = {}
+    cores: dict[str, int] = {}
     for node in nodes:
         if node.state != "lost":
             host = node.host or node.name
-            found[host] = max(found.get(host, 0), node.load.cores)
-    return found
+            cores[host] = max(cores.get(host, 0), node.load.cores)
+    return cores

@@ -55,11 +55,11 @@ class Budget:
     @contextmanager
     def account(self, *, stranger: bool) -> "Generator[Account]":
         """Return an account that is closed at the end of the block."""
-        found = self.open(stranger=stranger)
+        opened = self.open(stranger=stranger)
         try:
-            yield found
+            yield opened
         finally:
-            found.close()
+            opened.close()
 
     def move(self, size: int, *, stranger: bool) -> bool:
         """Take `size` bytes, or free them if it is negative; return whether there was room."""
@@ -146,11 +146,11 @@ def check_depth(data: bytes, limit: int, *, what: str = "the body") -> None:
     HttpError
         400, with the depth and the limit.
     """
-    found = nesting(data, enough=limit)
-    if found > limit:
+    levels = nesting(data, enough=limit)
+    if levels > limit:
         raise HttpError(
             400,
-            f"lists and objects in {what} are nested {found:,} levels deep or more; this server takes {limit:,}",
+            f"lists and objects in {what} are nested {levels:,} levels deep or more; this server takes {limit:,}",
             hint="graphs and requests need only a few levels: is the file damaged?",
         )
 
@@ -173,7 +173,7 @@ def _sent(limit: int, account: Account) -> bytes:
 def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes:
     """Return the content of a gzip stream of any number of members, or of a zlib stream; at most `limit` bytes."""
     limit = unpacked_limit(len(data), limit)
-    found, size = BytesIO(), 0
+    output, size = BytesIO(), 0
     while True:
         unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tell gzip from zlib by the header
         while not unpack.eof:
@@ -184,7 +184,7 @@ def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes
             except zlib.error as error:
                 raise HttpError(400, f"the body is not a {encoding} stream: {error}") from error
             account.take(len(piece) - step)
-            size += found.write(piece)
+            size += output.write(piece)
             if size > limit:
                 raise too_large(limit)
             data = unpack.unconsumed_tail
@@ -192,7 +192,7 @@ def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes
                 raise HttpError(400, "the compressed body ends too early")
         data = unpack.unused_data
         if not data:
-            return found.getvalue()  # without a copy
+            return output.getvalue()  # without a copy
 
 
 def unpacked_limit(size: int, limit: int) -> int:

@@ -241,7 +241,7 @@ class ArchiveQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def matches(self, result: ResultInfo) -> bool:
         """Return whether the archive has a result."""
         text = self.text.lower()
-        is_text = not text or any(text in one.lower() for one in (result.path, result.oid, result.name))
+        is_text = not text or any(text in field.lower() for field in (result.path, result.oid, result.name))
         return is_text and self.node in ("", result.node)
 
 
@@ -427,8 +427,8 @@ class FailureList(msgspec.Struct, frozen=True, kw_only=True):
         drops = [failure for failure in failures if failure.row >= 0]
         if query.rows:
             wanted = {*query.row_numbers}
-            found = [drop for drop in drops if drop.row in wanted]
-            return cls(failures=tuple(found), total=len(found), offset=query.offset, limit=query.limit)
+            selected = [drop for drop in drops if drop.row in wanted]
+            return cls(failures=tuple(selected), total=len(selected), offset=query.offset, limit=query.limit)
         if query.columns:
             shown = [failure for failure in failures if failure.row < 0]
         else:
@@ -492,26 +492,26 @@ class ResultList(msgspec.Struct, frozen=True, kw_only=True):
     def chosen(self, query: ResultsQuery) -> "ResultList":
         """Return the list with what the query asks for: again if it was chosen by the same query before."""
         wanted = ArchiveQuery(text=query.text, node=query.node)
-        found = self.results
+        results = self.results
         if query.text or query.node:
-            found = tuple(filter(wanted.matches, found))
+            results = tuple(filter(wanted.matches, results))
         if query.sort:
             order = _ORDERS[query.sort.removeprefix("-")]
-            found = tuple(sorted(found, key=order, reverse=query.sort.startswith("-")))
-        rest = found[query.limit :] if query.limit else ()
+            results = tuple(sorted(results, key=order, reverse=query.sort.startswith("-")))
+        rest = results[query.limit :] if query.limit else ()
         return msgspec.structs.replace(
             self,
-            results=found[: len(found) - len(rest)],
+            results=results[: len(results) - len(rest)],
             more=self.more + len(rest),
             more_size=self.more_size + sum(result.size for result in rest),
         )
 
 
 _ORDERS: dict[str, Callable[[ResultInfo], str | int]] = {
-    "path": lambda one: one.path,
-    "name": lambda one: one.name.casefold(),
-    "node": lambda one: one.node,
-    "size": lambda one: one.size,
+    "path": lambda result: result.path,
+    "name": lambda result: result.name.casefold(),
+    "node": lambda result: result.node,
+    "size": lambda result: result.size,
 }
 
 
@@ -576,6 +576,6 @@ class DropStates(msgspec.Struct, frozen=True, kw_only=True):
 
 def plain_states(signs: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.uint8]":
     """Return states without the signs for what runs and what is queued: both are WRITING."""
-    found = signs.copy()
-    found[(signs == RUNNING) | (signs == QUEUED)] = DropState.WRITING
-    return found
+    plain = signs.copy()
+    plain[(signs == RUNNING) | (signs == QUEUED)] = DropState.WRITING
+    return plain

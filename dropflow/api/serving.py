@@ -146,15 +146,15 @@ def _closable(app: Callable[..., Any], streams: StreamSlots) -> Callable[..., An
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
-        found.listen(1024)
+        listener.bind((host, port))
+        listener.listen(1024)
     except OSError as error:
-        found.close()
+        listener.close()
         raise address_error(f"cannot listen on {host}:{port}", error, option="--port") from error
-    return found
+    return listener
 
 
 def _waitress(app: RestApp, streams: StreamSlots, listening: socket.socket, *, most: int) -> "WaitressServer":

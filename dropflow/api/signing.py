@@ -145,11 +145,11 @@ def read_revoked(path: Path) -> dict[str, int]:
     BadFileError
         A line has another form: a key that should be revoked might be accepted.
     """
-    found: dict[str, int] = {}
+    revoked: dict[str, int] = {}
     try:
         text = path.read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
-        return found
+        return revoked
     except OSError as error:
         raise StorageError(f"the revoked users cannot be read: {error.strerror}", where=str(path)) from error
     for number, line in enumerate(text.splitlines(), 1):
@@ -159,16 +159,16 @@ def read_revoked(path: Path) -> dict[str, int]:
         if parts is None:
             hint = "each line is a name and seconds since 1970, as 'dropflow keys revoke' writes them"
             raise BadFileError(f"line {number} is not a revoked user", where=str(path), hint=hint)
-        found[parts["user"]] = max(int(parts["until"]), found.get(parts["user"], 0))
-    return found
+        revoked[parts["user"]] = max(int(parts["until"]), revoked.get(parts["user"], 0))
+    return revoked
 
 
 def digest(buffers: Iterable[bytes | memoryview]) -> str:
     """Return the SHA-256 of a body in pieces, as hexadecimal digits."""
-    found = hashlib.sha256()
+    digester = hashlib.sha256()
     for buffer in buffers:
-        found.update(buffer)
-    return found.hexdigest()
+        digester.update(buffer)
+    return digester.hexdigest()
 
 
 class _Key:
@@ -216,13 +216,13 @@ class Signer:
         refused : str
             ``Authorization`` header of the request that was answered.
         """
-        found, asked = _ANSWER.fullmatch(challenge), _HEADER.fullmatch(refused)
-        if found is None or asked is None:
+        answer, request = _ANSWER.fullmatch(challenge), _HEADER.fullmatch(refused)
+        if answer is None or request is None:
             return False
-        expected = self._key.proof(asked["nonce"], found["time"], found["manager"])
-        if not hmac.compare_digest(expected, found["proof"]):
+        expected = self._key.proof(request["nonce"], answer["time"], answer["manager"])
+        if not hmac.compare_digest(expected, answer["proof"]):
             return False
-        self._manager, self._ahead = found["manager"], float(found["time"]) - self._clock.now()
+        self._manager, self._ahead = answer["manager"], float(answer["time"]) - self._clock.now()
         return True
 
     def sign(
@@ -316,21 +316,21 @@ class Verifier:
         ClockSkewError
             It was signed for another time.
         """
-        found = _HEADER.fullmatch(header)
-        if found is None:
+        match = _HEADER.fullmatch(header)
+        if match is None:
             raise HttpError(
                 401,
                 f"the {SCHEME} signature cannot be read",
                 hint="is the same version of dropflow on both hosts? a signature has the fields time, nonce, body, "
                 "manager and signature, each once and in this order",
             )
-        time, nonce, manager = found["time"], found["nonce"], found["manager"]
-        covered = [method, host, target, content_type, content_encoding, found["body"], time, nonce, manager]
-        key, user = self._key, found["user"] or ""
+        time, nonce, manager = match["time"], match["nonce"], match["manager"]
+        covered = [method, host, target, content_type, content_encoding, match["body"], time, nonce, manager]
+        key, user = self._key, match["user"] or ""
         if user:
-            covered.append(f"{user}@{found['made']}")
-            key = _Key(derive_user_key(self._secret, user, int(found["made"])).secret)
-        if not hmac.compare_digest(key.signature(*covered), found["signature"]):
+            covered.append(f"{user}@{match['made']}")
+            key = _Key(derive_user_key(self._secret, user, int(match["made"])).secret)
+        if not hmac.compare_digest(key.signature(*covered), match["signature"]):
             raise HttpError(
                 401,
                 f"the signature of user {user} is wrong" if user else "the signature is wrong",
@@ -339,7 +339,7 @@ class Verifier:
                 else "is it the same cluster key on both hosts? compare the fingerprints with 'dropflow keys show'",
             )
         if user:
-            self._check_user(user, int(found["made"]))
+            self._check_user(user, int(match["made"]))
         # Checked after the signature, so that only holders of the key learn the time of this clock.
         now = self._began + self._clock.monotonic()
         if manager != self._manager:
@@ -357,7 +357,7 @@ class Verifier:
                 hint="sign by the time in WWW-Authenticate, or set both clocks (NTP): a signature is valid for 60 s",
             )
         self._remember(self._seen[bool(user)], nonce, now)
-        return Signed(found["body"], user)
+        return Signed(match["body"], user)
 
     def _check_user(self, user: str, made: int) -> None:
         """Refuse a key that is revoked, and all keys of users if this manager cannot know those that are.

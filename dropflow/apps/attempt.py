@@ -456,7 +456,7 @@ class AttemptContext:
 
     def input(self, port: str) -> AttemptInput | None:
         """The first input at `port`."""
-        return next((found for found in self.inputs if found.port == port), None)
+        return next((entry for entry in self.inputs if entry.port == port), None)
 
     def log(self, text: str, level: str = "INFO") -> None:
         """Add a line to the log of the drop."""
@@ -608,8 +608,8 @@ class AttemptContext:
         if self._given_up:
             raise Interrupted
         handles, skipped = self._finished()
-        for one in self.task.inputs:
-            if one.state in GONE or (one.handle is not None and one.handle.missing):
+        for source in self.task.inputs:
+            if source.state in GONE or (source.handle is not None and source.handle.missing):
                 lost = max(self.missing.values(), default=0.0)
                 if lost:
                     handles = {drop: msgspec.structs.replace(handle, missing=lost) for drop, handle in handles.items()}

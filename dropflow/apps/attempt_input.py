@@ -243,20 +243,20 @@ def _clone(source: str | Path, target: str | Path) -> None:
 def _files_of(path: Path) -> frozenset[tuple[str, int, int]]:
     """Return name, size and time of change of a file, or of each file in a directory; for directories only the name."""
     whole = str(path)
-    found = {_state_of(whole, path.name, os.stat)}
+    states = {_state_of(whole, path.name, os.stat)}
     for folder, folders, files in os.walk(whole):
         inside = f"{path.name}{folder[len(whole) :]}"
-        found |= {(f"{inside}/{name}", 0, 0) for name in folders}
-        found |= {_state_of(f"{folder}/{name}", f"{inside}/{name}", os.lstat) for name in files}
-    return frozenset(found)
+        states |= {(f"{inside}/{name}", 0, 0) for name in folders}
+        states |= {_state_of(f"{folder}/{name}", f"{inside}/{name}", os.lstat) for name in files}
+    return frozenset(states)
 
 
 def _state_of(path: str, name: str, look: Callable[[str], os.stat_result]) -> tuple[str, int, int]:
     try:
-        found = look(path)
+        status = look(path)
     except OSError:
         return name, -1, 0
-    return (name, 0, 0) if stat.S_ISDIR(found.st_mode) else (name, found.st_size, found.st_mtime_ns)
+    return (name, 0, 0) if stat.S_ISDIR(status.st_mode) else (name, status.st_size, status.st_mtime_ns)
 
 
 # An input that is still being written when the attempt begins.

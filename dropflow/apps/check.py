@@ -117,8 +117,8 @@ def signature_of(source: str, name: str) -> inspect.Signature | None:
     nodes = list(_own_nodes(ast.parse(source)))
     if any(isinstance(node, ast.Name) and node.id == name for node in nodes):
         return None  # other uses of the name may replace the function
-    found = [node for node in nodes if isinstance(node, _FUNCTIONS) and node.name == name]
-    return inspect.Signature(list(_parameters(found[0].args))) if len(found) == 1 else None
+    definitions = [node for node in nodes if isinstance(node, _FUNCTIONS) and node.name == name]
+    return inspect.Signature(list(_parameters(definitions[0].args))) if len(definitions) == 1 else None
 
 
 def _parameters(arguments: ast.arguments) -> Iterator[inspect.Parameter]:
@@ -132,8 +132,8 @@ def _parameters(arguments: ast.arguments) -> Iterator[inspect.Parameter]:
         yield kind(name, how, default=kind.empty if place < demanded else None)
     if arguments.vararg is not None:
         yield kind(arguments.vararg.arg, kind.VAR_POSITIONAL)
-    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield kind(one.arg, kind.KEYWORD_ONLY, default=kind.empty if default is None else None)
+    for keyword, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield kind(keyword.arg, kind.KEYWORD_ONLY, default=kind.empty if default is None else None)
     if arguments.kwarg is not None:
         yield kind(arguments.kwarg.arg, kind.VAR_KEYWORD)
 
@@ -204,7 +204,7 @@ def _compiled(name: str) -> ModuleNames | None:
     if name.partition(".")[0] not in sys.stdlib_module_names:
         return None
     try:
-        found = vars(importlib.import_module(name))
+        attributes = vars(importlib.import_module(name))
     except ImportError:
         return None
-    return None if "__getattr__" in found else ModuleNames(frozenset(found), tuple(found), frozenset())
+    return None if "__getattr__" in attributes else ModuleNames(frozenset(attributes), tuple(attributes), frozenset())

@@ -472,13 +472,13 @@ def _bindings(text: str) -> tuple[_Mount, ...]:
     BadParameterError
         Lists what cannot be used.
     """
-    found, wrong = [], []
+    mounts, wrong = [], []
     for each in _listed(text):
         source, _, rest = each.partition(":")
         target, _, mode = rest.partition(":")
         target = target or source
         if source.startswith("/") and target.startswith("/") and mode in ("", "rw", "ro"):
-            found.append(_Mount(source, target, mode != "ro"))
+            mounts.append(_Mount(source, target, mode != "ro"))
         else:
             wrong.append(each)
     if wrong:
@@ -486,7 +486,7 @@ def _bindings(text: str) -> tuple[_Mount, ...]:
             f"parameter 'additionalBindings' has {', '.join(map(repr, wrong))}, expected /source:/target",
             fields=("additionalBindings",),
         )
-    return tuple(found)
+    return tuple(mounts)
 
 
 def _ports(text: str) -> tuple[str, ...]:
@@ -497,16 +497,16 @@ def _ports(text: str) -> tuple[str, ...]:
     BadParameterError
         Lists what cannot be used.
     """
-    found = tuple(_listed(text))
-    hosts = [each.partition(":")[0] for each in found]
-    wrong = [each for each in found if not all(part.isdecimal() for part in each.split(":", 1)) or ":" not in each]
-    wrong += [each for each, host in zip(found, hosts, strict=True) if hosts.count(host) > 1]
+    ports = tuple(_listed(text))
+    hosts = [each.partition(":")[0] for each in ports]
+    wrong = [each for each in ports if not all(part.isdecimal() for part in each.split(":", 1)) or ":" not in each]
+    wrong += [each for each, host in zip(ports, hosts, strict=True) if hosts.count(host) > 1]
     if wrong:
         raise BadParameterError(
             f"parameter 'portMappings' has {', '.join(map(repr, wrong))}, expected host:container, each host port once",
             fields=("portMappings",),
         )
-    return found
+    return ports
 
 
 def _listed(text: str) -> Iterator[str]:
@@ -527,13 +527,13 @@ def _variables(text: str) -> dict[str, str] | list[str]:
     if text in ("", "all"):
         return list(os.environ) if text else []
     try:
-        found = json.loads(text)
+        variables = json.loads(text)
     except ValueError:
-        found = None
-    if isinstance(found, dict):
-        return {str(name): str(value) for name, value in found.items()}
-    if isinstance(found, list):
-        return [str(name) for name in found]
+        variables = None
+    if isinstance(variables, dict):
+        return {str(name): str(value) for name, value in variables.items()}
+    if isinstance(variables, list):
+        return [str(name) for name in variables]
     raise BadParameterError(
         f"parameter 'env' is {text[:60]!r}, expected 'all', a JSON object of variables, or a JSON list of names",
         fields=("env",),

@@ -101,15 +101,15 @@ def container_engine(name: str = "") -> ContainerEngine:
     named = shlex.split(os.environ.get(ENGINE_VARIABLE, ""))
     if name and (not named or Path(named[0]).name != name):
         named = [name]
-    found = named or [program for program in _ENGINES if shutil.which(program)][:1]
-    if not found or not shutil.which(found[0]):
-        missing = f"the container engine '{found[0]}'" if found else "a container engine"
+    command = named or [program for program in _ENGINES if shutil.which(program)][:1]
+    if not command or not shutil.which(command[0]):
+        missing = f"the container engine '{command[0]}'" if command else "a container engine"
         raise MissingDependencyError(
             f"{missing} is not installed on this host",
             hint=f"install podman, docker or apptainer, or name another one with --containers or {ENGINE_VARIABLE}",
             of_host=True,
         )
-    return _engine(tuple(found))
+    return _engine(tuple(command))
 
 
 @cache
@@ -180,7 +180,7 @@ def pull_images(
     known = read_record(directory)
     end_containers(directory)
     used = container_engine(engine or Path(*known.engine[:1]).name)
-    found: dict[str, str] = {}
+    pulled: dict[str, str] = {}
     failed: dict[str, str] = {}
     for image in images:
         wanted = known.images.get(image, image)
@@ -188,11 +188,11 @@ def pull_images(
         if answer:
             failed[image] = answer if wanted == image else f"{answer} (the session began with {wanted})"
         else:
-            found[image] = _unchanging(used, wanted, directory)
+            pulled[image] = _unchanging(used, wanted, directory)
     if failed:
         raise pull_error(used, failed)
-    _write_record(directory, ContainerRecord(used.command, {**known.images, **found}))
-    return found
+    _write_record(directory, ContainerRecord(used.command, {**known.images, **pulled}))
+    return pulled
 
 
 def pull_error(engine: ContainerEngine, answers: Mapping[str, str]) -> MissingDependencyError:

@@ -232,21 +232,21 @@ class _Call:
 
     def _parameters(self) -> dict[str, str]:
         filling = PlaceholderFiller(self._context)
-        found = {}
+        parameters = {}
         for argument in self._app.template.arguments:
             if argument.is_port or argument.value is None or fold(argument.name) in _NOT_PASSED:
                 continue
             text = str(argument.value)
-            found[argument.name] = " ".join(filling.words(text)) if _DATA.search(text) else text
-        return found
+            parameters[argument.name] = " ".join(filling.words(text)) if _DATA.search(text) else text
+        return parameters
 
     # Structures that C code reads, and functions that it calls.
 
     def _info(self, stack: ExitStack) -> _App:
         context = self._context
         is_streaming = self._app.is_streaming
-        inputs = [_Input(*_names(one), int(one.state), self._reader(stack, one)) for one in context.inputs]
-        streaming = [_StreamingInput(*_names(one)) for one in context.inputs]
+        inputs = [_Input(*_names(source), int(source.state), self._reader(stack, source)) for source in context.inputs]
+        streaming = [_StreamingInput(*_names(source)) for source in context.inputs]
         outputs = [_Output(*_names(output), self._writer(output)) for output in context.outputs]
         self._kept = (
             (c_int * len(context.index))(*context.index),

@@ -657,10 +657,10 @@ def usable(context: Context) -> list[InputData]:
         There are inputs, but none has content.
     """
     inputs = context.inputs
-    found = [data for data in inputs if data.ok]
+    present = [data for data in inputs if data.ok]
     lost = [data for data in inputs if not data.ok]
     if lost:
-        if not found:
+        if not present:
             raise AppError(
                 f"no input has content: {describe_missing(inputs)}",
                 hint="lower input_error_threshold, or correct its producers",
@@ -668,7 +668,7 @@ def usable(context: Context) -> list[InputData]:
         names = ", ".join(data.name or data.oid for data in lost[:_PORT_VALUES_SHOWN])
         more = f" and {len(lost) - _PORT_VALUES_SHOWN} more" if len(lost) > _PORT_VALUES_SHOWN else ""
         context.log(f"{describe_missing(inputs)}; working without {names}{more}", "WARNING")
-    return found
+    return present
 
 
 def value_of(context: Context, data: InputData) -> Any:

@@ -189,7 +189,7 @@ def _value(value: Any) -> str:  # noqa: PLR0911 - one line for each kind of valu
     kind = type(value)
     if kind is str:
         start = value.strip().partition("\n")[0][:_SEARCHED]
-        line = _SECRET_VALUE.sub(lambda found: f"{found[1] or found[2]}{_HIDDEN}", start)
+        line = _SECRET_VALUE.sub(lambda match: f"{match[1] or match[2]}{_HIDDEN}", start)
         return repr(single_line(line, 100))
     if value is None or kind in (bool, int, float, complex):
         return f"{value!r:.100}"

@@ -172,9 +172,9 @@ def refuse_other_format(name: str, path: Path) -> None:
     CannotHoldError
         Names the path, the format and what was found.
     """
-    form, found = FORMATS[name], what_is(path)
-    if found not in form.kinds:
-        raise CannotHoldError(f"{path} is {found}, expected {' or '.join(form.kinds)}")
+    form, kind = FORMATS[name], what_is(path)
+    if kind not in form.kinds:
+        raise CannotHoldError(f"{path} is {kind}, expected {' or '.join(form.kinds)}")
 
 
 _STARTS = (
@@ -247,11 +247,11 @@ def _arrays(value: Any, above: str = "") -> Iterator[tuple[str, "NDArray[Any]"]]
     """Yield the arrays of nested mappings, with their paths."""
     if not isinstance(value, Mapping):
         raise CannotHoldError("it is no mapping of names to arrays")
-    for name, one in value.items():
-        if isinstance(one, Mapping):
-            yield from _arrays(one, f"{above}{name}/")
+    for name, member in value.items():
+        if isinstance(member, Mapping):
+            yield from _arrays(member, f"{above}{name}/")
         else:
-            yield f"{above}{name}", _array(one)
+            yield f"{above}{name}", _array(member)
 
 
 def _read_fits(fits: Any, path: str) -> Any:
@@ -292,8 +292,8 @@ def _read_parquet(pandas: Any, path: str) -> Any:
     """Return a table. Columns with missing integers or truth values keep their types."""
     arrow, dataset = (optional_package(name, "the format 'parquet' needs", "formats") for name in _ARROW)
     # pandas would take the types of the first file, where a column without values has none.
-    found = dataset.dataset(path, format="parquet", partitioning="hive")
-    schemas = [found.schema, *(part.physical_schema for part in found.get_fragments())]
+    parquet = dataset.dataset(path, format="parquet", partitioning="hive")
+    schemas = [parquet.schema, *(part.physical_schema for part in parquet.get_fragments())]
     schema = arrow.unify_schemas(schemas, promote_options="permissive")
     table = dataset.dataset(path, schema, format="parquet", partitioning="hive").to_table()
     frame = table.to_pandas()
@@ -306,9 +306,9 @@ def _read_parquet(pandas: Any, path: str) -> Any:
 
 
 def _read_image(image: Any, path: str) -> Any:
-    with image.open(path) as found:
-        found.load()
-        return found
+    with image.open(path) as picture:
+        picture.load()
+        return picture
 
 
 def _write_image(image: Any, value: Any, path: str) -> None:

@@ -105,8 +105,8 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any] | inspect.Signature, title: str = "") -> None:
         try:
-            found = function if isinstance(function, inspect.Signature) else inspect.signature(function)
-            self.parameters = tuple(found.parameters.values())
+            signature = function if isinstance(function, inspect.Signature) else inspect.signature(function)
+            self.parameters = tuple(signature.parameters.values())
             self.known = True
         except (TypeError, ValueError):
             self.parameters = ()
@@ -321,17 +321,17 @@ class _ArgumentCollector:
 
     def take_port(self, port: str, inputs: Sequence[InputData]) -> None:
         """Take the inputs at one port, in the order of the producers."""
-        found = [data for data in inputs if data.ok]
-        values = [self.read(data) for data in found]
+        present = [data for data in inputs if data.ok]
+        values = [self.read(data) for data in present]
         # After a branch, all inputs but one were skipped: the value is not a list.
         count = sum(data.state is not DropState.SKIPPED for data in inputs)
         is_collected = inputs[0].is_collected
         is_list = is_collected or count > 1
-        if not found:
+        if not present:
             return
         if port not in self.signature.names:
             self.spare.append(_Spare(port, values, inputs=count, is_collected=is_collected))
-        elif any(data.is_directory or data.size or not data.in_memory for data in found):
+        elif any(data.is_directory or data.size or not data.in_memory for data in present):
             self.set(port, values if is_list else values[0])
         else:
             self.empty[port] = values if is_list else values[0]
@@ -500,10 +500,10 @@ class PyFuncApp(App):
     def needs(self) -> tuple[str, ...]:
         """Return the function, unless the node has its source."""
         image = self.environment.run_in
-        found: tuple[str, ...] = () if not image else ("container:engine", f"image:{image}")
+        own: tuple[str, ...] = () if not image else ("container:engine", f"image:{image}")
         if self.environment.is_own and not self._source.strip() and "." in self.function_name:
-            found = (f"function:{self.function_name}",)
-        return (*found, *self.environment.needs)
+            own = (f"function:{self.function_name}",)
+        return (*own, *self.environment.needs)
 
     def check(self) -> None:
         """Raise if the function certainly does not exist. Runs and imports nothing of the graph."""
@@ -515,9 +515,9 @@ class PyFuncApp(App):
     def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:
         """Raise if an encoding does not exist, or a required argument certainly gets no value."""
         self.refuse_encodings(inputs, outputs)
-        found = signature_of(self._source, self.function_name) if is_certain and self._code is not None else None
-        if found is not None:
-            signature = Signature(found, title=self.function_name)
+        parameters = signature_of(self._source, self.function_name) if is_certain and self._code is not None else None
+        if parameters is not None:
+            signature = Signature(parameters, title=self.function_name)
             refuse_missing(
                 signature,
                 self.template,
@@ -561,8 +561,8 @@ class PyFuncApp(App):
         if self._code is not None:
             return object_from_source(self._code, self._source, self.function_name, where)
         if self._source.strip():
-            found: Callable[..., Any] = object_from_pickle(self._source, where)
-            return found
+            restored: Callable[..., Any] = object_from_pickle(self._source, where)
+            return restored
         return import_object(self.function_name, where)
 
     def load_from(self, file: Path) -> bool:
@@ -586,8 +586,8 @@ class PyFuncApp(App):
         """Parameters of the function. If this process cannot import it, they are not known."""
         if self.environment.are_plain or (self.environment.is_own and not self._source.strip()):
             return Signature(self.function)
-        found = signature_of(self._source, self.function_name)
-        return Signature(found or inspect.Signature([_ANY_NAMED]), title=self.function_name)
+        parameters = signature_of(self._source, self.function_name)
+        return Signature(parameters or inspect.Signature([_ANY_NAMED]), title=self.function_name)
 
     def run(self, context: Context) -> None:
         """Call the function and write its return value to the outputs."""
@@ -759,8 +759,8 @@ class PythonMemberFunction(PyFuncApp):
                 f"the object at port 'self' is a {type(target).__name__} and has no member function '{name}'",
                 hint=f"it has {members[:300] or 'none'}",
             )
-        found: Callable[..., Any] = method
-        return found
+        bound: Callable[..., Any] = method
+        return bound
 
 
 def _deliver(context: Context, value: Any, target: Any, bound: Bound) -> None:

@@ -88,9 +88,9 @@ def object_from_source(code: types.CodeType, source: str, name: str, where: str)
         return _callable(next(iter(defined.values())), name, where)
     parts = name.split(".")
     for start in range(len(parts)):
-        found = _walk(module, parts[start:]) if parts[start] in vars(module) else None
-        if found is not None:
-            return _callable(found, name, where)
+        member = _walk(module, parts[start:]) if parts[start] in vars(module) else None
+        if member is not None:
+            return _callable(member, name, where)
     raise _not_defined(name, defined, where)
 
 
@@ -179,17 +179,17 @@ def import_object(name: str, where: str) -> Callable[..., Any]:
         A module raised while it was imported.
     """
     name, parts = _parts(name)
-    found = _builtin(parts)
-    if found is not None:
-        return _callable(found, name, where)
+    value = _builtin(parts)
+    if value is not None:
+        return _callable(value, name, where)
     _refuse_short(name, parts, where)
-    found = _import(parts[0], name, where)
+    value = _import(parts[0], name, where)
     for place, part in enumerate(parts[1:], start=1):
         try:
-            found = getattr(found, part)
+            value = getattr(value, part)
         except AttributeError:
-            found = _submodule(found, parts[: place + 1], name, where)
-    return _callable(found, name, where)
+            value = _submodule(value, parts[: place + 1], name, where)
+    return _callable(value, name, where)
 
 
 def refuse_name(name: str, where: str) -> None:
@@ -201,9 +201,9 @@ def refuse_name(name: str, where: str) -> None:
         As `import_object`.
     """
     name, parts = _parts(name)
-    found = _builtin(parts)
-    if found is not None:
-        _callable(found, name, where)
+    builtin = _builtin(parts)
+    if builtin is not None:
+        _callable(builtin, name, where)
         return
     _refuse_short(name, parts, where)
     absent = find_absent(parts)
@@ -289,22 +289,22 @@ def _walk(root: Any, parts: Iterable[str]) -> Any:
     parts = list(parts)
     while len(parts) > 1 and parts[-1] in ("__init__", "__class__"):
         parts.pop()
-    found = root
+    value = root
     for part in parts:
-        found = getattr(found, part, None)
-        if found is None:
+        value = getattr(value, part, None)
+        if value is None:
             return None
-    return found
+    return value
 
 
-def _callable(found: Any, name: str, where: str) -> Callable[..., Any]:
-    if not callable(found):
+def _callable(value: Any, name: str, where: str) -> Callable[..., Any]:
+    if not callable(value):
         raise BadParameterError(
-            f"func_name is '{name}', which is a {type(found).__name__} and cannot be called",
+            f"func_name is '{name}', which is a {type(value).__name__} and cannot be called",
             where=where,
             hint="name a function, a method or a class",
         )
-    return found  # type: ignore[no-any-return]  # callable() is all we can know
+    return value  # type: ignore[no-any-return]  # callable() is all we can know
 
 
 def _install_hint(package: str) -> str:

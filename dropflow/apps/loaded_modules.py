@@ -30,7 +30,7 @@ def outdated_modules(clock: Clock) -> frozenset[str]:
     """
     known = _previous_call.get("time", 0.0) or psutil.Process().create_time()
     _previous_call["time"] = clock.now()
-    found = set()
+    outdated = set()
     # Installing changes the directory of packages, whose modules are a thousand.
     is_installed_anew = any(_changed(place) > known for place in _installed_places())
     for name, module in list(sys.modules.items()):
@@ -48,8 +48,8 @@ def outdated_modules(clock: Clock) -> frozenset[str]:
         if name not in _loaded and changed < known * 1e9:
             _loaded[name] = changed
         if _loaded.get(name) != changed:
-            found.add(module_name(Path(path), name))
-    return frozenset(found | _installed_anew)
+            outdated.add(module_name(Path(path), name))
+    return frozenset(outdated | _installed_anew)
 
 
 def _changed(path: str) -> float:

@@ -316,8 +316,8 @@ class MPIApp(BashShellApp):
         if self.parameters["launcher"] != "auto":
             text = f"the launcher '{self.parameters['launcher']}' cannot start ranks on several nodes"
             raise AppError(text, hint=f"leave the field launcher empty for Open MPI, or set {RANKS_FIELD} to 0")
-        found = shutil.which("mpirun")
-        command = [found or "false", "--version"]
+        program = shutil.which("mpirun")
+        command = [program or "false", "--version"]
         about = subprocess.run(command, check=False, capture_output=True).stdout  # noqa: S603 - asks for its name
         if b"Open MPI" not in about:
             raise MissingDependencyError(

@@ -46,11 +46,11 @@ def host_needs(templates: Iterable[Template]) -> Mapping[int, tuple[str, ...]]:
 
     An application that no host can run has no needs: the check of the components reports why.
     """
-    found: dict[int, tuple[str, ...]] = {}
+    needs_by_row: dict[int, tuple[str, ...]] = {}
     for row, template in enumerate(templates):
         if template.kind is Kind.APP and (needs := _needs(template)):
-            found[row] = needs
-    return found
+            needs_by_row[row] = needs
+    return needs_by_row
 
 
 def _needs(template: Template) -> tuple[str, ...]:
@@ -76,7 +76,9 @@ def has_images(templates: Iterable[Template]) -> bool:
 
 def images_of(templates: Iterable[Template]) -> list[str]:
     """Return the names of the images that applications run in."""
-    needs = {need for found in host_needs(templates).values() for need in found if need.startswith(_IMAGE)}
+    needs = {
+        need for needs_of_node in host_needs(templates).values() for need in needs_of_node if need.startswith(_IMAGE)
+    }
     return sorted(need.removeprefix(_IMAGE) for need in needs)
 
 
@@ -96,8 +98,8 @@ def prepare_containers(
         return []
     from dropflow.apps.container_engine import pull_images  # noqa: PLC0415 - most graphs have no containers
 
-    found = pull_images(images, directory, engine=engine, report=report)
-    return [f"image {name} is {found[name]}" for name in images]
+    pulled = pull_images(images, directory, engine=engine, report=report)
+    return [f"image {name} is {pulled[name]}" for name in images]
 
 
 def note_containers(templates: Iterable[Template], directory: Path, *, engine: str = "") -> None:
@@ -300,12 +302,12 @@ def _skippable(nodes: Sequence[Template], links: Iterable[Link]) -> set[int]:
     for link in links:
         following[link.source].append(link.target)
     waiting = [row for row, node in enumerate(nodes) if node.kind is Kind.APP and _may_skip(node)]
-    found: set[int] = set()
+    skippable: set[int] = set()
     while waiting:
-        new = set(following[waiting.pop()]) - found
-        found |= new
+        new = set(following[waiting.pop()]) - skippable
+        skippable |= new
         waiting += new
-    return found
+    return skippable
 
 
 def _may_skip(template: Template) -> bool:

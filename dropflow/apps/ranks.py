@@ -147,8 +147,8 @@ def claimed(job: Job, each: int, await_: Callable[[Callable[[], bool]], None]) -
 def _claimed_until(key: Key) -> int:
     """Return how many processors jobs have or wait for here, up to the job `key`."""
     total = 0
-    for one, count in _CLAIMS.items():
+    for other, count in _CLAIMS.items():
         total += count
-        if one == key:
+        if other == key:
             break
     return total

@@ -246,7 +246,7 @@ def _import_user_class(template: Template, name: str) -> type[App]:
     """Import the class of a user with the dotted `name`."""
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        value = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as problem:
         raise _unknown(template, name, _missing(problem.name or module), of_host=True) from problem
     except AttributeError as problem:
@@ -254,9 +254,9 @@ def _import_user_class(template: Template, name: str) -> type[App]:
     except _WHAT_USERS_RAISE as problem:  # an import runs code of users
         reason = f"its module cannot be imported: {summary_of(problem)}"
         raise _unknown(template, name, reason, of_host=True) from problem
-    if isinstance(found, type) and issubclass(found, App):
-        return found
-    if callable(found) and not isinstance(found, type):
+    if isinstance(value, type) and issubclass(value, App):
+        return value
+    if callable(value) and not isinstance(value, type):
         raise _unknown(template, name, _a_function(name), of_host=True)
     raise _unknown(template, name, "it is not a subclass of dropflow.App", of_host=True)
 

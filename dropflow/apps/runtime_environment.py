@@ -76,16 +76,17 @@ class RuntimeEnvironment(NamedTuple):
             A field cannot be used.
         """
         given = {name: _field(template, name) for name in ENVIRONMENT_FIELDS}
-        found = cls(given[RUN_IN], _variables(given[VARIABLES]), _modules(given[MODULES]), given[VIRTUAL])
-        if found.virtual and not Path(found.virtual).is_absolute():
-            raise _unusable(VIRTUAL, found.virtual, "the absolute path of a directory")
-        if found.run_in and (found.modules or found.virtual):
+        environment = cls(given[RUN_IN], _variables(given[VARIABLES]), _modules(given[MODULES]), given[VIRTUAL])
+        if environment.virtual and not Path(environment.virtual).is_absolute():
+            raise _unusable(VIRTUAL, environment.virtual, "the absolute path of a directory")
+        if environment.run_in and (environment.modules or environment.virtual):
             raise BadParameterError(
-                f"'{RUN_IN}' and '{MODULES if found.modules else VIRTUAL}' are both given: an image has its programs",
+                f"'{RUN_IN}' and '{MODULES if environment.modules else VIRTUAL}' are both given: "
+                "an image has its programs",
                 fields=(RUN_IN,),
                 hint="leave one of them empty",
             )
-        return found
+        return environment
 
     @property
     def are_plain(self) -> bool:
@@ -183,8 +184,8 @@ def secret(name: str) -> str:
         )
     lines = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith("#"))
     known = {key.strip(): value.strip() for key, _, value in lines}
-    if found := known.get(name) or os.environ.get(name, ""):
-        return found
+    if content := known.get(name) or os.environ.get(name, ""):
+        return content
     raise MissingDependencyError(
         f"the secret '{name}' is not known on this host",
         hint=f"add the line {name}=... to {path} (mode 600), or set the variable {name} where dropflow runs",
@@ -236,15 +237,15 @@ def hidden_in(write: Callable[[bytes], object], secrets: Collection[str]) -> Cal
         nonlocal kept
         text = kept + block
         limit = max(len(text) - longest + 1, 0) if block else len(text)
-        found, place = [], 0
+        pieces, place = [], 0
         for match in pattern.finditer(text):
             if match.start() >= limit:
                 break
-            found += [text[place : match.start()], b"***"]
+            pieces += [text[place : match.start()], b"***"]
             place = match.end()
         kept = text[max(place, limit) :]
-        found.append(text[place:limit])
-        if shown := b"".join(found):
+        pieces.append(text[place:limit])
+        if shown := b"".join(pieces):
             write(shown)
 
     return hide
@@ -262,23 +263,23 @@ def _field(template: Template, name: str) -> str:
 
 def _variables(text: str) -> dict[str, str]:
     try:
-        found = json.loads(text or "{}")
+        variables = json.loads(text or "{}")
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        variables = None
+    if not isinstance(variables, dict):
         raise _unusable(VARIABLES, text, 'a JSON object such as {"LEVEL": "2", "TOKEN": "secret:TOKEN"}')
-    for name, value in found.items():
+    for name, value in variables.items():
         if not _NAME.fullmatch(name) or not isinstance(value, str | int | float) or "\0" in str(value):
             raise _unusable(VARIABLES, name, "names of letters, digits and underscores, with texts or numbers")
-    return {name: str(value) for name, value in found.items()}
+    return {name: str(value) for name, value in variables.items()}
 
 
 def _modules(text: str) -> tuple[str, ...]:
-    found = tuple(text.replace(",", " ").split())
-    for name in found:
+    names = tuple(text.replace(",", " ").split())
+    for name in names:
         if not _MODULE.fullmatch(name) or name.startswith("-"):
             raise _unusable(MODULES, name, "names of modules, such as gcc/12 casacore")
-    return found
+    return names
 
 
 def _unusable(field: str, value: str, expected: str) -> BadParameterError:

@@ -90,8 +90,8 @@ def remove_service(key: Key) -> RunningService | None:
 def end_services(directory: str) -> None:
     """Stop the services of a session that ends."""
     with _LOCK:
-        found = [_RUNNING.pop(key) for key in list(_RUNNING) if key[0] == directory]
-    for service in found:
+        services = [_RUNNING.pop(key) for key in list(_RUNNING) if key[0] == directory]
+    for service in services:
         service.stop(_END_GRACE)
 
 

@@ -154,11 +154,11 @@ class PlaceholderFiller:
         """
         if argument.usage != "InputPort" or not is_empty(argument.value, argument.type):
             return
-        found = list(_PLACEHOLDER.finditer(self._command))
-        if any(match["side"] == "i" for match in found):
+        placeholder_matches = list(_PLACEHOLDER.finditer(self._command))
+        if any(match["side"] == "i" for match in placeholder_matches):
             return  # it names inputs by their places or ids, such as %i0
-        ports = {name for name, one in self.context.arguments.items() if one.usage.startswith("Input")}
-        known = ports.union(match["name"] for match in found if match["name"])
+        ports = {name for name, parameter in self.context.arguments.items() if parameter.usage.startswith("Input")}
+        known = ports.union(match["name"] for match in placeholder_matches if match["name"])
         strays = [data for data in self.context.inputs if data.port not in known]
         if strays:
             came = dict.fromkeys(

@@ -34,11 +34,11 @@ class AppNode:
         BadParameterError
             There is no encoding of the name in the graph.
         """
-        found = self._encodings.get(port)
-        if found is None:
+        known = self._encodings.get(port)
+        if known is None:
             argument = self.arguments.get(port)
-            found = self._encodings[port] = canonical(argument.encoding if argument else None)
-        return found
+            known = self._encodings[port] = canonical(argument.encoding if argument else None)
+        return known
 
     def changes(self, port: str) -> bool:
         """Return whether the application changes its input at a port: the port is both input and output."""
@@ -73,11 +73,11 @@ class TemplateCache:
 
     def may_be_shared(self, row: int) -> bool:
         """Whether drops of a data node can have several producers, here or on other nodes."""
-        found = self._shared.get(row)
-        if found is None:
+        is_shared = self._shared.get(row)
+        if is_shared is None:
             producers = sum(link.target == row for link in self.links)
-            found = self._shared[row] = producers > 1 or bool(self.templates[row].collects)
-        return found
+            is_shared = self._shared[row] = producers > 1 or bool(self.templates[row].collects)
+        return is_shared
 
     def store(self, row: int) -> Store:
         """Return the store of a data node.

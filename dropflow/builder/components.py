@@ -242,13 +242,16 @@ class _Finder:
             *COMMON_APP,
             *(parameter for parameter in ENVIRONMENT_PARAMETERS if parameter.name in function.settings),
         )
-        fixed = [structs.replace(one, default=own.get(one.name, one.default)) for one in known]
+        fixed = [structs.replace(argument, default=own.get(argument.name, argument.default)) for argument in known]
         self._components[path] = structs.replace(
             base,
             name=title,
             description=text or f"Calls {title}.",
-            parameters=(*(one for one in fixed if one.name not in {field.name for field in fields}), *fields),
-            ports=(*base.ports, *inputs, *_outputs(function, docs, base, {one.name for one in fields})),
+            parameters=(
+                *(argument for argument in fixed if argument.name not in {field.name for field in fields}),
+                *fields,
+            ),
+            ports=(*base.ports, *inputs, *_outputs(function, docs, base, {known_field.name for known_field in fields})),
         )
 
     def _arguments(self, path: str, function: AppFunction[..., Any], docs: Any) -> tuple[list[Parameter], list[Port]]:
@@ -262,10 +265,10 @@ class _Finder:
                 continue
             if parameter.name == SELF:
                 continue
-            one = said.get(parameter.name)
-            text = " ".join((one.description or "").split()) if one else ""
+            entry = said.get(parameter.name)
+            text = " ".join((entry.description or "").split()) if entry else ""
             field = _field(
-                parameter, function.annotations.get(parameter.name, ANY), (one.type_name or "") if one else ""
+                parameter, function.annotations.get(parameter.name, ANY), (entry.type_name or "") if entry else ""
             )
             if parameter.default not in (ANY, None) and not _is_plain(parameter.default):
                 self._tell(
@@ -308,8 +311,8 @@ def _type_of(annotation: Any) -> str:
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         alternatives = [argument for argument in typing.get_args(annotation) if argument is not type(None)]
         return _type_of(alternatives[0]) if len(alternatives) == 1 else "Object"
-    found = typing.get_origin(annotation) or annotation
-    return "Json" if found in (list, dict, tuple) else port_type(found)
+    kind = typing.get_origin(annotation) or annotation
+    return "Json" if kind in (list, dict, tuple) else port_type(kind)
 
 
 def _is_plain(value: Any) -> bool:
@@ -317,7 +320,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
-        return all(type(name) is str and _is_plain(one) for name, one in value.items())
+        return all(type(name) is str and _is_plain(member) for name, member in value.items())
     return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
 
 
@@ -341,14 +344,14 @@ def _outputs(function: AppFunction[..., Any], docs: Any, base: Component, taken:
 
 def _plain(value: Any) -> Any:
     """Return the function of a decorated one, or an object that has a module in any case."""
-    found = value.function if isinstance(value, AppFunction) else value
-    return found if isinstance(getattr(found, "__module__", None), str) else _plain
+    function = value.function if isinstance(value, AppFunction) else value
+    return function if isinstance(getattr(function, "__module__", None), str) else _plain
 
 
 def _place(value: Any) -> str:
     """Return file and line of a function or class; empty if it has none."""
-    found = _plain(value)
+    function = _plain(value)
     try:
-        return f"{inspect.getsourcefile(found)}:{max(1, inspect.getsourcelines(found)[1])}"
+        return f"{inspect.getsourcefile(function)}:{max(1, inspect.getsourcelines(function)[1])}"
     except (OSError, TypeError):
         return ""

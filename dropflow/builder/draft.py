@@ -61,8 +61,8 @@ class DraftNode:
         if known is None:
             id_ = stable_id(self.id, name)
             known = Field(id=id_, name=name, value="", encoding="pickle", parameter_type="ApplicationArgument")
-        self.fields[name] = found = msgspec.structs.replace(known, **attributes)
-        return found
+        self.fields[name] = changed = msgspec.structs.replace(known, **attributes)
+        return changed
 
     def set(self, name: str, value: Any, type_: str = "", *, kind: str = "ComponentParameter") -> None:
         """Give a field a value; a port keeps its direction."""
@@ -260,19 +260,19 @@ def circles(wanted: Mapping[str, WantedPlace]) -> dict[str, Circle]:
     children: dict[str, list[str]] = defaultdict(list)
     for name, place in wanted.items():
         children[place.inside].append(name)
-    found: dict[str, Circle] = {}
-    _lay_out("", children, wanted, found)
-    return {name: _moved(name, wanted, found) for name in wanted}
+    circle_of: dict[str, Circle] = {}
+    _lay_out("", children, wanted, circle_of)
+    return {name: _moved(name, wanted, circle_of) for name in wanted}
 
 
 def _lay_out(
-    parent: str, children: Mapping[str, Sequence[str]], wanted: Mapping[str, WantedPlace], found: dict[str, Circle]
+    parent: str, children: Mapping[str, Sequence[str]], wanted: Mapping[str, WantedPlace], circle_of: dict[str, Circle]
 ) -> float:
     """Put the circles of the children into `found`, around the origin, and return the radius that encloses them."""
     names = children.get(parent, ())
     if not names:
         return NODE_RADIUS
-    sizes = {name: _lay_out(name, children, wanted, found) for name in names}
+    sizes = {name: _lay_out(name, children, wanted, circle_of) for name in names}
     columns: dict[float, list[str]] = defaultdict(list)
     for name in names:
         columns[wanted[name].column].append(name)
@@ -288,16 +288,16 @@ def _lay_out(
         x += 2 * widest + _GAP
     middle = (x - _GAP) / 2
     for name, (at, down) in placed.items():
-        found[name] = Circle(at - middle, down, sizes[name])
-    return _PAD + max(hypot(found[name].x, found[name].y) + sizes[name] for name in names)
+        circle_of[name] = Circle(at - middle, down, sizes[name])
+    return _PAD + max(hypot(circle_of[name].x, circle_of[name].y) + sizes[name] for name in names)
 
 
-def _moved(name: str, wanted: Mapping[str, WantedPlace], found: Mapping[str, Circle]) -> Circle:
+def _moved(name: str, wanted: Mapping[str, WantedPlace], circle_of: Mapping[str, Circle]) -> Circle:
     """Return the circle of a node, moved to the place of the constructs around it."""
-    own, outer = found[name], wanted[name].inside
+    own, outer = circle_of[name], wanted[name].inside
     x, y = own.x, own.y
     while outer:
-        x, y = x + found[outer].x, y + found[outer].y
+        x, y = x + circle_of[outer].x, y + circle_of[outer].y
         outer = wanted[outer].inside
     return Circle(round(x), round(y), own.radius)
 
@@ -322,16 +322,16 @@ def placed(drawing: DraftGraph) -> Mapping[str, Circle]:
 
 def _before(drawing: DraftGraph) -> Mapping[str, set[str]]:
     """Return the nodes that come before each, on the level on which both are in the same construct."""
-    found: dict[str, set[str]] = defaultdict(set)
+    before: dict[str, set[str]] = defaultdict(set)
     for link in drawing.links:
         if link.closes_loop:
             continue
         source, target = map(_chain, (link.source, link.target))
-        for one, other in zip(source, target, strict=False):
-            if one != other:
-                found[other].add(one)
+        for first, second in zip(source, target, strict=False):
+            if first != second:
+                before[second].add(first)
                 break
-    return found
+    return before
 
 
 def _chain(node: DraftNode) -> list[str]:
@@ -350,11 +350,13 @@ def _grid(nodes: list[DraftNode], before: Mapping[str, set[str]]) -> dict[str, t
     here = {node.id for node in nodes}
     column: dict[str, int] = {}
     for node in nodes:  # a node is added after those that it reads, except through a construct that is written later
-        column[node.id] = 1 + max((column.get(one, -1) for one in before.get(node.id, ()) if one in here), default=-1)
+        column[node.id] = 1 + max(
+            (column.get(earlier, -1) for earlier in before.get(node.id, ()) if earlier in here), default=-1
+        )
     for _ in nodes:
         changed = False
         for node in nodes:
-            least = 1 + max((column[one] for one in before.get(node.id, ()) if one in here), default=-1)
+            least = 1 + max((column[earlier] for earlier in before.get(node.id, ()) if earlier in here), default=-1)
             if column[node.id] < least <= len(nodes):
                 column[node.id], changed = least, True
         if not changed:
@@ -364,7 +366,7 @@ def _grid(nodes: list[DraftNode], before: Mapping[str, set[str]]) -> dict[str, t
     for number in sorted(set(column.values())):
         ids = [node.id for node in nodes if column[node.id] == number]
         near = {
-            id_: [rows[one] for one in before.get(id_, ()) if one in rows] or [float(place)]
+            id_: [rows[earlier] for earlier in before.get(id_, ()) if earlier in rows] or [float(place)]
             for place, id_ in enumerate(ids)
         }
         ids.sort(key=lambda id_: sum(near[id_]) / len(near[id_]))
@@ -397,8 +399,8 @@ def logical_graph(drawing: DraftGraph, description: str) -> LogicalGraph:
     _refuse_placeholders(drawing)
     drawing = drawing.with_output_applications()
     fields, drawn = _Fields(drawing), placed(drawing)
-    left = min((one.x - one.radius for one in drawn.values()), default=0.0) - _MARGIN
-    top = min((one.y - one.radius for one in drawn.values()), default=0.0) - _MARGIN
+    left = min((circle.x - circle.radius for circle in drawn.values()), default=0.0) - _MARGIN
+    top = min((circle.y - circle.radius for circle in drawn.values()), default=0.0) - _MARGIN
     nodes = [
         LogicalNode(
             id=node.id,
@@ -466,7 +468,7 @@ class _Fields:
                 joined[end] = whole
             self._set_encoding(app, port, _encoding(data, app, link))
         for end, whole in joined.items():
-            votes = {types[one] for one in whole if one in types}
+            votes = {types[member] for member in whole if member in types}
             self._types[end] = votes.pop() if len(votes) == 1 else "Object"
 
     def _set_encoding(self, app: DraftNode, port: str, encoding: str) -> None:
@@ -483,14 +485,14 @@ class _Fields:
         for name, type_ in _NEEDED.get(node.kind, {}).items():
             if name not in whole.fields:
                 whole.set(name, 1, type_, kind="ConstraintParameter")
-        for name, one in whole.fields.items():
+        for name, known_field in whole.fields.items():
             key = (node.id, name)
             is_data = node.kind is NodeKind.DATA and name == "io"
             yield msgspec.structs.replace(
-                one,
-                default=one.value,
-                type=self._types.get(key, one.type),
-                encoding=node.encoding if is_data else self._encodings.get(key, one.encoding),
+                known_field,
+                default=known_field.value,
+                type=self._types.get(key, known_field.type),
+                encoding=node.encoding if is_data else self._encodings.get(key, known_field.encoding),
             )
 
 

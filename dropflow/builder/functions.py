@@ -119,9 +119,9 @@ def code_in(path: Path, name: str) -> str:
             )
             for bound in names:
                 binding.setdefault(bound, []).append(statement)
-    if not any(isinstance(one, ast.FunctionDef) for one in binding.get(name, ())):
+    if not any(isinstance(node, ast.FunctionDef) for node in binding.get(name, ())):
         return ""
-    needed: list[ast.stmt] = [one for one in binding.get("annotations", ()) if isinstance(one, ast.ImportFrom)]
+    needed: list[ast.stmt] = [node for node in binding.get("annotations", ()) if isinstance(node, ast.ImportFrom)]
     waiting = [name]
     for wanted in waiting:
         for statement in binding.pop(wanted, ()):
@@ -131,7 +131,7 @@ def code_in(path: Path, name: str) -> str:
     sys.path.insert(0, str(path.parent))  # as Python does for a script
     try:
         linecache.checkcache(str(path))
-        exec(_compiled([one for one in tree.body if one in needed], path), space)  # noqa: S102 - the user's own code
+        exec(_compiled([node for node in tree.body if node in needed], path), space)  # noqa: S102 - the user's own code
     except Exception as error:
         raise UsageError(f"what {name} uses of {path} cannot be made: {summary_of(error)}", where=str(path)) from error
     finally:
@@ -204,7 +204,7 @@ def _is_installed(value: Any) -> bool:
 
 def _is_literal(value: Any) -> bool:
     if isinstance(value, dict):
-        return type(value) is dict and all(_is_literal(one) for pair in value.items() for one in pair)
+        return type(value) is dict and all(_is_literal(member) for pair in value.items() for member in pair)
     if isinstance(value, _CONTAINERS):
         return (
             type(value) in (list, tuple, set) and bool(value or type(value) is not set) and all(map(_is_literal, value))
@@ -226,15 +226,15 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
 
 def _parsed(function: types.FunctionType, title: str) -> ast.FunctionDef:
     try:
-        found = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError) as error:
         raise UsageError(
             f"the source of {title} is not known",
             hint=f"define it in a file or a notebook, {_BY_HAND}",
         ) from error
-    if not isinstance(found, ast.FunctionDef):
+    if not isinstance(definition, ast.FunctionDef):
         raise UsageError(f"{title} is not an ordinary function", hint="define it with def")
-    return found
+    return definition
 
 
 def _annotated(tree: ast.FunctionDef) -> Iterator[str]:
@@ -442,11 +442,11 @@ def _graph_of(values: tuple[Any, ...]) -> "Graph | None":
     if opened:
         return opened[-1]
     for value in values:
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(one, Data | GroupedData):
-                return one.graph
-            if isinstance(one, CarriedValue):
-                return one.first.graph
+        for element in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(element, Data | GroupedData):
+                return element.graph
+            if isinstance(element, CarriedValue):
+                return element.first.graph
     if any(isinstance(value, Formula) for value in values):
         raise UsageError("a parameter of a graph was given to a function outside a graph", hint="use with Graph(...)")
     return None
@@ -505,8 +505,8 @@ def connect(
         parameter = parameters.get(name)
         wanted = function.annotations.get(name, ANY)
         if parameter is not None and parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            for one in value:
-                _connect_value(graph, node, name, one, wanted=wanted)
+            for element in value:
+                _connect_value(graph, node, name, element, wanted=wanted)
             continue
         _connect_value(graph, node, name, value, wanted=wanted, default=ANY if parameter is None else parameter.default)
     _refuse_late_group(graph, node, list(bound), list(parameters.values()))
@@ -536,14 +536,14 @@ def _bound(
             where=_at(graph, node),
             hint="correct the arguments of the call",
         ) from None
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, parameter in function.signature.parameters.items():
         if name in bound.arguments:
             value = bound.arguments[name]
-            found |= value if parameter.kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+            arguments |= value if parameter.kind is inspect.Parameter.VAR_KEYWORD else {name: value}
         elif parameter.kind not in _VARIABLE and _is_field(parameter.default):
-            found[name] = parameter.default  # shown in the editor, where it can be changed
-    return found
+            arguments[name] = parameter.default  # shown in the editor, where it can be changed
+    return arguments
 
 
 def _connect_value(
@@ -551,8 +551,8 @@ def _connect_value(
 ) -> None:
     if isinstance(value, CarriedValue) and value.loop not in graph.drawing.path(node):
         value = graph.as_data(value)  # outside the loop, the list of all iterations
-    if isinstance(value, list | tuple) and any(isinstance(one, Data | CarriedValue) for one in value):
-        _connect_several(graph, node, name, [graph.as_data(one) for one in value], wanted)
+    if isinstance(value, list | tuple) and any(isinstance(element, Data | CarriedValue) for element in value):
+        _connect_several(graph, node, name, [graph.as_data(element) for element in value], wanted)
     elif isinstance(value, Data):
         graph.refuse_unreadable(value, node)
         _refuse_other_type(graph, node, name, graph.annotation_at(value, node), wanted)
@@ -581,7 +581,7 @@ _GROUP = "The data of the group."
 def _enters_one_loop(graph: "Graph", data: Data, node: DraftNode) -> bool:
     """Return whether an edge enters one loop only. If it enters several, loop-aware would mean the first of all."""
     around = graph.drawing.path(data.node)
-    return sum(one.category == "Loop" and one not in around for one in graph.drawing.path(node)) == 1
+    return sum(construct.category == "Loop" and construct not in around for construct in graph.drawing.path(node)) == 1
 
 
 def _connect_several(graph: "Graph", node: DraftNode, name: str, values: Any, wanted: Any) -> None:
@@ -616,9 +616,11 @@ def _connect_literal(graph: "Graph", node: DraftNode, name: str, value: Any, *, 
 def _is_field(value: Any) -> bool:
     """Return whether a value can be written into a field, and is then read as it was."""
     if type(value) is list:
-        return bool(value) and all(one is None or _is_field(one) for one in value)
+        return bool(value) and all(element is None or _is_field(element) for element in value)
     if type(value) is dict:
-        return bool(value) and all(type(key) is str and (one is None or _is_field(one)) for key, one in value.items())
+        return bool(value) and all(
+            type(key) is str and (element is None or _is_field(element)) for key, element in value.items()
+        )
     if type(value) is str:
         return not value.startswith(ENVIRONMENT_PREFIX) and value == value.strip()
     return (
@@ -666,7 +668,10 @@ def _refuse_other_type(graph: "Graph", node: DraftNode, name: str, given: Any, w
 def _refuse_hidden(graph: "Graph", node: DraftNode, name: str, value: Any) -> None:
     """Raise if data of the graph are inside a value, where they would not become an edge."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
-    if any(isinstance(one, Data | CarriedValue | GroupedData | Formula | dict) and _is_handle(one) for one in inner):
+    if any(
+        isinstance(element, Data | CarriedValue | GroupedData | Formula | dict) and _is_handle(element)
+        for element in inner
+    ):
         raise UsageError(
             f"the argument {name!r} is a {type(value).__name__} with data or parameters of the graph in it",
             where=_at(graph, node),

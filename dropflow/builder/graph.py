@@ -160,12 +160,12 @@ class Graph:
         if not command.strip():
             raise UsageError("the command is empty", where=self.name, hint="write what bash is to run")
         ports = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-        for one in (*ports, *inputs):
-            if f"{{{one}}}" not in command:
+        for port_name in (*ports, *inputs):
+            if f"{{{port_name}}}" not in command:
                 raise UsageError(
-                    f"the command does not have {{{one}}}: {command:.60}",
+                    f"the command does not have {{{port_name}}}: {command:.60}",
                     where=self.name,
-                    hint=f"write {{{one}}} where it is used",
+                    hint=f"write {{{port_name}}} where it is used",
                 )
         with self.drawing.undone_on_error():
             node = self._node(name or command.split(maxsplit=1)[0].rpartition("/")[2], "BashShellApp", NodeKind.APP)
@@ -268,9 +268,9 @@ class Graph:
         if not encoding and by_ending(Path(given).parent.name) == "ms":
             encoding = by_ending(given) or "path"
         node = self._node(name or Path(given).name, "File", NodeKind.DATA)
-        found = Data(self, node).save(whole, encoding=encoding)
-        found.set(check_filepath_exists=True)
-        return found
+        data = Data(self, node).save(whole, encoding=encoding)
+        data.set(check_filepath_exists=True)
+        return data
 
     def files(self, pattern: str, *, encoding: str = "") -> Data:
         """Return the files that match an absolute pattern, one in each copy of the scatter that is open.
@@ -463,9 +463,9 @@ class Graph:
             app.set("num_of_inputs", plain(width), "Integer", kind="ApplicationArgument")
             app.set("input_error_threshold", plain(tolerate), "Float")
             self.link(gathered, app, "value")
-            found = self.output(app, "list", list_of(gathered.annotation), inside=node)
+            gathered_list = self.output(app, "list", list_of(gathered.annotation), inside=node)
         with self._open(node):
-            yield found
+            yield gathered_list
 
     @contextmanager
     def group_by(
@@ -494,9 +494,9 @@ class Graph:
         """
         grouped: Data = self.as_data(data)
         around = [
-            one
-            for one in self.drawing.path(grouped.node)
-            if one.category in ("Scatter", "GroupBy") and one not in self.inside
+            construct
+            for construct in self.drawing.path(grouped.node)
+            if construct.category in ("Scatter", "GroupBy") and construct not in self.inside
         ]
         if not around:
             raise UsageError(
@@ -505,8 +505,8 @@ class Graph:
                 hint="make the data inside a scatter, and open the group-by after it",
             )
         for key in keys:
-            if key not in [one.name for one in around]:
-                names = ", ".join(repr(one.name) for one in around)
+            if key not in [construct.name for construct in around]:
+                names = ", ".join(repr(construct.name) for construct in around)
                 raise UsageError(
                     f"{grouped.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}"
                 )
@@ -514,10 +514,10 @@ class Graph:
             node = self._construct(name, "GroupBy", num_of_inputs=1, group_key=",".join(keys))
             app, _ = self._component_node(GROUP, "Collect group", inside=node.inside, owner=node, role=Role.INPUT)
             self.link(grouped, app, "input")
-        found = GroupedData(self, node, list_of(grouped.annotation))
+        grouped_data = GroupedData(self, node, list_of(grouped.annotation))
         with self._open(node):
-            yield found
-        if not found.is_used:
+            yield grouped_data
+        if not grouped_data.is_used:
             raise UsageError(
                 f"no function uses the group of {name!r}", where=self.name, hint="give it to a function inside"
             )
@@ -544,10 +544,10 @@ class Graph:
             `iterations` is no number of iterations, or a carried value has no next value.
         """
         node = self._construct(name, "Loop", num_of_iter=_count(iterations, "iterations", 1))
-        found = Loop(self, node)
+        opened = Loop(self, node)
         with self._open(node):
-            yield found
-        found.close()
+            yield opened
+        opened.close()
 
     @contextmanager
     def subgraph(self, name: str) -> Iterator[None]:
@@ -616,15 +616,15 @@ class Graph:
             app.set("command", command)
             if ready:
                 app.set("ready", ready)
-            for one, given in inputs.items():
+            for port, given in inputs.items():
                 value = self.as_data(given)
                 if isinstance(value, Data):
-                    self.link(value, app, one)
+                    self.link(value, app, port)
                 else:
-                    app.set(one, plain(value), kind="ApplicationArgument")
-            found = self.output(app, output, ANY, inside=node, encoding="utf-8") if output else None
+                    app.set(port, plain(value), kind="ApplicationArgument")
+            data = self.output(app, output, ANY, inside=node, encoding="utf-8") if output else None
         with self._open(node):
-            yield found
+            yield data
 
     def branch(
         self, function: Callable[..., Any], data: Data | CarriedValue, /, *args: Any, **kwargs: Any
@@ -651,15 +651,15 @@ class Graph:
             As `call`.
         """
         made = as_app(function)
-        found = self.call(made.options(outputs=("true", "false")), data, *args, **kwargs)
-        node = next(link.source for link in self.drawing.links if link.target is found[0].node)
+        ways = self.call(made.options(outputs=("true", "false")), data, *args, **kwargs)
+        node = next(link.source for link in self.drawing.links if link.target is ways[0].node)
         node.category = "Branch"
         node.set("dropclass", BRANCH)
         for port in ("true", "false"):  # as in the palette; EAGLE warns of arguments
             node.field(port, parameter_type="ComponentParameter")
-        for one in found:
-            one.annotation = getattr(data, "annotation", ANY)
-        yes, no = found
+        for way in ways:
+            way.annotation = getattr(data, "annotation", ANY)
+        yes, no = ways
         return yes, no
 
     def document(self, schema: Literal["OJS", "V4"] = "OJS") -> bytes:
@@ -822,10 +822,12 @@ class Graph:
     def annotation_at(self, data: Data, node: DraftNode) -> Any:
         """Return the annotation of data as a node gets them: a list, if it collects copies."""
         source, target = self.drawing.path(data.node), self.drawing.path(node)
-        left = [one for one in source if one not in target and one.category not in TRANSPARENT]
-        left = [one for one in left if not (data.loop_aware and one.category == "Loop")]
+        left = [construct for construct in source if construct not in target and construct.category not in TRANSPARENT]
+        left = [construct for construct in left if not (data.loop_aware and construct.category == "Loop")]
         # A gather of all copies has one list, and is not collected again.
-        several = [one for one in left if one.category != "Gather" or "always_list" in one.fields]
+        several = [
+            construct for construct in left if construct.category != "Gather" or "always_list" in construct.fields
+        ]
         if left and not several:
             return data.annotation
         return list_of(data.annotation) if several or node.role is Role.OUTPUT else data.annotation
@@ -912,12 +914,12 @@ class Graph:
         owner: DraftNode | None = None,
         role: Role = Role.NONE,
     ) -> tuple[DraftNode, Component]:
-        found = component if isinstance(component, type) else None
-        dropclass = f"{found.__module__}.{found.__qualname__}" if found is not None else str(component)
-        if found is None:
-            found = app_class(Template(key="new", name=name or dropclass, kind=Kind.APP, component=dropclass))
-        known = getattr(found, "component", None)
-        if not (isinstance(found, type) and issubclass(found, App)) or known is None:
+        app = component if isinstance(component, type) else None
+        dropclass = f"{app.__module__}.{app.__qualname__}" if app is not None else str(component)
+        if app is None:
+            app = app_class(Template(key="new", name=name or dropclass, kind=Kind.APP, component=dropclass))
+        known = getattr(app, "component", None)
+        if not (isinstance(app, type) and issubclass(app, App)) or known is None:
             raise UsageError(
                 f"{dropclass} is not described as a component",
                 where=self.name,
@@ -958,21 +960,21 @@ class Graph:
                 hint="graphs exchange data by files",
             )
         source, target = (
-            [around for around in self.drawing.path(one) if around.category not in TRANSPARENT]
-            for one in (data.node, node)
+            [around for around in self.drawing.path(end) if around.category not in TRANSPARENT]
+            for end in (data.node, node)
         )
-        shared = sum(1 for one, two in zip(source, target, strict=False) if one is two)
+        shared = sum(1 for ours, theirs in zip(source, target, strict=False) if ours is theirs)
         out, into = source[shared:], target[shared:]
         owner = node.owner
         if owner is not None and into == [owner] and owner.category in COLLECTING:
             return
         if not out or not into or any(map(_are_paired, out, into)):
             return
-        one, other = out[0].name, into[0].name
+        left, other = out[0].name, into[0].name
         raise UsageError(
-            f"{data.name!r} is in {one!r} and {node.name!r} in {other!r}: there is no rule for their copies",
+            f"{data.name!r} is in {left!r} and {node.name!r} in {other!r}: there is no rule for their copies",
             where=f"graph {self.name}",
-            hint=f"collect it in a function outside {one!r} or with graph.gather(...), or work in one construct",
+            hint=f"collect it in a function outside {left!r} or with graph.gather(...), or work in one construct",
         )
 
     @contextmanager
@@ -981,7 +983,7 @@ class Graph:
     ) -> Iterator[Data]:
         number, whole = _count(copies, "copies", 0), self.as_data(data)
         fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}
-        found: Any = None
+        element: Any = None
         with self.drawing.undone_on_error():
             node = self._construct(name, "Scatter", **fields)
             if whole is not None:
@@ -991,10 +993,10 @@ class Graph:
                 self.link(whole, app, "array_in")
                 inner = get_args(whole.annotation)
                 annotation = inner[0] if each and get_origin(whole.annotation) is list and inner else ANY
-                found = self.output(app, "object_out", annotation, inside=node)
-                self.drawing.rename(found.node, f"{node.name} {'element' if each else 'piece'}")
+                element = self.output(app, "object_out", annotation, inside=node)
+                self.drawing.rename(element.node, f"{node.name} {'element' if each else 'piece'}")
         with self._open(node):
-            yield found
+            yield element
 
     def _construct(self, name: str, category: str, **fields: Any) -> DraftNode:
         node = self._node(name, category, NodeKind.CONSTRUCT)
@@ -1023,18 +1025,18 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _are_paired(one: DraftNode, other: DraftNode) -> bool:
+def _are_paired(construct: DraftNode, other: DraftNode) -> bool:
     """Return whether the copies of two constructs may be joined one to one: loops, and scatters that are zipped."""
-    zipped = any("zip_with" in node.fields for node in (one, other))
-    return zipped or one.category == other.category == "Loop"
+    zipped = any("zip_with" in node.fields for node in (construct, other))
+    return zipped or construct.category == other.category == "Loop"
 
 
 def _output_port(node: DraftNode) -> str:
     return "result" if "output" in node.fields else "output"
 
 
-def _one_or_all(found: list[Data]) -> Any:
-    return None if not found else found[0] if len(found) == 1 else tuple(found)
+def _one_or_all(outputs: list[Data]) -> Any:
+    return None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 def _count(value: Any, what: str, least: int) -> Any:

@@ -39,8 +39,8 @@ def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - an annotation may be any expression, and is not needed
-        found = getattr(function, "__annotations__", {})
-        return {name: value for name, value in found.items() if not isinstance(value, str)}
+        annotations = getattr(function, "__annotations__", {})
+        return {name: value for name, value in annotations.items() if not isinstance(value, str)}
 
 
 def format_path(annotation: Any) -> FormatPath | None:
@@ -71,7 +71,7 @@ def fits(given: Any, wanted: Any) -> bool:
     if not (_is_a(have, want) or _is_a(want, have) or want in _WIDER.get(have, ())):
         return False
     inner = typing.get_args(given), typing.get_args(wanted)
-    if have is list and want is list and all(len(one) == 1 for one in inner):
+    if have is list and want is list and all(len(arguments) == 1 for arguments in inner):
         return fits(inner[0][0], inner[1][0])
     return True
 
@@ -87,15 +87,15 @@ def _class_of(annotation: Any) -> type | None:
         return type(None)
     if hasattr(annotation, "__metadata__"):  # Annotated: a path of any content, or a plain type with a remark
         return None if format_path(annotation) else _class_of(annotation.__origin__)
-    found = typing.get_origin(annotation) or annotation
-    if not isinstance(found, type) or found in (ANY, Any, object) or getattr(found, "_is_protocol", False):
+    kind = typing.get_origin(annotation) or annotation
+    if not isinstance(kind, type) or kind in (ANY, Any, object) or getattr(kind, "_is_protocol", False):
         return None
-    return found
+    return kind
 
 
-def _is_a(one: type, other: type) -> bool:
+def _is_a(kind: type, other: type) -> bool:
     try:
-        return issubclass(one, other)
+        return issubclass(kind, other)
     except TypeError:
         return True
 
@@ -147,13 +147,13 @@ class Formula:
                 f"{self.text} {sign} {other!r} is not a formula of numbers",
                 hint="use numbers and parameters of numbers",
             )
-        one, two = (_operand(other), _operand(self)) if swapped else (_operand(self), _operand(other))
+        left, right = (_operand(other), _operand(self)) if swapped else (_operand(self), _operand(other))
         is_whole = (
             sign != "/"
             and self.type == "Integer"
             and getattr(other, "type", type(other).__name__) in ("Integer", "int")
         )
-        return Formula(f"{one} {sign} {two}", "Integer" if is_whole else "Float")
+        return Formula(f"{left} {sign} {right}", "Integer" if is_whole else "Float")
 
     def __add__(self, other: "Formula | float") -> "Formula":
         return self._with("+", other)
@@ -472,15 +472,15 @@ class Loop:
         A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
         """
         made = self._made_inside(value)
-        found = self._graph.component(
+        data = self._graph.component(
             "dlg.apps.simple.CopyApp",
             inputs={"input": made},
             name=f"Leave {self._node.name}",
             settings={"block_skip": True},
         )
-        assert isinstance(found, Data)  # the application has one output
-        found.annotation, found.node.encoding = made.annotation, made.node.encoding
-        return found
+        assert isinstance(data, Data)  # the application has one output
+        data.annotation, data.node.encoding = made.annotation, made.node.encoding
+        return data
 
     def _made_inside(self, value: Data | CarriedValue) -> Data:
         """Return what is made in the loop as data; raise for anything else."""
@@ -503,12 +503,14 @@ class Loop:
                 where=self._node.name,
                 hint="use carry() and again() in the loop; for independent copies open a scatter",
             )
-        for one in self._carried:
-            if one.following is None or not one.readers:
-                lacks = "no next value" if one.following is None else "no function that uses it"
-                hint = "call again(carried, value) in the loop" if one.following is None else "give it to a function"
-                raise UsageError(f"the {one!r} has {lacks}", where=self._node.name, hint=hint)
-            one.close()
+        for carried in self._carried:
+            if carried.following is None or not carried.readers:
+                lacks = "no next value" if carried.following is None else "no function that uses it"
+                hint = (
+                    "call again(carried, value) in the loop" if carried.following is None else "give it to a function"
+                )
+                raise UsageError(f"the {carried!r} has {lacks}", where=self._node.name, hint=hint)
+            carried.close()
 
 
 class MknContent:

@@ -86,17 +86,17 @@ class GraphRun:
         UsageError
             `data` are of another graph.
         """
-        found = []
+        values = []
         rows, is_list = _rows(self.result.graph, data)
         for row in rows:
             try:
-                found.append(self.result.content(oid(self.result.graph, row)).value(data.node.encoding))
+                values.append(self.result.content(oid(self.result.graph, row)).value(data.node.encoding))
             except NotFoundError:
                 if not is_list:
                     raise self._no_value(data) from None
-        if not found and rows:
+        if not values and rows:
             raise self._no_value(data)
-        return found if is_list else found[0]
+        return values if is_list else values[0]
 
     def _no_value(self, data: Data) -> AppError | NotFoundError:
         return _missing(
@@ -260,19 +260,19 @@ class SubmittedGraph:
         """
         rows, is_list = _rows(self.graph, data)
         there = {result.drop: result for result in self.client.results(self.session).results}
-        found = []
+        values = []
         for row in rows:
             if row in there:
                 body = b"".join(self.client.data(self.session, there[row].oid).chunks)
                 template = self.graph.templates[self.graph.template[row]]
                 handle = Handle(kind="bytes", body=body, size=len(body))
                 content = DropContent(there[row].oid, data.name, handle, bool(template.collects))
-                found.append(content.value(data.node.encoding))
-        if rows and not found:
+                values.append(content.value(data.node.encoding))
+        if rows and not values:
             detail = self.detail()
             failures: Sequence[FailureInfo] = detail.failures
             raise _missing(data, detail.status, [(failure.name, failure.text, failure.hint) for failure in failures])
-        return found if is_list else found[0]
+        return values if is_list else values[0]
 
     def __repr__(self) -> str:
         return f"<SubmittedGraph {self.session!r} at {self.client.url}>"
@@ -345,7 +345,7 @@ def _rows(graph: PhysicalGraph, data: Data) -> tuple[list[int], bool]:
             copies = [
                 axis for axis in template.axes if axis.kind not in _SINGLE and (axis.kind, axis.size) != ("gather", 1)
             ]
-            is_list = any("always_list" in one.fields for one in data.graph.drawing.path(data.node))
+            is_list = any("always_list" in construct.fields for construct in data.graph.drawing.path(data.node))
             return [int(row) for row in (graph.template == number).nonzero()[0]], is_list or bool(copies)
     raise UsageError(f"{data.name!r} is not in the graph that ran", hint="run the graph again after it was changed")
 

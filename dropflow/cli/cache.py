@@ -56,7 +56,7 @@ def cache_command() -> None:
 @_store_option
 def show_cache(output: CommandOutput, *, store: str) -> Exit:
     """Show how many results are in the store, and their size."""
-    return _answer_cache(output, store, lambda found: found.use())
+    return _answer_cache(output, store, lambda cached: cached.use())
 
 
 @cache_command.command("verify")
@@ -64,7 +64,7 @@ def show_cache(output: CommandOutput, *, store: str) -> Exit:
 @_store_option
 def verify_cache(output: CommandOutput, *, store: str) -> Exit:
     """Read all contents, and remove those that are damaged. They are computed again when they are needed."""
-    return _answer_cache(output, store, lambda found: found.verify())
+    return _answer_cache(output, store, lambda cached: cached.verify())
 
 
 @cache_command.command("prune")
@@ -76,12 +76,12 @@ def prune_cache(output: CommandOutput, *, store: str, limit: str) -> Exit:
     size = quantity(limit, MEMORY)
     if size is None or size < 0:
         raise UsageError(f"{limit!r} is not a size", where="--limit", hint="give a number of bytes, or such as 5 GiB")
-    return _answer_cache(output, store, lambda found: found.prune(int(size)))
+    return _answer_cache(output, store, lambda cached: cached.prune(int(size)))
 
 
 def _answer_cache(output: CommandOutput, store: str, work: "Callable[[ResultStore], StoreUse]") -> Exit:
     from dropflow.reuse.store import ResultStore, store_place
 
-    found = ResultStore(store_place(store))
-    output.answer(CacheReply(store=found.where, use=work(found)))
+    cached = ResultStore(store_place(store))
+    output.answer(CacheReply(store=cached.where, use=work(cached)))
     return Exit.FINISHED

@@ -36,16 +36,16 @@ def _guarded(
     """Return a function for `shell_complete` of click, with the limits of this module."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found: list[str] = []
+        candidates: list[str] = []
 
         def collect() -> None:
             with suppress(Exception):
-                found.extend(one for one in find(context, incomplete) if one.isprintable())
+                candidates.extend(candidate for candidate in find(context, incomplete) if candidate.isprintable())
 
         worker = threading.Thread(target=collect, daemon=True, name="completion")
         worker.start()
         worker.join(seconds)
-        return [CompletionItem(one, type=kind) for one in found[:_MOST]]
+        return [CompletionItem(candidate, type=kind) for candidate in candidates[:_MOST]]
 
     return complete
 
@@ -73,8 +73,8 @@ def _runs(context: click.Context, incomplete: str) -> Iterator[str]:
     """Yield directories of runs below the present one, then sessions."""
     for base in (Path(), Path(_RUNS)):
         with suppress(OSError):
-            found = sorted(str(path.parent) for path in base.glob("*/journal.dfj"))
-            yield from (one for one in found if one.startswith(incomplete))
+            directories = sorted(str(path.parent) for path in base.glob("*/journal.dfj"))
+            yield from (directory for directory in directories if directory.startswith(incomplete))
     yield from _sessions(context, incomplete)
 
 
@@ -99,8 +99,8 @@ def _drops(context: click.Context, incomplete: str) -> Iterator[str]:
 
         with _client(context) as client:
             known = [drop.oid for drop in client.drops(run, DropQuery(text=incomplete)).drops]
-    begun = [one for one in known if one.startswith(incomplete)]
-    yield from begun or (one for one in known if incomplete in one)
+    begun = [oid for oid in known if oid.startswith(incomplete)]
+    yield from begun or (oid for oid in known if incomplete in oid)
 
 
 def _algorithms(_: click.Context, incomplete: str) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _settings(_: click.Context, incomplete: str) -> Iterator[str]:
 
     # click does not parse the arguments of a line that ends with an option.
     words = [Path(word) for word in split_arg_string(os.environ.get("COMP_WORDS", ""))]
-    path = next(one for one in words if one.suffix.lower() in _GRAPHS and one.is_file())
+    path = next(candidate for candidate in words if candidate.suffix.lower() in _GRAPHS and candidate.is_file())
     graph = read_logical(read_file(path), name=path.stem).graph
     if graph is None:
         return

@@ -110,7 +110,7 @@ def grouped(name: str, make: Callable[..., Any], *options: Decorator, fields: Co
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def command(*arguments: Any, **given: Any) -> Any:
-            made = make(**{one: given.pop(one) for one in names if one in given})
+            made = make(**{option: given.pop(option) for option in names if option in given})
             return function(*arguments, **{name: made}, **given)
 
         return with_options(*options)(command)
@@ -200,8 +200,8 @@ def parse_duration(text: str) -> float | None:
     >>> parse_duration("10m"), parse_duration("1.5h"), parse_duration("10")
     (600.0, 5400.0, None)
     """
-    found = _FORM.fullmatch(text)
-    return float(found[1]) * _UNITS[found[2]] if found else None
+    match = _FORM.fullmatch(text)
+    return float(match[1]) * _UNITS[match[2]] if match else None
 
 
 class Duration(click.ParamType[float]):
@@ -291,16 +291,16 @@ def _read_params(file: str) -> tuple[str, ...]:
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        document = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         hint = "name a file with TOML such as n = 4, or with JSON and the suffix .json"
         raise BadFileError(f"the file of --params cannot be read: {reason}", where=file, hint=hint) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise BadFileError(
             "the parameters of --params are not an object", where=file, hint='write for example {"n": 4}'
         )
-    return tuple(_flat(found, ""))
+    return tuple(_flat(document, ""))
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
@@ -394,9 +394,9 @@ def parse_walltime(text: str, now: datetime) -> float:
     seconds = parse_duration(text)
     if seconds is not None:
         return now.timestamp() + seconds
-    found = _TIME_OF_DAY.fullmatch(text)
-    if found:
-        wanted = now.replace(hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0)
+    match = _TIME_OF_DAY.fullmatch(text)
+    if match:
+        wanted = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
         return (wanted if wanted > now else wanted + timedelta(days=1)).timestamp()
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
@@ -481,12 +481,12 @@ def options_of(record: type[Options], *, without: Collection[str] = ()) -> Decor
 
     The command gets them as one `GivenOptions`, called `options`.
     """
-    found = {name: one for name, one in meta_of(record).items() if name not in without}
+    fields = {name: meta for name, meta in meta_of(record).items() if name not in without}
 
     def made(**given: Any) -> GivenOptions[Options]:
-        return GivenOptions(options=record(**given), given=given_on_command_line(tuple(found)))
+        return GivenOptions(options=record(**given), given=given_on_command_line(tuple(fields)))
 
-    return grouped("options", made, *(_flag(name, field) for name, field in found.items()), fields=found)
+    return grouped("options", made, *(_flag(name, field) for name, field in fields.items()), fields=fields)
 
 
 def _flag(name: str, field: AnnotatedField) -> Decorator:

@@ -69,27 +69,28 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Both sessions, what differs in their graphs and settings, totals, times by logical node, and causes."""
-        found = self.comparison
-        for number, one in (("first", found.first), ("second", found.second)):
-            begun = f", begun {format_time(one.started)}" if one.started else ""
-            drops = f"{plural(one.drops, 'drop')}, {failed_words(one.counts)}"
-            yield f"{number}: {one.session}, {one.status.lower()}{begun}: {drops}"
-        yield from (f"note: {text}" for text in found.warnings)
-        yield found.verdict
-        yield from _level_lines(found)
-        for number, one in (("first", found.first), ("second", found.second)):
-            if found.levels.contents == "unknown" and one.signature.contents_note:
-                yield f"  contents of the {number}: {one.signature.contents_note}"
+        comparison = self.comparison
+        for number, side in (("first", comparison.first), ("second", comparison.second)):
+            begun = f", begun {format_time(side.started)}" if side.started else ""
+            drops = f"{plural(side.drops, 'drop')}, {failed_words(side.counts)}"
+            yield f"{number}: {side.session}, {side.status.lower()}{begun}: {drops}"
+        yield from (f"note: {text}" for text in comparison.warnings)
+        yield comparison.verdict
+        yield from _level_lines(comparison)
+        for number, side in (("first", comparison.first), ("second", comparison.second)):
+            if comparison.levels.contents == "unknown" and side.signature.contents_note:
+                yield f"  contents of the {number}: {side.signature.contents_note}"
         if self.divergences:
             yield "Contents diverge first at:"
         for drop in self.divergences:
             yield from _divergence_lines(drop)
         if self.all_divergences > len(self.divergences):
             yield f"  and at {self.all_divergences - len(self.divergences):,} more"
-        for title, listed in found.parts:
+        for title, listed in comparison.parts:
             yield f"{title}:"
             rows = [
-                (_short(one.subject), _short(one.what), *_sides(one), _times(one.ratio)) for one in listed.rows[:_SHOWN]
+                (_short(difference.subject), _short(difference.what), *_sides(difference), _times(difference.ratio))
+                for difference in listed.rows[:_SHOWN]
             ]
             yield from columns(
                 rows, header=("", "", "first", "second", "ratio" if any(row[-1] for row in rows) else "")
@@ -98,9 +99,9 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
                 yield f"  {listed.total - len(rows):,} more; --output json has them"
 
 
-def _level_lines(found: Comparison) -> Iterator[str]:
-    yield from (f"  {level}: {state}" for level, state in msgspec.structs.asdict(found.levels).items())
-    yield from (f"  {state} in DALiuGE's modes {modes}" for state, modes in found.modes_by_state.items())
+def _level_lines(comparison: Comparison) -> Iterator[str]:
+    yield from (f"  {level}: {state}" for level, state in msgspec.structs.asdict(comparison.levels).items())
+    yield from (f"  {state} in DALiuGE's modes {modes}" for state, modes in comparison.modes_by_state.items())
 
 
 def _divergence_lines(drop: Divergence) -> Iterator[str]:
@@ -108,16 +109,16 @@ def _divergence_lines(drop: Divergence) -> Iterator[str]:
     yield from (f"    {line}" for line in drop.how)
     if not drop.upstream:
         yield "    upstream of it, nothing differs that is recorded: it may depend on time, chance, or a module or file"
-    for one in drop.upstream:
-        yield f"    upstream: {one.subject}, {one.what}: {' / '.join(_sides(one))}"
+    for difference in drop.upstream:
+        yield f"    upstream: {difference.subject}, {difference.what}: {' / '.join(_sides(difference))}"
 
 
 def _short(text: str) -> str:
     return single_line(text, _WIDE)
 
 
-def _sides(one: Difference) -> tuple[str, str]:
-    return _short(spelled(one.left, one.unit)), _short(spelled(one.right, one.unit))
+def _sides(difference: Difference) -> tuple[str, str]:
+    return _short(spelled(difference.left, difference.unit)), _short(spelled(difference.right, difference.unit))
 
 
 def _times(ratio: float | None) -> str:
@@ -127,17 +128,19 @@ def _times(ratio: float | None) -> str:
 def compare(output: CommandOutput, manager: ConnectionOptions, first: str, second: str, other_url: str | None) -> Exit:
     """Answer with what differs between two runs or sessions; the other one may be at another manager."""
     reports = report_of(manager, first), report_of(manager, second, other_url=other_url)
-    found = comparison_of(*reports)
+    comparison = comparison_of(*reports)
     places = (
         Path(run) if is_run_directory(run, has_url=bool(url or manager.url)) else None
         for run, url in ((first, None), (second, other_url))
     )
-    one, two = zip(reports, places, strict=True)
-    begin, total = divergences(one, two, graph_differences(reports[0].graph, reports[1].graph))
+    left, right = zip(reports, places, strict=True)
+    begin, total = divergences(left, right, graph_differences(reports[0].graph, reports[1].graph))
     output.answer(
-        CompareReply(same_graph=found.is_same_graph, comparison=found, divergences=begin, all_divergences=total)
+        CompareReply(
+            same_graph=comparison.is_same_graph, comparison=comparison, divergences=begin, all_divergences=total
+        )
     )
-    return Exit.FINISHED if found.is_same_graph else Exit.FAILED
+    return Exit.FINISHED if comparison.is_same_graph else Exit.FAILED
 
 
 # Where the contents of two runs begin to differ.
@@ -156,7 +159,11 @@ class _Side(NamedTuple):
         """Return all contents of the directory of a run, or the results of a session."""
         if directory is not None:
             records = replay(report.graph, directory / JOURNAL).contents
-            known = {row: (one.size, one.checksum) for row, one in records.items() if one.kind not in ("null", "url")}
+            known = {
+                row: (record.size, record.checksum)
+                for row, record in records.items()
+                if record.kind not in ("null", "url")
+            }
             return cls(report.graph, known, records, directory.absolute())
         return cls(
             report.graph,
@@ -204,7 +211,7 @@ def divergences(
     level = levels(graph)
     begin.sort(key=lambda row: (int(level[row]), row))
     software = _software(ours.graph, theirs.graph)
-    found = [
+    diverging = [
         Divergence(
             drop=label(graph, row),
             left=_spelled(*ours.known[row]),
@@ -214,7 +221,7 @@ def divergences(
         )
         for row in begin[:_MOST]
     ]
-    return tuple(found), len(begin)
+    return tuple(diverging), len(begin)
 
 
 def _upstream(
@@ -224,8 +231,8 @@ def _upstream(
     names = set()
     for side, drop in ((ours, row), (theirs, match)):
         rows = np.unique(side.graph.template[reached(side.graph.predecessors, [drop])[0]]).tolist()
-        names |= {side.graph.templates[one].name for one in rows}
-    found = [
+        names |= {side.graph.templates[maker].name for maker in rows}
+    causes = [
         difference
         for difference in differences
         if difference.subject in names or {*difference.subject.split(" -> ")} <= names
@@ -233,14 +240,14 @@ def _upstream(
     makers = [(label(side.graph, app), _place(side.graph, app)) for side, drop in ((ours, row), (theirs, match))
               for app in side.graph.predecessors.of(drop)[:1]]  # fmt: skip
     if len(makers) == 2 and makers[0][1] != makers[1][1] and all(place for _, place in makers):
-        found.append(Difference(subject=makers[0][0], what="node", left=makers[0][1], right=makers[1][1]))
+        causes.append(Difference(subject=makers[0][0], what="node", left=makers[0][1], right=makers[1][1]))
     if not makers:
-        found.append(Difference(subject=label(ours.graph, row), what="input", left="changed", right="changed"))
-    return tuple(found)
+        causes.append(Difference(subject=label(ours.graph, row), what="input", left="changed", right="changed"))
+    return tuple(causes)
 
 
-def _software(one: PhysicalGraph, two: PhysicalGraph) -> list[Difference]:
-    ours, theirs = software_of(one), software_of(two)
+def _software(first: PhysicalGraph, second: PhysicalGraph) -> list[Difference]:
+    ours, theirs = software_of(first), software_of(second)
     names = [name for name in ours if name in theirs and ours[name] != theirs[name]]
     return [Difference(subject=name, what="version", left=ours[name], right=theirs[name]) for name in names]
 

@@ -93,7 +93,7 @@ def write_crate(
     report = report_of(manager, run, has_states=True)
     if report.graph.drops > MOST_DROPS:
         output.note(f"the provenance of single drops is left out: there are more than {MOST_DROPS:,}")
-    found, missing = _describe(
+    results, missing = _describe(
         report,
         directory.absolute(),
         license_=license_ or "not stated",
@@ -101,29 +101,29 @@ def write_crate(
     )
     signed = 0 if key is None else sign_crate(directory, key.secret, key.fingerprint)
     file = str(directory / METADATA)
-    output.answer(CrateReply(ok=not missing, file=file, results=found, missing=tuple(missing), signed=signed))
+    output.answer(CrateReply(ok=not missing, file=file, results=results, missing=tuple(missing), signed=signed))
     return Exit.FAILED if missing else Exit.FINISHED
 
 
 def _origins(manager: ConnectionOptions, run: str, report: SessionReport) -> dict[int, str]:
     """Return from which session and host results were taken, by their drops."""
     graph, results = report.graph, report.results.results
-    found = {result.drop: result.reused for result in results if result.reused}
+    reused = {result.drop: result.reused for result in results if result.reused}
     if not report.detail.reused or is_run_directory(run, has_url=manager.url is not None):
-        return found
+        return reused
     # The node of a result knows only what its own applications have taken.
     away = [
         (result.drop, app)
         for result in results
         for app in graph.predecessors.of(result.drop)
-        if result.drop not in found and graph.part[app] != graph.part[result.drop]
+        if result.drop not in reused and graph.part[app] != graph.part[result.drop]
     ]
     if away:
         with manager.connect() as client:
             for drop, app in away:
                 if origin := origin_in(client.drop(run, oid(graph, app)).reasons):
-                    found[drop] = origin
-    return found
+                    reused[drop] = origin
+    return reused
 
 
 def _describe(
@@ -206,7 +206,7 @@ def _describe(
         crate.add(entities.contextentity.ContextEntity(crate, key, properties=properties))
         for key, properties in described
     ]
-    found, missing = _add_results(crate, report, directory, reused)
+    results, missing = _add_results(crate, report, directory, reused)
     is_finished = detail.status == SessionState.FINISHED.name
     status = "CompletedActionStatus" if is_finished else "FailedActionStatus"
     properties = {
@@ -219,7 +219,7 @@ def _describe(
     }
     if not is_finished and report.causes:
         properties["error"] = "; ".join(cause.text for cause in report.causes)[:_TEXT]
-    action = crate.add_action(workflow, identifier="#run", object=objects, result=found, properties=properties)
+    action = crate.add_action(workflow, identifier="#run", object=objects, result=results, properties=properties)
     root["mentions"] = action
     if graph.drops <= MOST_DROPS:
         write_prov(report, directory / PROV, reused)
@@ -232,14 +232,14 @@ def _describe(
         crate.add_file(directory / PROV, PROV, properties=about)
     with storage_errors("write", str(directory / METADATA)):
         crate.metadata.write(directory)
-    return len(found), missing
+    return len(results), missing
 
 
 def _add_results(
     crate: Any, report: SessionReport, directory: Path, reused: Mapping[int, str]
 ) -> tuple[list[Any], list[str]]:
     """Add the results that are in a directory to a crate, and return them, and the paths of the others."""
-    found, missing = [], []
+    results, missing = [], []
     for result in report.results.results:
         path = directory / result.path
         if not path.exists() or not path.is_relative_to(directory):
@@ -251,12 +251,12 @@ def _add_results(
         if words:
             properties["description"] = "; ".join(words)
         if path.is_dir():
-            found.append(crate.add_directory(dest_path=f"{result.path}/", source=path, properties=properties))
+            results.append(crate.add_directory(dest_path=f"{result.path}/", source=path, properties=properties))
         else:
             properties["sha256"] = _sha256(path)
             properties["encodingFormat"] = guess_type(path.name)[0] or "application/octet-stream"
-            found.append(crate.add_file(path, result.path, properties=properties))
-    return found, missing
+            results.append(crate.add_file(path, result.path, properties=properties))
+    return results, missing
 
 
 def _inputs(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
@@ -361,24 +361,24 @@ def check_crate(directory: Path, secret: bytes, fingerprint: str) -> tuple[Crate
         raise BadFileError("the crate is not signed", where=str(path), hint=hint)
     try:
         with storage_errors("read", str(path)):
-            found = msgspec.json.decode(path.read_bytes(), type=CrateSignature)
+            signature = msgspec.json.decode(path.read_bytes(), type=CrateSignature)
     except msgspec.DecodeError as error:
         raise BadFileError(f"this is no signature of a crate: {error}", where=str(path)) from error
-    if not hmac.compare_digest(found.made_with(secret), found.mac):
-        if found.key != fingerprint:
+    if not hmac.compare_digest(signature.made_with(secret), signature.mac):
+        if signature.key != fingerprint:
             hint = f"this is cluster key {fingerprint}: name the other key with --key"
-            raise BadFileError(f"the crate is signed with cluster key {found.key}", where=str(path), hint=hint)
+            raise BadFileError(f"the crate is signed with cluster key {signature.key}", where=str(path), hint=hint)
         hint = "it or the list of files was changed after the crate was signed"
         raise BadFileError("the signature does not match", where=str(path), hint=hint)
     changed = []
-    for name, known in found.files.items():
+    for name, known in signature.files.items():
         if not (directory / name).is_file():
             changed.append(f"{name} is not there")
         elif _sha256(directory / name) != known:
             changed.append(f"{name} was changed")
     # Who changed the metadata chose what they name.
-    added = [] if changed else sorted(set(_files_of(directory)) - found.files.keys())
-    return found, [*changed, *(f"{name} was added" for name in added)]
+    added = [] if changed else sorted(set(_files_of(directory)) - signature.files.keys())
+    return signature, [*changed, *(f"{name} was added" for name in added)]
 
 
 def _files_of(directory: Path) -> Iterator[str]:
@@ -391,4 +391,4 @@ def _files_of(directory: Path) -> Iterator[str]:
         if path.is_file():
             yield name
         elif name != "./" and path.is_dir():
-            yield from sorted(str(one.relative_to(directory)) for one in path.rglob("*") if one.is_file())
+            yield from sorted(str(file.relative_to(directory)) for file in path.rglob("*") if file.is_file())

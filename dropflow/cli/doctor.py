@@ -178,12 +178,12 @@ def examine_cluster(
         connections, errors = probe(plan, connect, timeout=timeout, pool=pool)
     managers = tuple(msgspec.structs.replace(report, probe_error=errors.get(report.url, "")) for report in reports)
     evidence = Evidence(managers, connections)
-    found = tuple(findings(evidence))
+    problems = tuple(findings(evidence))
     return DoctorReply(
-        ok=not found,
+        ok=not problems,
         url=url,
         managers=managers,
-        findings=found,
+        findings=problems,
         connections=connections,
         notes=tuple(notes(evidence, plan)),
     )
@@ -205,26 +205,26 @@ def ask_managers(
 
 def _reports(url: str, connect: "Callable[[str], Client]", clock: Clock, pool: "Executor") -> Iterable[ManagerReport]:
     """Return the reports of the manager at `url` and of all managers that it and those below it name."""
-    found: dict[str, ManagerReport] = {}
+    report_of: dict[str, ManagerReport] = {}
     wanted = [url]
     while wanted:
         reports = list(pool.map(lambda address: _ask(address, connect, clock), wanted))
-        found |= {report.url: report for report in reports}
+        report_of |= {report.url: report for report in reports}
         below = [child.url for report in reports for child in report.children]
         below += [node.url for report in reports for node in report.nodes]
-        wanted = [address for address in dict.fromkeys(below) if address and address not in found]
-    return found.values()
+        wanted = [address for address in dict.fromkeys(below) if address and address not in report_of]
+    return report_of.values()
 
 
 def _distinct(reports: Iterable[ManagerReport]) -> Sequence[ManagerReport]:
     """Return one report for each process, if possible that of the address which the process advertises."""
-    found: dict[object, ManagerReport] = {}
+    distinct: dict[object, ManagerReport] = {}
     for report in reports:
         info = report.info
         key = report.url if info is None else (info.name, info.role, info.host, info.process, info.incarnation)
-        if key not in found or (info is not None and report.url == info.url):
-            found[key] = report
-    return list(found.values())
+        if key not in distinct or (info is not None and report.url == info.url):
+            distinct[key] = report
+    return list(distinct.values())
 
 
 def _ask(url: str, connect: "Callable[[str], Client]", clock: Clock) -> ManagerReport:
@@ -232,13 +232,13 @@ def _ask(url: str, connect: "Callable[[str], Client]", clock: Clock) -> ManagerR
 
     try:
         with connect(url) as client:
-            found = measure_clock_skew(client, clock)
-            info = found.info
+            measured = measure_clock_skew(client, clock)
+            info = measured.info
             children = client.children() if info.role in ("island", "master") else ()
             nodes = client.nodes() if info.role in ("node", "island", "master") else ()
     except DropflowError as error:
         return ManagerReport(url=url, code=error.code, trouble=error.text, hint=error.hint)
-    return ManagerReport(url=url, info=info, skew=found.skew, delay=found.delay, children=children, nodes=nodes)
+    return ManagerReport(url=url, info=info, skew=measured.skew, delay=measured.delay, children=children, nodes=nodes)
 
 
 def _link_error(address: str, timeout: float) -> str:

@@ -92,14 +92,14 @@ class Evidence:
     @cached_property
     def identities(self) -> Mapping[str, tuple[str, str]]:
         """Role and name of the manager at each URL; what a manager reports about itself has precedence."""
-        found: dict[str, tuple[str, str]] = {}
+        names: dict[str, tuple[str, str]] = {}
         for report in self.managers:
             for child in report.children:
-                found.setdefault(child.url, (child.role, child.name or child.url))
+                names.setdefault(child.url, (child.role, child.name or child.url))
             for node in report.nodes:
-                found.setdefault(node.url, ("node", node.name))
+                names.setdefault(node.url, ("node", node.name))
         own = {report.url: (report.info.role, report.info.name) for report in self.managers if report.info}
-        return found | own
+        return names | own
 
     @cached_property
     def links(self) -> tuple[Connection, ...]:
@@ -172,8 +172,8 @@ def connection_findings(
         return
     unreachable = list(_unreachable(connections, left, evidence))
     yield from (finding for _, finding in unreachable)
-    found = {far for far, _ in unreachable}
-    left = [connection for connection in left if connection.far not in found]
+    isolated = {far for far, _ in unreachable}
+    left = [connection for connection in left if connection.far not in isolated]
     totals = Counter(connection.near for connection in connections)
     failures = Counter(connection.near for connection in failed)
     for near in dict.fromkeys(connection.near for connection in left):
@@ -201,10 +201,10 @@ def _unreachable(
 
 def _by_reason(near: str, failed: Iterable[Connection], evidence: Evidence) -> Iterator[Finding]:
     """Yield one finding for each reason for which a manager cannot reach others."""
-    found: dict[tuple[str, str], list[Connection]] = defaultdict(list)
+    connections: dict[tuple[str, str], list[Connection]] = defaultdict(list)
     for connection in failed:
-        found[failure(connection, evidence)].append(connection)
-    for (reason, hint), same in found.items():
+        connections[failure(connection, evidence)].append(connection)
+    for (reason, hint), same in connections.items():
         far = f"{_what(same[0])} of {few([evidence.label(connection.far) for connection in same], _LISTED)}"
         at = f" at {same[0].result.address}" if len(same) == 1 else ""
         yield Finding(where=near, text=f"{evidence.label(near)} cannot reach {far}{at}: {reason}", hint=hint)
@@ -212,11 +212,11 @@ def _by_reason(near: str, failed: Iterable[Connection], evidence: Evidence) -> I
 
 def _reasons(failed: Iterable[Connection], evidence: Evidence, end: Literal["near", "far"]) -> str:
     """Return each reason once, the most frequent first, with the managers that report it if there are several."""
-    found: dict[str, list[str]] = defaultdict(list)
+    labels_of: dict[str, list[str]] = defaultdict(list)
     for connection in failed:
         label = evidence.label(connection.near if end == "near" else connection.far)
-        found[failure(connection, evidence)[0]].append(label)
-    ordered = sorted(found.items(), key=lambda row: -len(row[1]))
+        labels_of[failure(connection, evidence)[0]].append(label)
+    ordered = sorted(labels_of.items(), key=lambda row: -len(row[1]))
     if len(ordered) == 1:
         return ordered[0][0]
     return "; ".join(f"{reason} ({few(labels, _LISTED)})" for reason, labels in ordered)
@@ -282,16 +282,16 @@ def plan_probes(reports: Sequence[ManagerReport], *, peers: int) -> ProbePlan:
     for report in reports:
         if report.info is None:
             continue
-        found = [ProbeTarget(far=child.url, means="rest", address=child.url) for child in report.children]
+        own_targets = [ProbeTarget(far=child.url, means="rest", address=child.url) for child in report.children]
         if report.info.role == "node" and report.url in places:
             start = places[report.url] + 1
             others = [ring[(start + step) % len(ring)] for step in range(min(peers, len(ring) - 1))]
             links = [ProbeTarget(far=node.url, means="links", address=node.links) for node in others if node.links]
             planned += len(links)
-            found += links
-            found += [ProbeTarget(far=node.url, means="rest", address=node.url) for node in others]
-        if found:
-            targets[report.url] = tuple(found)
+            own_targets += links
+            own_targets += [ProbeTarget(far=node.url, means="rest", address=node.url) for node in others]
+        if own_targets:
+            targets[report.url] = tuple(own_targets)
     possible = len(ring) * (len(ring) - 1)
     return ProbePlan(targets=targets, planned=planned, possible=possible, peers=peers, is_bounded=peers < len(ring) - 1)
 
@@ -301,19 +301,19 @@ def probe(
 ) -> tuple[tuple[Connection, ...], Mapping[str, str]]:
     """Make the managers connect as planned; return the connections, and the errors of managers that did not report."""
     answers = pool.map(lambda near: _probe_from(near, plan.targets[near], connect, timeout), plan.targets)
-    found = dict(zip(plan.targets, answers, strict=True))
-    connections = tuple(connection for some, _ in found.values() for connection in some)
-    return connections, {near: error for near, (_, error) in found.items()}
+    results = dict(zip(plan.targets, answers, strict=True))
+    connections = tuple(connection for some, _ in results.values() for connection in some)
+    return connections, {near: error for near, (_, error) in results.items()}
 
 
 def _nodes(reports: Iterable[ManagerReport]) -> dict[str, NodeInfo]:
     """Return all nodes that any manager reports, by URL; what a node reports about itself has precedence."""
-    found: dict[str, NodeInfo] = {}
+    nodes: dict[str, NodeInfo] = {}
     for report in reports:
         for node in report.nodes:
-            if node.url and (node.url == report.url or node.url not in found):
-                found[node.url] = node
-    return found
+            if node.url and (node.url == report.url or node.url not in nodes):
+                nodes[node.url] = node
+    return nodes
 
 
 def _probe_from(
@@ -327,7 +327,7 @@ def _probe_from(
         with connect(near) as client:
             for start in range(0, len(addresses), _ADDRESSES):
                 some = addresses[start : start + _ADDRESSES]
-                results |= {found.address: found for found in client.probe(some, seconds=min(timeout, _LONGEST))}
+                results |= {answer.address: answer for answer in client.probe(some, seconds=min(timeout, _LONGEST))}
     except DropflowError as error:
         error_text = error.text
     connections = [
@@ -525,7 +525,7 @@ class _Identity(NamedTuple):
 
 def _identities(evidence: Evidence) -> dict[str, _Identity]:
     """Return the identity of each manager, by URL; of managers that did not answer, as other managers report it."""
-    found = {
+    identities = {
         report.url: _Identity(report.info.key or "none", report.info.protocol, report.info.version)
         for report in evidence.managers
         if report.info is not None
@@ -533,8 +533,8 @@ def _identities(evidence: Evidence) -> dict[str, _Identity]:
     for connection in evidence.connections:
         result = connection.result
         if result.ok and connection.means == "rest":
-            found.setdefault(connection.far, _Identity(result.key or "none", result.protocol, result.version))
-    return found
+            identities.setdefault(connection.far, _Identity(result.key or "none", result.protocol, result.version))
+    return identities
 
 
 def _differences(what: str, values: dict[str, str], hint: str) -> Iterator[Finding]:

@@ -145,14 +145,14 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         if len(shown) > _SHOWN_FILES:
             yield f"  ... and {len(shown) - _SHOWN_FILES:,} more (--output json has them all)"
         if self.interrupted:
-            left = [one for one in self.missing if one.is_cut_off]
+            left = [missed for missed in self.missing if missed.is_cut_off]
             yield f"interrupted: {plural(len(left), 'result')} left to fetch{_sizes(left)}"
-        refused = [one for one in self.missing if not one.is_cut_off]
-        for one in refused[:_SHOWN_MISSING]:
-            yield f"missing: {one.path} of {one.drop} on {one.node}: {one.text}"
+        refused = [missed for missed in self.missing if not missed.is_cut_off]
+        for missed in refused[:_SHOWN_MISSING]:
+            yield f"missing: {missed.path} of {missed.drop} on {missed.node}: {missed.text}"
         if len(refused) > _SHOWN_MISSING:
             yield f"missing: {len(refused) - _SHOWN_MISSING:,} more (--output json has them all)"
-        cut_off = [one for one in self.missing if one.is_cut_off]
+        cut_off = [missed for missed in self.missing if missed.is_cut_off]
         if cut_off and not self.interrupted:
             yield f"error {cut_off[0].code}: {cut_off[0].text}"
             count = plural(len(cut_off), "result")
@@ -166,14 +166,14 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         """The exit status."""
         if self.interrupted:
             return Exit.TERMINATED if self.terminated else Exit.INTERRUPTED
-        if any(one.is_cut_off for one in self.missing):
+        if any(file.is_cut_off for file in self.missing):
             return Exit.UNKNOWN
         return Exit.FINISHED if self.ok else Exit.FAILED
 
 
 def _sizes(missing: Sequence[MissedFile]) -> str:
     """Return how many bytes are missing, and how many of their results are here."""
-    size, here = sum(one.size for one in missing), sum(one.here for one in missing)
+    size, here = sum(file.size for file in missing), sum(file.here for file in missing)
     kept = f" more, {format_size(here)} of them are here" if here else ""
     return f" ({format_size(size - here)}{kept})"
 
@@ -239,36 +239,36 @@ class ResultDownload:
         OSError
             The directory cannot be written; all requests are stopped.
         """
-        found: dict[WantedFile, _Outcome] = {}
+        outcomes: dict[WantedFile, _Outcome] = {}
         try:
-            self._fetch(files, found)
+            self._fetch(files, outcomes)
         except KeyboardInterrupt:
             self.is_interrupted = True
         except OSError:
-            missing = [file for file in files if file not in found]
+            missing = [file for file in files if file not in outcomes]
             self.left = sum(max(file.result.size - self._directory.kept(file.path).size, 0) for file in missing)
             raise
         left = LinkError("interrupted before it was fetched", hint="fetch again")
         for file in files:
-            if file not in found:
+            if file not in outcomes:
                 here = self._directory.kept(file.path).size
-                found[file] = file.missed(left, is_cut_off=True, here=here)
-        if all(isinstance(one, FetchedFile) for one in found.values()):
+                outcomes[file] = file.missed(left, is_cut_off=True, here=here)
+        if all(isinstance(outcome, FetchedFile) for outcome in outcomes.values()):
             self._directory.discard_parts()
-        return found
+        return outcomes
 
-    def _fetch(self, files: Sequence[WantedFile], found: dict[WantedFile, _Outcome]) -> None:
+    def _fetch(self, files: Sequence[WantedFile], outcomes: dict[WantedFile, _Outcome]) -> None:
         """Add the result for each file to `found`."""
         by_node: dict[str, list[WantedFile]] = defaultdict(list)
         for file in files:
             if self._directory.has(file.path, file.result):
-                found[file] = file.fetched(file.result.size, was_there=True)
+                outcomes[file] = file.fetched(file.result.size, was_there=True)
                 self._count(1, file.result.size)
             else:
                 by_node[file.result.node].append(file)
         batches = {
             node: [
-                _Batch(mine[start : start + MAX_CONTENTS], self._directory, found)
+                _Batch(mine[start : start + MAX_CONTENTS], self._directory, outcomes)
                 for start in range(0, len(mine), MAX_CONTENTS)
             ]
             for node, mine in by_node.items()
@@ -285,7 +285,7 @@ class ResultDownload:
                     batch.end(error)
         finally:
             arrivals.stop()
-            for batch in (one for mine in batches.values() for one in mine):
+            for batch in (batch_of_node for mine in batches.values() for batch_of_node in mine):
                 batch.close()
 
 
@@ -293,11 +293,11 @@ class _Batch:
     """Files that one request asks for: writes what arrives."""
 
     def __init__(
-        self, files: Sequence[WantedFile], directory: ResultDirectory, found: dict[WantedFile, _Outcome]
+        self, files: Sequence[WantedFile], directory: ResultDirectory, outcomes: dict[WantedFile, _Outcome]
     ) -> None:
         self._files = files
         self._directory = directory
-        self._found = found
+        self._found = outcomes
         self._reader = RecordReader()
         self._file = files[0]
         """The one that is being written, with the next two."""

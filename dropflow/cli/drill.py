@@ -55,7 +55,7 @@ class Quantiles(msgspec.Struct, frozen=True):
 
     def row(self) -> tuple[str, ...]:
         """Return the values as text."""
-        return tuple(DASH if math.isnan(one) else format_brief(one) for one in msgspec.structs.astuple(self))
+        return tuple(DASH if math.isnan(number) else format_brief(number) for number in msgspec.structs.astuple(self))
 
 
 class SingleCopy(msgspec.Struct, frozen=True):
@@ -286,14 +286,14 @@ class _Prepared:
         check_parts(made.graph.parts, len(nodes))
         given = made.names or made.graph.places
         if made.machines is None and len(given) >= len(nodes):
-            named = (msgspec.structs.replace(one, name=name) for one, name in zip(nodes, given, strict=False))
+            named = (msgspec.structs.replace(machine, name=name) for machine, name in zip(nodes, given, strict=False))
             self._machines = msgspec.structs.replace(self._machines, nodes=tuple(named))
         self._names = [node.name for node in self._machines.nodes]
         self._losses, self._cuts = losses, cuts
         self._speeds = dict(self._speed(text) for text in slow)
         self._texts = (
             *(f"lose {loss}" for loss in losses),
-            *(f"slow {one}" for one in slow),
+            *(f"slow {slow_node}" for slow_node in slow),
             *(f"cut {cut}" for cut in cuts),
         )
 
@@ -306,12 +306,14 @@ class _Prepared:
         drill = msgspec.structs.replace(drill, spread=spread, replicas=replicas, protect=protect)
         changed, fewer = dict(self._changed(drill)), min(seeds, max(10, seeds // _SHARE))
         orders = [(calm, 0), *((drill, seed) for seed in range(seeds))]
-        orders += [(one, seed) for one in changed.values() for seed in range(fewer)]
-        first, *found = run_trials(orders, jobs=min(usable_cores(), -(-len(orders) // _TRIALS_OF_PROCESS)))
-        trials, changes = found[:seeds], []
+        orders += [(changed_plan, seed) for changed_plan in changed.values() for seed in range(fewer)]
+        first, *trials_of_changes = run_trials(orders, jobs=min(usable_cores(), -(-len(orders) // _TRIALS_OF_PROCESS)))
+        trials, changes = trials_of_changes[:seeds], []
         for at, change in enumerate(changed):
-            before, after = found[:fewer], found[seeds + at * fewer :][:fewer]
-            repeated_before, repeated_after = (sum(one.repeated for one in some) / fewer for some in (before, after))
+            before, after = trials_of_changes[:fewer], trials_of_changes[seeds + at * fewer :][:fewer]
+            repeated_before, repeated_after = (
+                sum(outcome.repeated for outcome in some) / fewer for some in (before, after)
+            )
             ends_before, ends_after = Quantiles.of(_ends(before)), Quantiles.of(_ends(after))
             changes.append(DrillChange(change, fewer, ends_before, ends_after, repeated_before, repeated_after))
         repeated, ends = [trial.repeated for trial in trials], sorted(_ends(trials))
@@ -393,11 +395,11 @@ class _Prepared:
     def _faults(self, completion: float) -> "tuple[NodeLoss | Cut, ...]":
         from managers.simulation.drill import ANY, Cut, NodeLoss
 
-        found: list[NodeLoss | Cut] = []
+        faults: list[NodeLoss | Cut] = []
         for text in self._losses:
             name, _, when = text.rpartition("@") if "@" in text else (text, "", "")
             node = ANY if name == "any" else self._named(name, text)
-            found.append(NodeLoss(node, _moment(when, completion, text)))
+            faults.append(NodeLoss(node, _moment(when, completion, text)))
         for text in self._cuts:
             parts = _CUT.fullmatch(text)
             groups = (
@@ -408,8 +410,8 @@ class _Prepared:
             if parts is None or len(groups) != 2 or set(groups[0]) & set(groups[1]):
                 raise UsageError(f"--cut {text} names no two groups", hint="write it as a,b|c,d@50%+10m")
             seconds = 600.0 if parts[3] is None else _seconds(parts[3], text)
-            found.append(Cut(groups[0], groups[1], _moment(parts[2] or "", completion, text), seconds))
-        return tuple(found)
+            faults.append(Cut(groups[0], groups[1], _moment(parts[2] or "", completion, text), seconds))
+        return tuple(faults)
 
     def _speed(self, text: str) -> tuple[str, float]:
         name, _, factor = text.rpartition("=")

@@ -170,31 +170,31 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
     beside = () if manager.url else (Path(), *path.absolute().parents[:_MOST_PARENTS])
     roots = [Path(place) for place in places] or beside
     journals = {
-        one.resolve(): one.stat().st_mtime
+        journal_path.resolve(): journal_path.stat().st_mtime
         for root in roots
         for depth in _DEPTHS
-        for one in root.glob(depth)
-        if one.exists()
+        for journal_path in root.glob(depth)
+        if journal_path.exists()
     }
-    found: list[tuple[str, str]] = []
-    for journal in sorted(journals, key=lambda one: -journals[one]):
+    origins: list[tuple[str, str]] = []
+    for journal in sorted(journals, key=lambda journal_path: -journals[journal_path]):
         with suppress(DropflowError):  # a part of a node's, or a damaged one
-            found += _same(run_report(journal.parent).results.results, str(journal.parent), size, checksum)
-    if not found and not places:
+            origins += _same(run_report(journal.parent).results.results, str(journal.parent), size, checksum)
+    if not origins and not places:
         with suppress(DropflowError), manager.connect() as client:
             for session in sorted(client.sessions(), key=lambda session: -session.created):
-                found += _same(client.results(session.session).results, session.session, size, checksum)
-    if not found:
+                origins += _same(client.results(session.session).results, session.session, size, checksum)
+    if not origins:
         where = few([str(root) for root in roots]) or manager.url
         raise NotFoundError(
             f"no result has the content of {path}: {format_size(size)}, {checksum_text(checksum)}",
             where=str(path),
             hint=f"runs were looked for below {where}: name another place with --in DIR, or a manager with --to URL",
         )
-    output.note(f"{path} is {found[0][1]} of {found[0][0]}: it has the same size and {checksum_text(checksum)}")
-    if len(found) > 1:
-        output.note(f"the same content is in {few([run for run, _ in found[1:]])}")
-    return found[0]
+    output.note(f"{path} is {origins[0][1]} of {origins[0][0]}: it has the same size and {checksum_text(checksum)}")
+    if len(origins) > 1:
+        output.note(f"the same content is in {few([run for run, _ in origins[1:]])}")
+    return origins[0]
 
 
 def _same(results: Iterable[ResultInfo], run: str, size: int, checksum: int) -> list[tuple[str, str]]:
@@ -219,26 +219,32 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     replayed = replay(graph, directory / JOURNAL)
     states = np.frombuffer(replayed.core.drops.states, dtype=np.uint8)
     row = find_drop(graph, drop, states)
-    found = explain(replayed.core, row, replayed.faults.get(row, ()))
-    failure = None if found.cause is None else replayed.failures.get(found.cause)
+    explanation = explain(replayed.core, row, replayed.faults.get(row, ()))
+    failure = None if explanation.cause is None else replayed.failures.get(explanation.cause)
     repeat = () if replayed.known is None else explain_repeat(graph, replayed.known, row)
     chain = chain_lines(graph, row, states, lambda drop: explain(replayed.core, drop).lines[1:])
     reports = () if failure is None else cause_reports(graph, replayed.core, str(directory), replayed.failures)
-    alike = () if found.cause is None else _alike([failure_info(report) for report in reports], oid(graph, found.cause))
+    alike = (
+        ()
+        if explanation.cause is None
+        else _alike([failure_info(report) for report in reports], oid(graph, explanation.cause))
+    )
     reused = reuse_lines(graph, directory, row)
     lacks = completeness_lines(graph, row, states, missing_share(graph, row, states, replayed.missing))
-    reasons = (*found.lines, *chain, *lacks, *_failure_lines(failure), *alike, *(reused or repeat))
-    return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
+    reasons = (*explanation.lines, *chain, *lacks, *_failure_lines(failure), *alike, *(reused or repeat))
+    return ExplainReply(
+        session=replayed.core.status.name, drop=explanation.oid, state=explanation.state.name, reasons=reasons
+    )
 
 
 def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainReply:
     with manager.connect() as client:
-        found = client.drop(session, drop)
+        info = client.drop(session, drop)
         detail = client.session(session)
-        lines = _lines_of_graph(client, session, found)
-    alike = () if found.failure is None else _alike(detail.failures, found.failure.drop)
-    reasons = (*found.reasons, *lines, *_failure_lines(found.failure), *alike)
-    return ExplainReply(session=detail.status, drop=found.oid, state=found.state, reasons=reasons)
+        lines = _lines_of_graph(client, session, info)
+    alike = () if info.failure is None else _alike(detail.failures, info.failure.drop)
+    reasons = (*info.reasons, *lines, *_failure_lines(info.failure), *alike)
+    return ExplainReply(session=detail.status, drop=info.oid, state=info.state, reasons=reasons)
 
 
 def _lines_of_graph(client: "Client", session: str, drop: DropDetail) -> Sequence[str]:
@@ -322,8 +328,10 @@ def _failure_lines(failure: Failure | FailureInfo | None) -> tuple[str, ...]:
 def _alike(failures: Sequence[FailureInfo], drop: str) -> tuple[str, ...]:
     """Return how many other drops failed as the root cause `drop` did."""
     groups = (group for group in causes(failures) if group.rest)
-    found = next((group for group in groups if any(one.drop == drop for one in (group.first, *group.rest))), None)
-    if found is None:
+    alike = next(
+        (group for group in groups if any(failure.drop == drop for failure in (group.first, *group.rest))), None
+    )
+    if alike is None:
         return ()
-    same = f": {found.text}" if found.is_varied else ""
-    return (f"{plural(len(found.rest), 'other drop')} failed alike{same}",)
+    same = f": {alike.text}" if alike.is_varied else ""
+    return (f"{plural(len(alike.rest), 'other drop')} failed alike{same}",)

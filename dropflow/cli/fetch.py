@@ -97,8 +97,8 @@ def fetch_results(
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.submission.progress import transfer_progress
 
-    found = client.results(session) if drop is None else _one_result(client, session, drop)
-    wanted = (*found.results, *(found.in_stores if with_stores else ()))
+    listing = client.results(session) if drop is None else _one_result(client, session, drop)
+    wanted = (*listing.results, *(listing.in_stores if with_stores else ()))
     files = [WantedFile(result, path) for result, path in result_paths(wanted)]
     sizes = sum(file.result.size for file in files)
     download = None
@@ -113,7 +113,7 @@ def fetch_results(
         session,
         str(root),
         [fetched[file] for file in files],
-        silent=found.missing,
+        silent=listing.missing,
         is_interrupted=download.is_interrupted,
         is_terminated=bool(signals),
     )
@@ -140,12 +140,12 @@ def _not_stored(root: Path, error: OSError, *, left: int) -> StorageError:
     from dropflow.data.storage_errors import storage_error
     from dropflow.formatting import format_size
 
-    found = storage_error("write results", root, error)
+    problem = storage_error("write results", root, error)
     more = f"; {format_size(left)} are left to fetch. What is here stays: fetch again, with the same -o" if left else ""
     return StorageError(
         f"results cannot be stored: {error.strerror}",
         where=str(root),
-        hint=(found.hint or "choose another place") + more,
+        hint=(problem.hint or "choose another place") + more,
     )
 
 
@@ -179,8 +179,8 @@ def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
     if detail.is_app:
         hint = f"see {shell_command('log', session, detail.oid)}"
         raise NotFoundError(f"{detail.oid} is an application, and has no content", hint=hint)
-    found = client.results(session)
-    known = next((one for one in (*found.results, *found.in_stores) if one.oid == detail.oid), None)
+    listing = client.results(session)
+    known = next((result for result in (*listing.results, *listing.in_stores) if result.oid == detail.oid), None)
     return ResultList(results=(known or content_of(detail, f"results/{drop_file_name(detail.oid)}"),))
 
 

@@ -88,22 +88,24 @@ def read_graph(
     BadGraphError
         It cannot be translated; carries all problems.
     """
-    found = examine_graph(source, configuration=configuration, settings=settings, prefix=prefix, components=components)
-    return finish(found)
+    examined = examine_graph(
+        source, configuration=configuration, settings=settings, prefix=prefix, components=components
+    )
+    return finish(examined)
 
 
 def read_for_nodes(
     output: CommandOutput, source: str, configuration: str | None, settings: tuple[str, ...]
 ) -> PhysicalGraph:
     """Return the graph in a file. Components are not looked for here: the nodes report what they lack."""
-    found = read_graph(source, configuration=configuration, settings=settings, components=None)
-    note_warnings(output, found.problems)
-    return found.graph
+    reading = read_graph(source, configuration=configuration, settings=settings, components=None)
+    note_warnings(output, reading.problems)
+    return reading.graph
 
 
 def note_warnings(output: CommandOutput, problems: tuple[Problem, ...]) -> None:
     """Print the warnings of a graph that is used nevertheless."""
-    warnings = [found for found in problems if found.severity is Severity.WARNING]
+    warnings = [problem for problem in problems if problem.severity is Severity.WARNING]
     for line in problem_lines(warnings[:_SHOWN_WARNINGS]):
         output.note(line)
     if len(warnings) > _SHOWN_WARNINGS:
@@ -219,9 +221,9 @@ def graph_target(path: str, form: GraphFormat | None) -> GraphTarget:
             hint=f"use {', '.join(_FORMATS)}, or any name with --format {', '.join(dict.fromkeys(_FORMATS.values()))}",
         )
     target = GraphTarget(path, form or _FORMATS[suffix])
-    for one in target.files:
-        if one.exists() and not one.is_file():
-            raise UsageError("not a regular file", where=str(one), hint="name a file for -o")
+    for target_file in target.files:
+        if target_file.exists() and not target_file.is_file():
+            raise UsageError("not a regular file", where=str(target_file), hint="name a file for -o")
     return target
 
 

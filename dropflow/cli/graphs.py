@@ -41,13 +41,13 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The corrections and their difference, all problems, then whether the graph is usable."""
         yield from self.diff.splitlines()
-        yield from (f"fixed {one.code} {one.where}: {one.text}" for one in self.fixed)
+        yield from (f"fixed {fix.code} {fix.where}: {fix.text}" for fix in self.fixed)
         yield from problem_lines(self.problems)
-        counts = {severity: sum(found.severity is severity for found in self.problems) for severity in Severity}
+        counts = {severity: sum(problem.severity is severity for problem in self.problems) for severity in Severity}
         errors, warnings = counts[Severity.ERROR], counts[Severity.WARNING]
-        found = f"{plural(errors, 'error')}, {plural(warnings, 'warning')}"
+        counted = f"{plural(errors, 'error')}, {plural(warnings, 'warning')}"
         family = f" ({self.format})" if self.format else ""
-        yield f"{'usable' if self.ok else 'not usable'}{family}: {found}"
+        yield f"{'usable' if self.ok else 'not usable'}{family}: {counted}"
 
 
 @click.command("check")
@@ -84,13 +84,13 @@ def check_command(
     if fix:
         graph, made, difference = _fix(graph, target)
     try:
-        found = examine_graph(
+        examined = examine_graph(
             graph, configuration=configuration, settings=settings, components=ComponentOptions(here=here)
         )
-        family, problems = found.family, found.problems
+        family, problems = examined.family, examined.problems
     except UsageError as error:
         family, problems = "", as_problems(error)
-    ok = not any(found.severity is Severity.ERROR for found in problems)
+    ok = not any(problem.severity is Severity.ERROR for problem in problems)
     output.answer(CheckReply(ok=ok, format=family, problems=problems, fixed=made, diff=difference))
     return Exit.FINISHED if ok else Exit.BAD_INPUT
 
@@ -117,7 +117,7 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     before = parse(data, ReadOptions()).value
     after, fixes = fixed(before, reading.graph, examine(data, name=Path(graph).stem).problems)
     file = target or graph
-    old, new = (msgspec.json.format(msgspec.json.encode(one), indent=4) for one in (before, after))
+    old, new = (msgspec.json.format(msgspec.json.encode(document), indent=4) for document in (before, after))
     if fixes or target:
         with output_file(Path(file)) as stream:
             stream.write(new + b"\n")
@@ -150,9 +150,9 @@ class FillReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The parameters, the files, and the problems."""
         yield from problem_lines(self.problems, least=Severity.WARNING)
-        for one in self.written:
-            values = ", ".join(f"{name}={value}" for name, value in one.values.items())
-            yield f"wrote {one.file}: {values or 'no values'}"
+        for graph in self.written:
+            values = ", ".join(f"{name}={value}" for name, value in graph.values.items())
+            yield f"wrote {graph.file}: {values or 'no values'}"
         if self.written:
             return
         if not self.ok:
@@ -167,14 +167,14 @@ class FillReply(msgspec.Struct, frozen=True, kw_only=True):
             yield "the graph has no parameters"
 
 
-def _value(one: "TemplateParameter") -> str:
-    return "(to be given)" if one.value is None else str(one.value)
+def _value(parameter: "TemplateParameter") -> str:
+    return "(to be given)" if parameter.value is None else str(parameter.value)
 
 
-def _range(one: "TemplateParameter") -> str:
-    if one.options:
-        return ", ".join(one.options)
-    low, high = ("" if end is None else f"{end:g}" for end in (one.minimum, one.maximum))
+def _range(parameter: "TemplateParameter") -> str:
+    if parameter.options:
+        return ", ".join(parameter.options)
+    low, high = ("" if end is None else f"{end:g}" for end in (parameter.minimum, parameter.maximum))
     return f"{low}..{high}" if low or high else ""
 
 
@@ -237,33 +237,33 @@ def fill_command(
     is_filled = bool(given or configuration or sweep or not family)
     written: list[WrittenGraph] = []
     problems: list[Problem] = []
-    found = fill_document(data, name=name, configuration=configuration, settings=given)
-    parameters = found.parameters
+    filled = fill_document(data, name=name, configuration=configuration, settings=given)
+    parameters = filled.parameters
     if listed:
-        fatal = not found.parameters and any(problem.severity is Severity.ERROR for problem in found.problems)
-        reply = FillReply(ok=not fatal, template=is_template(found.parameters), parameters=parameters)
-        output.answer(reply if not fatal else msgspec.structs.replace(reply, problems=found.problems))
+        fatal = not filled.parameters and any(problem.severity is Severity.ERROR for problem in filled.problems)
+        reply = FillReply(ok=not fatal, template=is_template(filled.parameters), parameters=parameters)
+        output.answer(reply if not fatal else msgspec.structs.replace(reply, problems=filled.problems))
         return Exit.BAD_INPUT if fatal else Exit.FINISHED
     for values in runs:
         if values:
-            found = fill_document(data, name=name, configuration=configuration, settings={**given, **values})
+            filled = fill_document(data, name=name, configuration=configuration, settings={**given, **values})
         if family:
-            found = _in_family(found, data, name, family, is_filled=is_filled)
-        problems += [problem for problem in found.problems if problem not in problems]
-        if not found.document:
+            filled = _in_family(filled, data, name, family, is_filled=is_filled)
+        problems += [problem for problem in filled.problems if problem not in problems]
+        if not filled.document:
             break
         if target in (None, "-"):
-            sys.stdout.buffer.write(found.document)
+            sys.stdout.buffer.write(filled.document)
             sys.stdout.buffer.flush()
             return Exit.FINISHED
         file = _name(str(target), values)
         with output_file(Path(file)) as stream:
-            stream.write(found.document)
-        written.append(WrittenGraph(file=file, values=found.note.values if is_filled else {}))
-    ok = bool(found.document)
+            stream.write(filled.document)
+        written.append(WrittenGraph(file=file, values=filled.note.values if is_filled else {}))
+    ok = bool(filled.document)
     reply = FillReply(
         ok=ok,
-        template=is_template(found.parameters),
+        template=is_template(filled.parameters),
         parameters=parameters,
         written=tuple(written),
         problems=tuple(problems),
@@ -278,24 +278,26 @@ def _read(file: str) -> tuple[str, bytes]:
     from translator.repository import fetch_file, is_repository_address
 
     if is_repository_address(file):
-        found = fetch_file(file)
-        return found.name, found.content
+        fetched = fetch_file(file)
+        return fetched.name, fetched.content
     return ("stdin", sys.stdin.buffer.read()) if file == "-" else (Path(file).stem, read_file(Path(file)))
 
 
-def _in_family(found: "FilledGraph", data: bytes, name: str, family: str, *, is_filled: bool) -> "FilledGraph":
+def _in_family(filled: "FilledGraph", data: bytes, name: str, family: str, *, is_filled: bool) -> "FilledGraph":
     """Return a filled graph, or TEMPLATE as it is, as a file of another family."""
     from translator.formats.dump import dump
     from translator.formats.json_document import Family
     from translator.formats.load import read_logical
 
-    if is_filled and not found.document:
-        return found
-    reading = read_logical(found.document if is_filled else data, name=name)
+    if is_filled and not filled.document:
+        return filled
+    reading = read_logical(filled.document if is_filled else data, name=name)
     if reading.graph is None or any(problem.severity is Severity.ERROR for problem in reading.problems):
-        return msgspec.structs.replace(found, document=b"", problems=reading.problems)
+        return msgspec.structs.replace(filled, document=b"", problems=reading.problems)
     document = msgspec.json.format(msgspec.json.encode(dump(reading.graph, Family(family))), indent=4) + b"\n"
-    return msgspec.structs.replace(found, document=document, problems=found.problems if is_filled else reading.problems)
+    return msgspec.structs.replace(
+        filled, document=document, problems=filled.problems if is_filled else reading.problems
+    )
 
 
 def _settings(texts: tuple[str, ...]) -> dict[str, Any]:
@@ -385,11 +387,11 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
         yield f"{self.name} ({self.format})"
         counts = f"{plural(self.drops, 'drop')} ({self.data_drops:,} data, {self.app_drops:,} applications)"
         if self.physical is not None:
-            found = self.physical
-            yield f"  {counts}, {plural(found.edges, 'edge')}, {plural(found.levels, 'level')}"
-            where = f" on {', '.join(found.places)}" if found.places else ""
-            yield f"  {plural(found.parts, 'part')}{where}, critical path {found.critical_path:,.6g}"
-            yield f"  {format_size(found.bytes)} in memory, digest {found.digest[:16]}"
+            shape = self.physical
+            yield f"  {counts}, {plural(shape.edges, 'edge')}, {plural(shape.levels, 'level')}"
+            where = f" on {', '.join(shape.places)}" if shape.places else ""
+            yield f"  {plural(shape.parts, 'part')}{where}, critical path {shape.critical_path:,.6g}"
+            yield f"  {format_size(shape.bytes)} in memory, digest {shape.digest[:16]}"
         else:
             yield f"  {counts}, {plural(self.connections, 'edge')}"
         made = self.preview
@@ -435,15 +437,15 @@ def info_command(output: CommandOutput, *, graph: str, configuration: str | None
     from translator.pipeline import finish
     from translator.problem_codes import TOO_LARGE
 
-    found = examine_graph(graph, configuration=configuration, settings=settings)
-    errors = [problem for problem in found.problems if problem.severity is Severity.ERROR]
-    if found.logical is None or found.outline is None or any(error.code != TOO_LARGE for error in errors):
-        finish(found)  # raises if there are errors
-    note_warnings(output, found.problems)
-    if found.logical is None or found.outline is None:
-        output.answer(_physical_info(found.family, finish(found).graph))
+    examined = examine_graph(graph, configuration=configuration, settings=settings)
+    errors = [problem for problem in examined.problems if problem.severity is Severity.ERROR]
+    if examined.logical is None or examined.outline is None or any(error.code != TOO_LARGE for error in errors):
+        finish(examined)  # raises if there are errors
+    note_warnings(output, examined.problems)
+    if examined.logical is None or examined.outline is None:
+        output.answer(_physical_info(examined.family, finish(examined).graph))
     else:
-        output.answer(_logical_info(found.family, found.logical, found.outline))
+        output.answer(_logical_info(examined.family, examined.logical, examined.outline))
     return Exit.FINISHED
 
 
@@ -560,6 +562,6 @@ def diff_command(
     if before.graph is None or after.graph is None:
         output.error(DiffReply(ok=False, same=False, problems=(*before.problems, *after.problems)))
         return Exit.BAD_INPUT
-    found = differences(before.graph, after.graph)
-    output.answer(DiffReply(ok=True, same=not found, differences=found))
-    return Exit.FINISHED if not found else Exit.FAILED
+    changes = differences(before.graph, after.graph)
+    output.answer(DiffReply(ok=True, same=not changes, differences=changes))
+    return Exit.FINISHED if not changes else Exit.FAILED

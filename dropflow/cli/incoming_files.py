@@ -75,8 +75,10 @@ class ResultDirectory:
             return False
         target = f"{self.root}/{path}"
         try:
-            found = os.lstat(target)
-            is_like_it = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size == result.size)
+            status = os.lstat(target)
+            is_like_it = stat.S_ISDIR(status.st_mode) or (
+                stat.S_ISREG(status.st_mode) and status.st_size == result.size
+            )
             return is_like_it and checksum_of(target) == result.checksum
         except OSError:
             return False
@@ -258,9 +260,9 @@ class IncomingFile:
 
 
 def _part_key(path: PurePosixPath) -> str:
-    found = content_digest()
-    found.update(os.fsencode(path))
-    return found.hexdigest()
+    digest = content_digest()
+    digest.update(os.fsencode(path))
+    return digest.hexdigest()
 
 
 def _new_part(path: Path, checksum: int) -> _Part | None:
@@ -278,18 +280,18 @@ def _new_part(path: Path, checksum: int) -> _Part | None:
 
 def _own_parts(directory: Path) -> dict[str, _Part]:
     """Return the incomplete files that this command may continue, by the digest of their path."""
-    found: dict[str, _Part] = {}
+    parts: dict[str, _Part] = {}
     for path in sorted(directory.glob(f"*{_PART}")):
         key, _, checksum = path.stem.partition("-")
         with suppress(OSError, ValueError):
             part = _new_part(path, int(checksum, 16))
-            before = found.get(key)
+            before = parts.get(key)
             if before is not None:
                 os.close(before.file)
                 before.path.unlink(missing_ok=True)
             if part is not None:
-                found[key] = part
-    return found
+                parts[key] = part
+    return parts
 
 
 def _remove(path: Path) -> None:

@@ -180,14 +180,14 @@ def verify_crate(output: CommandOutput, *, file: str | None, directory: str) -> 
     from managers.keys import load
 
     key = load(_path(file))
-    found, differences = check_crate(Path(directory), key.secret, key.fingerprint)
+    signature, differences = check_crate(Path(directory), key.secret, key.fingerprint)
     output.answer(
         CrateCheckReply(
             ok=not differences,
             crate=directory,
-            key=found.key,
-            signed=found.signed,
-            files=len(found.files),
+            key=signature.key,
+            signed=signature.signed,
+            files=len(signature.files),
             differences=tuple(differences),
         )
     )

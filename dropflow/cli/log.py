@@ -242,8 +242,8 @@ def _print_log(
     else:
         status = Exit.FAILED if printer.silent else Exit.FINISHED
     if one_answer:
-        found = LogRecordsReply(ok=status is Exit.FINISHED, records=tuple(printer.kept), missing=sorted(printer.silent))
-        output.answer(msgspec.structs.replace(found, **log.whose))
+        reply = LogRecordsReply(ok=status is Exit.FINISHED, records=tuple(printer.kept), missing=sorted(printer.silent))
+        output.answer(msgspec.structs.replace(reply, **log.whose))
     return status
 
 

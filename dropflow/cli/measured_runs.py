@@ -73,8 +73,8 @@ def measured_graph(output: CommandOutput, manager: ConnectionOptions, run: str) 
     """Return the graph of the directory of a run, or of a session, with the times and sizes that it has measured."""
     from translator.plan.measured import measured_nodes, with_measured_nodes
 
-    found = measured_run(output, manager, [run])
-    return with_measured_nodes(found.graph, measured_nodes(found))
+    measured = measured_run(output, manager, [run])
+    return with_measured_nodes(measured.graph, measured_nodes(measured))
 
 
 def measured_by(output: CommandOutput, manager: ConnectionOptions, profiles: Sequence[str]) -> "Iterator[MeasuredNode]":

@@ -95,7 +95,9 @@ class ComponentsAnswer(msgspec.Struct, frozen=True, kw_only=True):
             header = ("component", "node", "missing", "what to do")
             yield ""
             yield from columns(
-                [(one.component, one.node, one.missing, one.hint) for one in self.missing], header=header, indent=""
+                [(lack.component, lack.node, lack.missing, lack.hint) for lack in self.missing],
+                header=header,
+                indent="",
             )
 
 
@@ -123,9 +125,9 @@ def nodes_command(output: CommandOutput, *, manager: ConnectionOptions, graph: s
             found_there = _components(client, graph)
             output.answer(found_there)
             return Exit.FINISHED if found_there.ok else Exit.FAILED
-        found = client.nodes()
-        ok = all(node.state in ("alive", "drained") for node in found)
-        output.answer(NodesReply(ok=ok, url=client.url, nodes=found, cores=cores_of_hosts(found)))
+        nodes = client.nodes()
+        ok = all(node.state in ("alive", "drained") for node in nodes)
+        output.answer(NodesReply(ok=ok, url=client.url, nodes=nodes, cores=cores_of_hosts(nodes)))
     return Exit.FINISHED if ok else Exit.FAILED
 
 
@@ -138,10 +140,10 @@ def _components(client: "Client", source: str) -> ComponentsAnswer:
     needs = host_needs(templates)
     nodes = client.components(sorted({need for wanted in needs.values() for need in wanted}))
     lacks = [
-        (row, one.node, lack)
+        (row, machine.node, lack)
         for row, wanted in needs.items()
-        for one in nodes
-        for lack in one.lacks
+        for machine in nodes
+        for lack in machine.lacks
         if lack.need in wanted
     ]
     refused = {row: {node for at, node, _ in lacks if at == row} for row, _, _ in lacks}

@@ -48,9 +48,9 @@ def open_command(
 
     with manager.connect() as client:
         path = "/" if session is None else f"/sessions/{quote(client.session(session).session, safe='')}"
-        found = ticket_of(client.url, manager, seconds=LONGEST, read_only=read_only)
-        base = found.url or client.url
-        url = login_url(base, found.ticket, path)
+        ticket = ticket_of(client.url, manager, seconds=LONGEST, read_only=read_only)
+        base = ticket.url or client.url
+        url = login_url(base, ticket.ticket, path)
         if browser and _opened(url):
             output.note(f"opened {base}{path}")
         else:

@@ -28,17 +28,17 @@ class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """One line for each level."""
-        found = self.signature
+        signature = self.signature
         yield self.run
-        if found.repository is not None:
-            yield f"  repository  {found.repository.address}"
-            yield f"  commit      {found.repository.commit}, file {found.repository.digest}"
-        yield f"  graph       {found.graph}"
-        yield f"  parameters  {found.parameters}"
-        yield f"  software    {_software(found.software)}"
-        yield f"  contents    {found.contents or f'not known: {found.contents_note}'}"
+        if signature.repository is not None:
+            yield f"  repository  {signature.repository.address}"
+            yield f"  commit      {signature.repository.commit}, file {signature.repository.digest}"
+        yield f"  graph       {signature.graph}"
+        yield f"  parameters  {signature.parameters}"
+        yield f"  software    {_software(signature.software)}"
+        yield f"  contents    {signature.contents or f'not known: {signature.contents_note}'}"
         yield "as DALiuGE's modes:"
-        yield from (f"  {mode:<15} {digest or 'not known'}" for mode, digest in found.modes.items())
+        yield from (f"  {mode:<15} {digest or 'not known'}" for mode, digest in signature.modes.items())
 
 
 class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,23 +49,23 @@ class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """The drop, its logical nodes with their parameters, and a page of the drops on the way."""
-        found = self.origin
-        content = "" if found.size is None else f", {format_size(found.size)}, {checksum_text(found.checksum)}"
-        yield f"{found.name} ({found.oid}){content}"
-        yield f"  graph {found.graph}, parameters {found.parameters}; software: {_software(found.software)}"
-        yield f"upstream of it: {plural(found.total - 1, 'drop')}; roots: {found.roots:,}"
-        yield from (f"note: node {node} did not answer: what it has is missing" for node in found.missing)
+        origin = self.origin
+        content = "" if origin.size is None else f", {format_size(origin.size)}, {checksum_text(origin.checksum)}"
+        yield f"{origin.name} ({origin.oid}){content}"
+        yield f"  graph {origin.graph}, parameters {origin.parameters}; software: {_software(origin.software)}"
+        yield f"upstream of it: {plural(origin.total - 1, 'drop')}; roots: {origin.roots:,}"
+        yield from (f"note: node {node} did not answer: what it has is missing" for node in origin.missing)
         yield "logical nodes, the nearest first:"
-        for row in found.nodes.rows:
+        for row in origin.nodes.rows:
             tried = f", {plural(row.attempts, 'attempt')}, {row.failed} failed" if row.attempts else ""
             ran = f", ran {format_brief(row.seconds)} on {few(row.nodes)}" if row.nodes else ""
             yield f"  {row.name}: {row.drops:,} of {plural(row.all_drops, 'drop')}, {row.component}{tried}{ran}"
             yield from (f"      {name} = {single_line(value, 100)}" for name, value in row.parameters if value)
-        if found.nodes.left_out:
-            yield f"  {plural(found.nodes.left_out, 'more logical node')}"
-        yield f"drops {found.offset + 1:,} to {found.offset + len(found.drops):,} of {found.total:,}:"
+        if origin.nodes.left_out:
+            yield f"  {plural(origin.nodes.left_out, 'more logical node')}"
+        yield f"drops {origin.offset + 1:,} to {origin.offset + len(origin.drops):,} of {origin.total:,}:"
         rows = [
-            (drop.away, drop.name, drop.state or "not known", drop.digest[:16], _made(drop)) for drop in found.drops
+            (drop.away, drop.name, drop.state or "not known", drop.digest[:16], _made(drop)) for drop in origin.drops
         ]
         yield from columns(rows, header=("away", "drop", "state", "digest", ""))
 

@@ -154,7 +154,7 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
         """The error, or all problems of the graph."""
         if self.problems:
             yield from problem_lines(self.problems)
-            errors = sum(found.severity is Severity.ERROR for found in self.problems)
+            errors = sum(problem.severity is Severity.ERROR for problem in self.problems)
             yield f"not usable: {plural(errors, 'error')}"
             return
         where = f"{self.error.where}: " if self.error.where else ""
@@ -166,20 +166,20 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
 def problem_lines(problems: Iterable[Problem], *, least: Severity = Severity.INFO) -> Iterator[str]:
     """Yield problems of at least the severity `least`, the worst first, with their places and hints; at most fifty."""
     order = list(Severity)
-    wanted = [found for found in problems if order.index(found.severity) <= order.index(least)]
-    for found in sorted(wanted, key=lambda found: order.index(found.severity))[:_SHOWN]:
-        where = f" {found.where}" if found.where else ""
-        yield f"{found.severity} {found.code}{where}: {found.text}"
-        if found.hint:
-            yield f"  {found.hint}"
+    wanted = [problem for problem in problems if order.index(problem.severity) <= order.index(least)]
+    for problem in sorted(wanted, key=lambda problem: order.index(problem.severity))[:_SHOWN]:
+        where = f" {problem.where}" if problem.where else ""
+        yield f"{problem.severity} {problem.code}{where}: {problem.text}"
+        if problem.hint:
+            yield f"  {problem.hint}"
     if len(wanted) > _SHOWN:
         yield f"... and {len(wanted) - _SHOWN} more (--output json has them all)"
 
 
 def graph_problems(error: DropflowError) -> tuple[Problem, ...]:
     """Return the problems of a graph that an error carries."""
-    found = error.problems if isinstance(error, BadGraphError) else ()
-    return tuple(problem for problem in found if isinstance(problem, Problem))
+    problems = error.problems if isinstance(error, BadGraphError) else ()
+    return tuple(problem for problem in problems if isinstance(problem, Problem))
 
 
 def error_reply(error: BaseException, *, debug: bool = False) -> ErrorReply:

@@ -109,9 +109,9 @@ def _own_palette(code: str, name: str) -> tuple[str, bytes, int, tuple[str, ...]
     else:
         from dropflow.builder.components import components_of
 
-        found = components_of(code)
-        nodes = [node_of(component, f"{found.name}/{place}") for place, component in found.components.items()]
-        told, own = found.told, found.name
+        package = components_of(code)
+        nodes = [node_of(component, f"{package.name}/{place}") for place, component in package.components.items()]
+        told, own = package.told, package.name
     if not nodes:
         raise UsageError(
             f"{code} has nothing to draw" + (f": {told[0]}" if told else ""),

@@ -125,14 +125,14 @@ def unroll_command(
         )
     family = ""
     try:
-        found = examine_graph(
+        examined = examine_graph(
             graph,
             configuration=configuration,
             settings=settings,
             prefix=prefix,
         )
-        family = found.family
-        done = finish(found)
+        family = examined.family
+        done = finish(examined)
     except UsageError as error:
         output.error(UnrollReply(ok=False, format=family, problems=as_problems(error)))
         return Exit.BAD_INPUT
@@ -262,8 +262,8 @@ def _nodes_of(
             raise UsageError("the number of parts is missing", hint="give -k N, or describe machines with --nodes")
         return None, (), parts
     if is_url(source):
-        found = nodes_of_manager(output, source)
-        machines = found.machines(len(found.nodes) if parts is None else parts, graph.templates)
+        layout = nodes_of_manager(output, source)
+        machines = layout.machines(len(layout.nodes) if parts is None else parts, graph.templates)
     elif source.endswith(".toml") or Path(source).is_file():
         machines = read_machines(Path(source))
     elif equal := _EQUAL_NODES.fullmatch(source):
@@ -469,8 +469,8 @@ def _detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict",
 
     quality = quality_of(replace(graph, places=()))
     drops = (*quality.drops, *(0,) * (verdict.parts - quality.parts))
-    found = _named(verdict, _DETAILS) | _named(quality, _CUTS)
-    return msgspec.structs.replace(reply, note=note, part_drops=drops, **found)
+    details = _named(verdict, _DETAILS) | _named(quality, _CUTS)
+    return msgspec.structs.replace(reply, note=note, part_drops=drops, **details)
 
 
 @click.command("partition")

@@ -102,24 +102,24 @@ class _Writer:
 
     def _described(self, drop: int) -> dict[str, Any]:
         template = self._graph.templates[self._graph.template[drop]]
-        found = {"prov:label": label(self._graph, drop), "dropflow:id": oid(self._graph, drop)}
-        found["dropflow:component"] = template.component or template.category
+        attributes = {"prov:label": label(self._graph, drop), "dropflow:id": oid(self._graph, drop)}
+        attributes["dropflow:component"] = template.component or template.category
         if drop in self._reused:
-            found["dropflow:reused"] = self._reused[drop]
-        return found
+            attributes["dropflow:reused"] = self._reused[drop]
+        return attributes
 
     def _add_edges(self, app: int) -> None:
         graph, document = self._graph, self._document
         for edges, is_input in ((graph.predecessors, True), (graph.successors, False)):
             first, last = edges.ptr[app], edges.ptr[app + 1]
             for other, link in zip(edges.neighbour[first:last].tolist(), edges.link[first:last].tolist(), strict=True):
-                one, data = graph.links[link], self._made[other]
-                if data is None or ORDER_PORT in (one.source_port, one.target_port):
+                edge, data = graph.links[link], self._made[other]
+                if data is None or ORDER_PORT in (edge.source_port, edge.target_port):
                     continue
                 if is_input:
-                    document.used(self._made[app], data, other_attributes={"prov:role": one.target_port})
+                    document.used(self._made[app], data, other_attributes={"prov:role": edge.target_port})
                 else:
-                    document.wasGeneratedBy(data, self._made[app], other_attributes={"prov:role": one.source_port})
+                    document.wasGeneratedBy(data, self._made[app], other_attributes={"prov:role": edge.source_port})
 
 
 def _time(seconds: float) -> datetime:

@@ -62,7 +62,7 @@ class ReplayReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The drop, what it read, what it printed, and what it wrote or why it failed."""
         yield f"{self.drop}: {self.state}"
-        yield from (f"  read {one}" for one in self.inputs)
+        yield from (f"  read {source}" for source in self.inputs)
         if self.made_again:
             yield f"  {plural(self.made_again, 'application')} ran before it, because inputs were gone"
         yield from (f"  | {line}" for line in self.log.splitlines())
@@ -203,28 +203,28 @@ def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: 
 
     def contents(rows: Sequence[int]) -> "dict[int, Handle]":
         wanted: dict[WantedFile, int] = {}
-        found: dict[int, Handle] = {}
+        handles: dict[int, Handle] = {}
         for row in rows:
             detail = client.drop(session, oid(graph, row))
             if not detail.has_data:
                 if detail.size == 0:
-                    found[row] = Handle(kind="null")
+                    handles[row] = Handle(kind="null")
                 continue
             place = detail.parameters.get("filepath", "").rsplit("/", 1)[-1] or drop_file_name(detail.oid)
             result = content_of(detail, f"inputs/{row}/{safe_name(place, fallback='content')}")
             wanted[WantedFile(result, PurePosixPath(result.path))] = row
         if most is not None:
-            refuse_large(session, sum(one.result.size for one in wanted), most)
+            refuse_large(session, sum(wanted_file.result.size for wanted_file in wanted), most)
         with ResultDirectory(directory) as results:
             fetched = ResultDownload(client, session, results, lambda *_: None).run([*wanted])
         for file, outcome in fetched.items():
             path = directory / file.path
             if isinstance(outcome, FetchedFile):
                 is_directory = path.is_dir()
-                found[wanted[file]] = Handle(
+                handles[wanted[file]] = Handle(
                     kind="directory" if is_directory else "file", location=str(path), size=file.result.size
                 )
-        return found
+        return handles
 
     return contents
 

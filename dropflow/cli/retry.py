@@ -147,22 +147,24 @@ def _new_code(graph: "PhysicalGraph", sources: Sequence[str], output: CommandOut
     from dropflow.reuse.code import first_changed_line, is_same_code
 
     functions = {app.key: app for app in graph.templates if app.value("func_code")}
-    found: dict[str, str] = {}
+    sources_of: dict[str, str] = {}
     for source in sources:
-        found |= _code_in(source, functions)
-    if not found:
+        sources_of |= _code_in(source, functions)
+    if not sources_of:
         names = ", ".join(str(app.value("func_name")) for app in functions.values())
         raise UsageError(
             f"no function of the graph is in {', '.join(sources)}",
             where="--new-code",
             hint=f"its functions are {names}" if names else "the graph has the code of no function",
         )
-    changed = {key: code for key, code in found.items() if not is_same_code(functions[key].value("func_code"), code)}
+    changed = {
+        key: code for key, code in sources_of.items() if not is_same_code(functions[key].value("func_code"), code)
+    }
     for key, code in changed.items():
         line = first_changed_line(functions[key].value("func_code"), code)
         output.note(f"{functions[key].name} has new code{f': {line[1]}' if line is not None and line[1] else ''}")
     if not changed:
-        output.note(f"{plural(len(found), 'function')} of the graph: none differs from {', '.join(sources)}")
+        output.note(f"{plural(len(sources_of), 'function')} of the graph: none differs from {', '.join(sources)}")
     return changed
 
 

@@ -93,7 +93,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
             logs = {failure.drop: failure.log for failure in self.failures}
             yield from failure_lines(
-                [failure_info(one) for one in self.failures],
+                [failure_info(failed) for failed in self.failures],
                 log=lambda failure: logs[failure.drop],
                 more=str(Path(self.output, SUMMARY)),
             )
@@ -157,8 +157,8 @@ class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
     def price_lines(self) -> Iterator[str]:
         """Yield the measured cost of the run, with a range, and how much of it was not measured."""
         if self.seconds:
-            seconds = [format_brief(one) for one in (self.seconds, self.seconds_least, self.seconds_most)]
-            hours = [f"{one:,.2g}" for one in (self.core_hours, self.core_hours_least, self.core_hours_most)]
+            seconds = [format_brief(amount) for amount in (self.seconds, self.seconds_least, self.seconds_most)]
+            hours = [f"{amount:,.2g}" for amount in (self.core_hours, self.core_hours_least, self.core_hours_most)]
             yield (
                 f"{seconds[0]} of applications ({seconds[1]} to {seconds[2]}), {hours[0]} core-hours "
                 f"({hours[1]} to {hours[2]}), as measured in earlier runs"
@@ -182,8 +182,8 @@ def exit_of_run(status: SessionState, last_signal: int) -> Exit:
 
 def _results(directory: Path) -> list[Path]:
     """Return the files with results, those of drops first, in alphabetical order."""
-    found = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
-    return sorted(path for path in found if path.is_file())
+    paths = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
+    return sorted(path for path in paths if path.is_file())
 
 
 # Cancelling the session of a command on SIGINT and SIGTERM.

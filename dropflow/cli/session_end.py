@@ -122,7 +122,7 @@ def _beginning(text: str) -> str:
 
 def incomplete_lines(incomplete: Sequence[IncompleteDrop]) -> Iterator[str]:
     """Yield the first results that are made from less than all of their data."""
-    for one in incomplete[:_SHOWN_INCOMPLETE]:
-        yield f"{one.name} ({one.drop}) is made from {100 * one.fraction:.3g} % of its data"
+    for drop in incomplete[:_SHOWN_INCOMPLETE]:
+        yield f"{drop.name} ({drop.drop}) is made from {100 * drop.fraction:.3g} % of its data"
     if len(incomplete) > _SHOWN_INCOMPLETE:
         yield f"... and {plural(len(incomplete) - _SHOWN_INCOMPLETE, 'more result')}, see --output json"

@@ -34,7 +34,9 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
             ok=exit_for_status(detail.status) is Exit.FINISHED,
             url=session_url(manager, detail.session),
             session=detail,
-            incomplete=tuple(IncompleteDrop(drop=one.oid, name=one.name, fraction=1 - one.missing) for one in lacking),
+            incomplete=tuple(
+                IncompleteDrop(drop=drop.oid, name=drop.name, fraction=1 - drop.missing) for drop in lacking
+            ),
         )
 
     def lines(self) -> Iterator[str]:
@@ -184,15 +186,15 @@ def shown_states(info: SessionInfo) -> dict[str, int]:
 
 def _split_writing(states: Mapping[str, int], counts: DropCounts) -> dict[str, int]:
     """Return the drops by state, with those that run and those that are queued apart, as pages count them."""
-    found: dict[str, int] = {}
+    split: dict[str, int] = {}
     for state, count in states.items():
         if state == DropState.WRITING.name:
             running, queued = min(counts.running, count), min(counts.queued, max(count - counts.running, 0))
             apart = {"RUNNING": running, "QUEUED": queued, state: count - running - queued}
-            found |= {word: number for word, number in apart.items() if number}
+            split |= {word: number for word, number in apart.items() if number}
         else:
-            found[state] = count
-    return found
+            split[state] = count
+    return split
 
 
 def _logical_row(node: LogicalNodeInfo) -> tuple[str, str, str]:

@@ -70,8 +70,8 @@ def sessions_command(output: CommandOutput, *, manager: ConnectionOptions) -> Ex
     For users with limits, it prints what they run, and what they may run.
     """
     with manager.connect() as client:
-        found = client.call(operations.SESSIONS)
-        output.answer(SessionsReply(url=client.url, sessions=found.sessions, users=found.users))
+        reply = client.call(operations.SESSIONS)
+        output.answer(SessionsReply(url=client.url, sessions=reply.sessions, users=reply.users))
     return Exit.FINISHED
 
 
@@ -121,8 +121,8 @@ def cancel_command(
             states, unknown = {}, {}
             for drop in drops:
                 try:
-                    found = client.cancel_drop(session, drop, reason, grace)
-                    states[found.oid] = found.state
+                    info = client.cancel_drop(session, drop, reason, grace)
+                    states[info.oid] = info.state
                 except LinkError as error:  # the others are cancelled all the same
                     unknown[drop] = str(error)
             output.answer(CancelledDrops(ok=not unknown, session=session, drops=states, unknown=unknown))

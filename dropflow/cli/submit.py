@@ -178,11 +178,11 @@ def _translated(
         part = np.zeros(graph.drops, dtype=np.int32)
         part.flags.writeable = False
         return replace(graph, part=part, places=(), planned=None)
-    found = translate(
+    translated = translate(
         note.document,
         name=graph.name,
         configuration=configuration or note.configuration or None,
         settings=with_more_settings(note.settings, settings),
     )
-    note_warnings(output, found.problems)
-    return found.graph
+    note_warnings(output, translated.problems)
+    return translated.graph

@@ -84,10 +84,10 @@ def _summaries(nodes: "Sequence[MeasuredNode]") -> tuple[MeasuredSummary, ...]:
 
     from dropflow.graph.templates import Kind
 
-    found = []
+    summaries = []
     for node in nodes:
         processor, memory = node.processor[np.isfinite(node.processor)], node.memory[np.isfinite(node.memory)]
-        found.append(
+        summaries.append(
             MeasuredSummary(
                 key=node.key,
                 kind="application" if node.kind is Kind.APP else "data",
@@ -99,7 +99,7 @@ def _summaries(nodes: "Sequence[MeasuredNode]") -> tuple[MeasuredSummary, ...]:
                 memory=float(memory.max()) if len(memory) else None,
             )
         )
-    return tuple(sorted(found, key=lambda one: (one.kind, -one.mean * one.instances, one.key)))
+    return tuple(sorted(summaries, key=lambda summary: (summary.kind, -summary.mean * summary.instances, summary.key)))
 
 
 class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,53 +111,54 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Templates, slowest attempts, critical path, and use of workers."""
-        found = self.statistics
-        failed = f", {found.failed} failed" if found.failed else ""
-        yield f"{self.run}: {plural(found.attempts, 'attempt')}{failed}, {format_brief(found.ended - found.began)}"
-        yield from (f"node {node} did not answer: its attempts are missing" for node in found.missing)
-        if not found.attempts:
+        statistics = self.statistics
+        failed = f", {statistics.failed} failed" if statistics.failed else ""
+        attempts = f"{plural(statistics.attempts, 'attempt')}{failed}"
+        yield f"{self.run}: {attempts}, {format_brief(statistics.ended - statistics.began)}"
+        yield from (f"node {node} did not answer: its attempts are missing" for node in statistics.missing)
+        if not statistics.attempts:
             return
         yield from self._templates()
-        if found.slowest:
+        if statistics.slowest:
             yield "slowest attempts:"
-            on = ("on",) if len({lane.node for lane in found.lanes}) > 1 else ()
+            on = ("on",) if len({lane.node for lane in statistics.lanes}) > 1 else ()
             rows = [
                 (
-                    one.name,
-                    one.drop,
-                    *(one.node for _ in on),
-                    one.attempt,
-                    format_brief(one.ran),
-                    format_brief(one.waited),
+                    attempt.name,
+                    attempt.drop,
+                    *(attempt.node for _ in on),
+                    attempt.attempt,
+                    format_brief(attempt.ran),
+                    format_brief(attempt.waited),
                 )
-                for one in found.slowest
+                for attempt in statistics.slowest
             ]
             yield from columns(rows, header=("node", "drop", *on, "attempt", "ran", "waited"))
         yield from self._critical()
         yield from self._traffic()
         yield "workers:"
         lanes = [
-            (one.node, one.lane, one.attempts, *(format_brief(getattr(one, field)) for field in _USES))
-            for one in found.lanes
+            (used.node, used.lane, used.attempts, *(format_brief(getattr(used, field)) for field in _USES))
+            for used in statistics.lanes
         ]
         yield from columns(lanes, header=("node", "worker", "attempts", "busy", *(f"for {use}" for use in _USES[1:])))
 
     def _traffic(self) -> Iterator[str]:
-        found = self.statistics.traffic
-        if found:
-            total = format_size(sum(one.size for one in found))
-            cut = f", the first {_SHOWN_PAIRS} of {len(found)} pairs" if len(found) > _SHOWN_PAIRS else ""
+        traffic = self.statistics.traffic
+        if traffic:
+            total = format_size(sum(pair.size for pair in traffic))
+            cut = f", the first {_SHOWN_PAIRS} of {len(traffic)} pairs" if len(traffic) > _SHOWN_PAIRS else ""
             yield f"moved between nodes: {total}{cut}:"
             rows = [
                 (
-                    one.source,
-                    one.target,
-                    one.contents,
-                    format_size(one.size),
-                    format_size(one.shared_size) if one.shared_contents else "",
-                    format_size(one.planned) if one.planned else "",
+                    pair.source,
+                    pair.target,
+                    pair.contents,
+                    format_size(pair.size),
+                    format_size(pair.shared_size) if pair.shared_contents else "",
+                    format_size(pair.planned) if pair.planned else "",
                 )
-                for one in found[:_SHOWN_PAIRS]
+                for pair in traffic[:_SHOWN_PAIRS]
             ]
             yield from columns(rows, header=("from", "to", "contents", "bytes", "in place", "planned"))
             if self.statistics.uncounted:
@@ -188,23 +189,25 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from columns(rows, header=(*header, "planned", "processor", "memory", "read", "written"))
 
     def _critical(self) -> Iterator[str]:
-        found = self.statistics
-        cut = f", the {len(found.critical)} longest" if len(found.critical) < found.critical_steps else ""
+        statistics = self.statistics
+        cut = (
+            f", the {len(statistics.critical)} longest" if len(statistics.critical) < statistics.critical_steps else ""
+        )
         yield (
-            f"critical path: {plural(found.critical_steps, 'attempt')}, which ran {format_brief(found.critical_ran)}"
-            f" and waited {format_brief(found.critical_waited)}{cut}:"
+            f"critical path: {plural(statistics.critical_steps, 'attempt')}, which"
+            f" ran {format_brief(statistics.critical_ran)} and waited {format_brief(statistics.critical_waited)}{cut}:"
         )
         rows = [
             (
-                one.name,
-                one.drop,
-                one.node,
-                one.waited_for,
-                format_brief(one.moved),
-                format_brief(one.waited - one.moved),
-                format_brief(one.ran),
+                step.name,
+                step.drop,
+                step.node,
+                step.waited_for,
+                format_brief(step.moved),
+                format_brief(step.waited - step.moved),
+                format_brief(step.ran),
             )
-            for one in found.critical
+            for step in statistics.critical
         ]
         yield from columns(rows, header=("node", "drop", "on", "after", "moving", "for worker", "ran"))
 
@@ -285,11 +288,11 @@ def times_command(
         return Exit.FINISHED
     here = are_directories(manager, runs)
     if form in (None, "json"):
-        found = _of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps)
+        reply = _of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps)
         if form is None:
-            output.answer(found)
+            output.answer(reply)
         else:
-            write_file(output, found.run, form, target, lambda stream: stream.write(msgspec.json.encode(found)))
+            write_file(output, reply.run, form, target, lambda stream: stream.write(msgspec.json.encode(reply)))
     elif form == "html":
         name, page = _report(manager, runs, here=here)
         write_file(output, name, form, target, lambda stream: stream.write(page))
@@ -324,11 +327,11 @@ def _write_timeline(
     graph, sections = recorded(output, manager, runs)
     attempts = attempts_of(sections)
     check_rows(graph, attempts, runs[0])
-    found = analyse(graph, attempts)
+    analysis = analyse(graph, attempts)
     writers: dict[str, Callable[[BinaryIO], None]] = {
-        "trace": lambda stream: stream.writelines(executed_trace(found)),
-        "otlp": lambda stream: stream.writelines(opentelemetry_trace(found)),
-        "svg": lambda stream: write_svg(executed_picture(found), stream),
+        "trace": lambda stream: stream.writelines(executed_trace(analysis)),
+        "otlp": lambda stream: stream.writelines(opentelemetry_trace(analysis)),
+        "svg": lambda stream: write_svg(executed_picture(analysis), stream),
     }
     write_file(output, graph.name, form, target, writers[form])
 
@@ -356,9 +359,9 @@ def _of_directories(runs: tuple[str, ...], slowest: int, steps: int) -> TimesRep
     from dropflow.times.traffic import traffic_of, uncounted_nodes
 
     graph, sections = read_parts([Path(run) for run in runs])
-    found = analyse(graph, attempts_of(sections))
+    analysis = analyse(graph, attempts_of(sections))
     traffic, uncounted = traffic_of(graph, sections), uncounted_nodes(sections)
-    statistics = statistics_of(found, most=slowest, most_steps=steps, traffic=traffic, uncounted=uncounted)
+    statistics = statistics_of(analysis, most=slowest, most_steps=steps, traffic=traffic, uncounted=uncounted)
     return TimesReply(run=graph.name, statistics=statistics)
 
 

@@ -69,17 +69,17 @@ def file_form(form: str | None, target: str | None, *forms: str) -> str | None:
         return None
     path = Path(target or "-")
     by_suffix = {suffix: name for name in forms for suffix in _FORMS[name].suffixes}
-    found = form or by_suffix.get(path.suffix.lower())
-    if found is None:
+    chosen = form or by_suffix.get(path.suffix.lower())
+    if chosen is None:
         hint = f"end it with {', '.join(by_suffix)}, or give --format {', '.join(forms)}"
         raise UsageError("the form of the file is not known", where=str(target), hint=hint)
-    if found == "profile" and str(path) == "-":
+    if chosen == "profile" and str(path) == "-":
         raise UsageError("measurements are not a text", where="--format profile", hint="name a file with -o FILE.npz")
     if not path.parent.is_dir():
         raise UsageError("no such directory", where=str(path.parent), hint="make it, or name another file")
     if path.is_dir():
         raise UsageError("not a regular file", where=str(path), hint="name a file")
-    return found
+    return chosen
 
 
 def write_file(

@@ -21,8 +21,8 @@ _Callbacks = Sequence[tuple[Callable[..., object] | None, ...]]
 @contextmanager
 def active_callbacks(callbacks: Any = None) -> Iterator[_Callbacks]:
     """Yield the callbacks of a computation: by default those that are registered, which computations in it ignore."""
-    with local_callbacks(callbacks) as found:
-        yield tuple(found)
+    with local_callbacks(callbacks) as callables:
+        yield tuple(callables)
 
 
 class CallbackInstrument(Instrument):

@@ -71,10 +71,10 @@ class ManagerChunks:
                 return fetched(client, session, {row: place.node for row, place in places.items()})
             except (GoneError, LinkError, NotFoundError):
                 # Copies may be on other nodes.
-                found = located(client, session, places)
-                if all(found[row].node == place.node for row, place in places.items()):
+                places_now = located(client, session, places)
+                if all(places_now[row].node == place.node for row, place in places.items()):
                     raise  # nothing is known of other places
-                return fetched(client, session, {row: place.node for row, place in found.items()})
+                return fetched(client, session, {row: place.node for row, place in places_now.items()})
 
         with closing(PatientClient(self.connect, seconds=self._patience)) as manager:
             return manager.ask(read)
@@ -160,12 +160,12 @@ def located(client: Client, session: str, places: Mapping[int, ChunkPlace]) -> d
         if not all(place.node in lost for place in places.values()):
             raise
         answer = ResultList(results=(), missing=tuple(sorted(lost)))
-    found = {
+    chunk_places = {
         result.drop: ChunkPlace(result.oid, result.node, result.path, result.size, result.checksum or 0)
         for result in answer.results
         if result.drop in places
     }
-    missing = {row: place for row, place in places.items() if row not in found}
+    missing = {row: place for row, place in places.items() if row not in chunk_places}
     if missing:
         late = {place.node for place in missing.values() if place.node in answer.missing} - _lost_nodes(client)
         if late:
@@ -179,7 +179,7 @@ def located(client: Client, session: str, places: Mapping[int, ChunkPlace]) -> d
             rows=missing,
             hint=f"{PERSIST_AGAIN}; with scheduler(replicas=2) chunks survive the loss of a node",
         )
-    return found
+    return chunk_places
 
 
 def _lost_nodes(client: Client) -> set[str]:
@@ -204,8 +204,8 @@ def fetched(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int,
     lost: dict[int, DropflowError] = {}
     for node, wanted in rows.items():
         for start in range(0, len(wanted), MAX_CONTENTS):
-            found, not_there = _fetched_from(client, session, node, wanted[start : start + MAX_CONTENTS])
-            values |= found
+            contents, not_there = _fetched_from(client, session, node, wanted[start : start + MAX_CONTENTS])
+            values |= contents
             lost |= not_there
     if lost:
         first = next(iter(lost.values()))

@@ -79,10 +79,10 @@ class ExplainedCollection:
         KeyError
             There is none.
         """
-        found = next((step for step in self.steps if step.name == name), None)
-        if found is None:
+        explained = next((step for step in self.steps if step.name == name), None)
+        if explained is None:
             raise KeyError(f"there is no step {name!r}, only {', '.join(step.name for step in self.steps)}")
-        return found
+        return explained
 
     def __str__(self) -> str:
         return "\n".join(line for step in self.steps for line in _lines(step))
@@ -244,7 +244,7 @@ def _fused(tasks: TranslatedGraph, units: IntColumn, *, is_on: bool) -> Explaine
     members: dict[int, list[str]] = {}
     for task in np.argsort(levels(tasks.graph)[: tasks.tasks], kind="stable").tolist():
         members.setdefault(int(units[task]), []).append(names[template[task]])
-    kinds = Counter("+".join(found) for found in members.values())
+    kinds = Counter("+".join(kinds_of_unit) for kinds_of_unit in members.values())
     inside = tasks.tasks - len(members)
     text = "tasks that follow each other alone run as one unit" if is_on else "switched off: each task is a unit"
     followers = np.flatnonzero(units != np.arange(tasks.tasks))
@@ -271,10 +271,10 @@ def _placed(tasks: TranslatedGraph, units: IntColumn, nodes: int, algorithm: str
     count = tasks.tasks
     machines = equal_machines(nodes)
     if algorithm == BREADTH_FIRST:
-        found = with_parts(tasks.graph, machines)
+        placed = with_parts(tasks.graph, machines)
     else:
-        found = partition(tasks.graph, PartitionOptions(algorithm=algorithm, parts=nodes), machines)
-    part = found.part[:count]
+        placed = partition(tasks.graph, PartitionOptions(algorithm=algorithm, parts=nodes), machines)
+    part = placed.part[:count]
     initial = np.diff(tasks.graph.predecessors.ptr)[:count] == 0
     source, target = _needs(tasks)
     # A value moves once to each other node that has a consumer.
@@ -348,7 +348,7 @@ def _facts(step: ExplainedStep) -> str:
 
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(f"{one:,}" for one in value)
+        return ", ".join(f"{number:,}" for number in value)
     return format_size(round(value)) if name.startswith("bytes") else f"{value:,}"
 
 

@@ -59,8 +59,8 @@ class LostChunksError(GoneError):
         """Return the error for those chunks whose contents are among the lost ones of sessions."""
         first = next(iter(lost.values()))
         more = f"; {plural(len(lost) - 1, 'other session')} lost chunks, too" if len(lost) > 1 else ""
-        found = [chunk for chunk in chunks if chunk.session in lost and chunk.row in lost[chunk.session].rows]
-        return cls(first.text + more, chunks=found, hint=first.hint)
+        affected = [chunk for chunk in chunks if chunk.session in lost and chunk.row in lost[chunk.session].rows]
+        return cls(first.text + more, chunks=affected, hint=first.hint)
 
 
 def ask_sessions(
@@ -85,16 +85,16 @@ def ask_sessions(
     sessions: dict[PersistedSession, dict[int, None]] = {}
     for _, (session, row) in given:
         sessions.setdefault(session, {})[row] = None
-    found: dict[PersistedSession, _Answer] = {}
+    answers: dict[PersistedSession, _Answer] = {}
     lost: dict[PersistedSession, LostContentsError] = {}
     for session, rows in sessions.items():
         try:
-            found[session] = ask(session, rows)
+            answers[session] = ask(session, rows)
         except LostContentsError as error:
             lost[session] = error
     if lost:
         raise LostChunksError.of([chunk for chunk, _ in given], lost)
-    return found
+    return answers
 
 
 class _Earlier(NamedTuple):
@@ -142,13 +142,13 @@ class Recipe:
 
 def _all_earlier(recipes: Collection[Recipe]) -> set[Recipe]:
     """Return recipes, and all that they refer to."""
-    found, left = set[Recipe](), list(recipes)
+    earlier, left = set[Recipe](), list(recipes)
     while left:
         recipe = left.pop()
-        if recipe not in found:
-            found.add(recipe)
+        if recipe not in earlier:
+            earlier.add(recipe)
             left += recipe.earlier
-    return found
+    return earlier
 
 
 def persisted_chunks(
@@ -167,12 +167,12 @@ def persisted_chunks(
     leave : callable, optional
         As in `Recipe`; without it, lost chunks are not computed again.
     """
-    found = {key: PersistedChunk(key, session, drop) for key, drop in tasks.results.items()}
+    persisted = {key: PersistedChunk(key, session, drop) for key, drop in tasks.results.items()}
     if leave is not None:
         recipe = Recipe(tasks, leave)
-        for chunk in found.values():
+        for chunk in persisted.values():
             recipe.note(tasks.keys[chunk.row - tasks.tasks], chunk)
-    return found
+    return persisted
 
 
 def compute_again(error: LostChunksError) -> None:
@@ -253,45 +253,45 @@ def _tasks_again(
     names: dict[_Earlier, Hashable] = {}
     taken: set[Hashable] = set()
 
-    def name_of(one: _Earlier) -> Hashable:
-        if one not in names:
-            names[one] = _free(one.key, taken)
-            taken.add(names[one])
-        return names[one]
+    def name_of(task: _Earlier) -> Hashable:
+        if task not in names:
+            names[task] = _free(task.key, taken)
+            taken.add(names[task])
+        return names[task]
 
     nodes: dict[Hashable, Any] = {}
     starts = {_Earlier(recipe, hold.origin[1]): hold for hold, recipe in wanted.items() if hold.origin is not None}
     left = list(starts)
     while left:
-        one = left.pop()
-        key = name_of(one)
+        task = left.pop()
+        key = name_of(task)
         if key in nodes:
             continue
-        hold, node = one.recipe.holds.get(one.key), one.recipe.nodes[one.key]
+        hold, node = task.recipe.holds.get(task.key), task.recipe.nodes[task.key]
         if hold is not None and hold not in lost:
-            nodes[key] = PersistedChunk(key, *hold.where, recipe=one.recipe)
+            nodes[key] = PersistedChunk(key, *hold.where, recipe=task.recipe)
         elif isinstance(node, PersistedChunk):
             nodes[key] = node.renamed(key)
         elif isinstance(node, _Earlier):
             nodes[key] = Alias(key, name_of(node))
             left.append(node)
         else:
-            needed = [_Earlier(one.recipe, other) for other in node.dependencies]
+            needed = [_Earlier(task.recipe, other) for other in node.dependencies]
             nodes[key] = _renamed(node, key, {other.key: name_of(other) for other in needed})
             left += needed
-    return nodes, {names[one]: hold for one, hold in starts.items()}
+    return nodes, {names[task]: hold for task, hold in starts.items()}
 
 
 def _free(key: Hashable, taken: Collection[Hashable]) -> Hashable:
     """Return a key that no other task has: `key` itself, or with a number."""
-    found, number = key, 1
-    while found in taken:
+    free, number = key, 1
+    while free in taken:
         number += 1
         if isinstance(key, tuple) and key and isinstance(key[0], str):
-            found = (f"{key[0]}~{number}", *key[1:])
+            free = (f"{key[0]}~{number}", *key[1:])
         else:
-            found = f"{key}~{number}"
-    return found
+            free = f"{key}~{number}"
+    return free
 
 
 def _renamed(node: GraphNode, key: Hashable, names: Mapping[Hashable, Hashable]) -> GraphNode:
@@ -308,15 +308,15 @@ def _renamed(node: GraphNode, key: Hashable, names: Mapping[Hashable, Hashable])
 
 def wanted_chunks(nodes: Mapping[Hashable, Any], wanted: Iterable[Hashable]) -> dict[Hashable, PersistedChunk]:
     """Return the wanted keys whose values are persisted already, and their chunks."""
-    found = {}
+    persisted = {}
     for key in wanted:
         node, passed = nodes.get(key), {key}
         while isinstance(node, Alias) and node.target not in passed:
             passed.add(node.target)
             node = nodes.get(node.target)
         if isinstance(node, PersistedChunk):
-            found[key] = node
-    return found
+            persisted[key] = node
+    return persisted
 
 
 def with_chunks_of(address: str, nodes: Mapping[Hashable, Any], wanted: Sequence[Hashable]) -> Mapping[Hashable, Any]:
@@ -351,14 +351,14 @@ def described(
     chunks: Mapping[Hashable, PersistedChunk], arrays: Mapping[str, tuple[tuple[tuple[int, ...], ...], np.dtype[Any]]]
 ) -> dict[Hashable, PersistedChunk]:
     """Return chunks with shape and data type, where those of their arrays are known: chunks and type, by name."""
-    found = dict(chunks)
+    with_shapes = dict(chunks)
     for key, chunk in chunks.items():
         if isinstance(key, tuple) and key[0] in arrays and len(key) == len(arrays[key[0]][0]) + 1:
             sizes, dtype = arrays[key[0]]
             shape = tuple(axis[index] for axis, index in zip(sizes, key[1:], strict=True))
             if all(isinstance(size, int) for size in shape):
-                found[key] = chunk.described(key, shape, dtype)
-    return found
+                with_shapes[key] = chunk.described(key, shape, dtype)
+    return with_shapes
 
 
 def read_chunks(chunks: Mapping[Hashable, PersistedChunk]) -> dict[Hashable, Any]:
@@ -383,11 +383,11 @@ def read_chunks(chunks: Mapping[Hashable, PersistedChunk]) -> dict[Hashable, Any
 def _read(chunks: Mapping[Hashable, PersistedChunk]) -> dict[Hashable, Any]:
     where = {key: chunk.where for key, chunk in chunks.items()}
     keys = {place: key for key, place in where.items()}
-    found = ask_sessions(
+    values = ask_sessions(
         [(chunks[key], place) for key, place in where.items()],
         lambda session, rows: session.read({row: keys[session, row] for row in rows}),
     )
-    return {key: found[session][row] for key, (session, row) in where.items()}
+    return {key: values[session][row] for key, (session, row) in where.items()}
 
 
 def chunk_inputs(tasks: TranslatedGraph) -> dict[int, PersistedChunk]:
@@ -398,14 +398,14 @@ def chunk_inputs(tasks: TranslatedGraph) -> dict[int, PersistedChunk]:
     GoneError
         One was released.
     """
-    found = {
+    inputs = {
         tasks.tasks + row: node
         for row, node in enumerate(tasks.nodes[tasks.tasks :], start=tasks.tasks)
         if isinstance(node, PersistedChunk)
     }
-    for chunk in found.values():
+    for chunk in inputs.values():
         chunk.session.check(chunk.key)
-    return found
+    return inputs
 
 
 def _without_chunks(node: Any, chunks: dict[Hashable, PersistedChunk]) -> Any:
@@ -439,13 +439,13 @@ def _subgraph(args: tuple[Any, ...], chunks: dict[Hashable, PersistedChunk]) -> 
     """Return the arguments of a fused task: chunks within it become inputs."""
     inner, outkey, inkeys, *inputs = args
     changed = {key: _without_chunks(node, chunks) for key, node in inner.items()}
-    found = {key: node for key, node in changed.items() if isinstance(node, PersistedChunk)}
-    if not found and all(changed[key] is node for key, node in inner.items()):
+    nested = {key: node for key, node in changed.items() if isinstance(node, PersistedChunk)}
+    if not nested and all(changed[key] is node for key, node in inner.items()):
         return args
-    chunks.update(found)
-    added = [key for key in chunks if key in found or any(key in node.dependencies for node in changed.values())]
+    chunks.update(nested)
+    added = [key for key in chunks if key in nested or any(key in node.dependencies for node in changed.values())]
     added = [key for key in added if key not in inkeys]
-    rest = {key: node for key, node in changed.items() if key not in found}
+    rest = {key: node for key, node in changed.items() if key not in nested}
     return rest, outkey, (*inkeys, *added), *inputs, *(TaskRef(key) for key in added)
 
 
@@ -457,5 +457,5 @@ def _needs(items: Iterable[Any]) -> Iterable[Hashable]:
             yield from getattr(item, "dependencies", ())
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
+def _is(first: object, second: object) -> bool:
+    return first is second

@@ -85,15 +85,15 @@ def _flush(requests: "queue.SimpleQueue[_Removal | threading.Event]", thread: th
 
 def _run(requests: "queue.SimpleQueue[_Removal | threading.Event]") -> None:
     while True:
-        found = [requests.get()]
+        waiting = [requests.get()]
         with suppress(queue.Empty):
             while True:
-                found.append(requests.get_nowait())
-        _remove([one for one in found if isinstance(one, _Removal)])
-        for one in found:
-            if isinstance(one, threading.Event):
-                one.set()
-        del found, one  # a remover is not kept until the next request
+                waiting.append(requests.get_nowait())
+        _remove([request for request in waiting if isinstance(request, _Removal)])
+        for request in waiting:
+            if isinstance(request, threading.Event):
+                request.set()
+        del waiting, request  # a remover is not kept until the next request
 
 
 def _remove(requests: Sequence[_Removal]) -> None:
@@ -219,10 +219,10 @@ class PersistedSession:
     def hold(self, row: int) -> "Hold":
         """Return what keeps a content as long as it exists: the same object for all that refer to the row."""
         with _HOLDS_LOCK:
-            found = self._holds.get(row)
-            if found is None:
-                found = self._holds[row] = Hold(self, row)
-            return found
+            known = self._holds.get(row)
+            if known is None:
+                known = self._holds[row] = Hold(self, row)
+            return known
 
     def adopt(self, row: int, hold: "Hold") -> None:
         """Have a hold of another session, whose content is lost, keep a content of this one."""
@@ -234,8 +234,8 @@ class PersistedSession:
     def holds_on(self, nodes: Collection[str]) -> "list[Hold]":
         """Return what keeps the contents of this session that are on some nodes."""
         with _HOLDS_LOCK:
-            found = list(self._holds.items())
-        return [hold for row, hold in found if hold.where == (self, row) and self.places[row].node in nodes]
+            holds = list(self._holds.items())
+        return [hold for row, hold in holds if hold.where == (self, row) and self.places[row].node in nodes]
 
     def let_go(self, row: int) -> None:
         """Have a content removed that nothing refers to any more. Does not wait; for any thread, and for finalizers."""
@@ -445,17 +445,17 @@ def _unpickled(
 
         session = PersistedSession(source_at(address), name, {})
     session.places.setdefault(row, ChunkPlace(*place))
-    found = PersistedChunk(key, session, row, *kind)
-    found.recipe = None if found.hold.origin is None else found.hold.origin[0]()
-    return found
+    chunk = PersistedChunk(key, session, row, *kind)
+    chunk.recipe = None if chunk.hold.origin is None else chunk.hold.origin[0]()
+    return chunk
 
 
 def close_all(sessions: Iterable[PersistedSession], reason: str) -> None:
     """Have the contents of sessions removed although chunks refer to them; wait for that, ten seconds at most."""
-    found = list(sessions)
-    for session in found:
+    open_sessions = list(sessions)
+    for session in open_sessions:
         session.close(reason)
-    if found:
+    if open_sessions:
         releaser().flush()
 
 

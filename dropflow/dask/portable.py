@@ -70,11 +70,11 @@ def stores_here(nodes: Mapping[Hashable, Any]) -> tuple[Mapping[Hashable, Any], 
             stores.add(key)
     if not stores:
         return nodes, stores
-    found = dict(nodes)
+    divided = dict(nodes)
     for key in stores:
-        found.update(_divided(key, nodes[key]))
+        divided.update(_divided(key, nodes[key]))
     readers: dict[Hashable, list[Hashable]] = {}
-    for key, node in found.items():
+    for key, node in divided.items():
         for other in node.dependencies:
             readers.setdefault(other, []).append(key)
     left, here = list(stores), set(stores)
@@ -82,7 +82,7 @@ def stores_here(nodes: Mapping[Hashable, Any]) -> tuple[Mapping[Hashable, Any], 
         more = [key for key in readers.get(left.pop(), ()) if key not in here]
         here.update(more)
         left += more
-    return found, here
+    return divided, here
 
 
 def _is_here(task: Task, known: Mapping[Hashable, Any]) -> bool:
@@ -91,7 +91,7 @@ def _is_here(task: Task, known: Mapping[Hashable, Any]) -> bool:
     if _is_in_memory(target) or isinstance(lock, _LOCKS) or _unit(target) is not None:
         # Tasks that write whole chunks of zarr arrays need no lock.
         return _is_in_memory(target) or _unit(target) is None
-    if any(one.__module__.partition(".")[0] in _FILES for one in (type(target), type(lock))):
+    if any(part.__module__.partition(".")[0] in _FILES for part in (type(target), type(lock))):
         return True
     try:
         cloudpickle.dumps((target, lock))
@@ -106,19 +106,21 @@ def _divided(key: Hashable, node: Any) -> Mapping[Hashable, Any]:
     if block.func is not _execute_subgraph:
         return {key: node}
     tasks, end, names, *given = block.args
-    store = next(one for one, task in tasks.items() if next(_stores(task, {}), None) is not None)
+    store = next(task_key for task_key, task in tasks.items() if next(_stores(task, {}), None) is not None)
     after, size = {store}, 0
     while size < len(after):
         size = len(after)
-        after |= {one for one, task in tasks.items() if not after.isdisjoint(task.dependencies)}
-    before = {one: task for one, task in tasks.items() if one not in after and not isinstance(task, DataNode)}
+        after |= {task_key for task_key, task in tasks.items() if not after.isdisjoint(task.dependencies)}
+    before = {
+        task_key: task for task_key, task in tasks.items() if task_key not in after and not isinstance(task, DataNode)
+    }
     needed = {dependency for row in after for dependency in tasks[row].dependencies if dependency in before}
     if len(needed) != 1:
         return {key: node}
     (value,) = needed
     name = (f"{key[0]}{_VALUES}", *key[1:]) if isinstance(key, tuple) else f"{key}{_VALUES}"
-    constants = {one: task for one, task in tasks.items() if isinstance(task, DataNode)}
-    rest = {one: tasks[one] for one in after}
+    constants = {task_key: task for task_key, task in tasks.items() if isinstance(task, DataNode)}
+    rest = {task_key: tasks[task_key] for task_key in after}
     return {
         name: _block(name, {**constants, **before}, value, zip(names, given, strict=True)),
         key: _block(key, {**constants, **rest}, end, [*zip(names, given, strict=True), (value, TaskRef(name))]),
@@ -179,7 +181,7 @@ def _stores(node: Any, known: Mapping[Hashable, Any]) -> Iterator[tuple[Task, Ma
         return
     if node.func is _execute_subgraph:
         tasks, _end, names, *given = node.args
-        inside = dict(zip(names, (_value(one, known) for one in given), strict=True))
+        inside = dict(zip(names, (_value(argument, known) for argument in given), strict=True))
         for task in tasks.values():
             yield from _stores(task, inside)
     elif (getattr(node.func, "__module__", ""), getattr(node.func, "__name__", "")) == _STORE:
@@ -196,8 +198,8 @@ def _unwrapped(node: Any) -> Any:
 
 
 def _value(argument: Any, known: Mapping[Hashable, Any]) -> Any:
-    found = known.get(argument.key) if isinstance(argument, TaskRef) else argument
-    return found.value if isinstance(found, DataNode) else None if isinstance(found, GraphNode) else found
+    value = known.get(argument.key) if isinstance(argument, TaskRef) else argument
+    return value.value if isinstance(value, DataNode) else None if isinstance(value, GraphNode) else value
 
 
 def _keyword(task: Task, name: str, known: Mapping[Hashable, Any]) -> Any:
@@ -215,7 +217,7 @@ def _relative_path(target: Any) -> str:
     store = getattr(target, "store", None)
     path = getattr(store, "root", None) or getattr(store, "path", None)
     # The path of version 2 is a string, as those of stores in objects are.
-    is_local = isinstance(path, Path) or any(one.__name__ == "DirectoryStore" for one in type(store).__mro__)
+    is_local = isinstance(path, Path) or any(base.__name__ == "DirectoryStore" for base in type(store).__mro__)
     return str(path) if is_local and path and not Path(path).is_absolute() else ""
 
 
@@ -228,12 +230,15 @@ def _is_alone(task: Task, target: Any, known: Mapping[Hashable, Any]) -> bool:
         from dask.array.optimization import fuse_slice  # noqa: PLC0415 - there are arrays
 
         index = fuse_slice(region, index)
-    if len(index) != len(unit) or not all(isinstance(one, slice) for one in index):
+    if len(index) != len(unit) or not all(isinstance(part, slice) for part in index):
         return True  # dask decides what else there is
     return all(
         start % length == 0 and (stop % length == 0 or stop == size)
         for (start, stop, _), length, size in zip(
-            (one.indices(size) for one, size in zip(index, target.shape, strict=True)), unit, target.shape, strict=True
+            (part.indices(size) for part, size in zip(index, target.shape, strict=True)),
+            unit,
+            target.shape,
+            strict=True,
         )
     )
 
@@ -242,8 +247,8 @@ def _unit(target: Any) -> tuple[int, ...] | None:
     """Return the shape of what a zarr array writes as a whole; None for another object."""
     if not hasattr(target, "store"):
         return None
-    found = getattr(target, "shards", None) or getattr(target, "chunks", None)
-    return found if isinstance(found, tuple) else None
+    shape = getattr(target, "shards", None) or getattr(target, "chunks", None)
+    return shape if isinstance(shape, tuple) else None
 
 
 def _described(target: Any) -> str:
@@ -292,13 +297,13 @@ def _given_contents(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, A
     """Return the field of each template whose drops are persisted chunks."""
     chunks = chunk_inputs(tasks)
     drops = np.fromiter(chunks, dtype=np.int32, count=len(chunks))
-    found: dict[int, dict[str, KeptContent]] = {}
+    contents_of: dict[int, dict[str, KeptContent]] = {}
     for (drop, chunk), name in zip(chunks.items(), oids(graph, drops), strict=True):
         session, row = chunk.where
         place = session.places[row]
         content = KeptContent(session.name, row, place.oid, place.path, place.size, place.checksum)
-        found.setdefault(int(graph.template[drop]), {})[name] = content
-    return {row: kept_contents_field(contents) for row, contents in found.items()}
+        contents_of.setdefault(int(graph.template[drop]), {})[name] = content
+    return {row: kept_contents_field(contents) for row, contents in contents_of.items()}
 
 
 def _read_results(tasks: TranslatedGraph) -> IntColumn:
@@ -374,12 +379,12 @@ def _constants(tasks: TranslatedGraph) -> dict[Hashable, DataNode]:
 def _labels(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, dict[str, str]]:
     """Return the first part of the keys of inputs, by the beginning of their ids, for each application template."""
     made = _group_of(tasks, graph)
-    found: dict[int, dict[str, str]] = {}
+    labels: dict[int, dict[str, str]] = {}
     for link in graph.links:
         if link.source in made and graph.templates[link.target].kind is Kind.APP and tasks.labels[made[link.source]]:
             head = f"{graph.prefix}_{graph.templates[link.source].key}"
-            found.setdefault(link.target, {})[head] = tasks.labels[made[link.source]]
-    return found
+            labels.setdefault(link.target, {})[head] = tasks.labels[made[link.source]]
+    return labels
 
 
 def _group_of(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, int]:
@@ -402,7 +407,7 @@ def _named_inputs(
     # Persisted chunks have no task whose template has the name of their keys.
     odd = np.concatenate([odd, np.arange(count, len(keys), dtype=np.int32)])
     names = {keys[row]: name for row, name in zip(odd.tolist(), oids(graph, odd + count), strict=True)}
-    found: dict[int, tuple[Mapping[str, Hashable], Mapping[Hashable, Hashable]]] = {}
+    named_of: dict[int, tuple[Mapping[str, Hashable], Mapping[Hashable, Hashable]]] = {}
     for drop in range(count):
         named: dict[str, Hashable] = {}
         aliases: dict[Hashable, Hashable] = {}
@@ -413,8 +418,8 @@ def _named_inputs(
             if target in names:
                 named[names[target]] = target
         if named or aliases:
-            found[drop] = (named, aliases)
-    return found
+            named_of[drop] = (named, aliases)
+    return named_of
 
 
 # Computations of dask as graph files, which any client can submit, and values that were fetched as
@@ -466,8 +471,8 @@ def save_graph(
         save(graph, Path(path))
         return [oid(graph, tasks.results[key]) for key in keys]
 
-    found: tuple[Any, ...] = dask.compute(*collections, scheduler=written, optimize_graph=optimize_graph)
-    return found
+    results: tuple[Any, ...] = dask.compute(*collections, scheduler=written, optimize_graph=optimize_graph)
+    return results
 
 
 def load_value(path: str | os.PathLike[str]) -> Any:

@@ -55,12 +55,12 @@ def task_error(failure: Failure, log: bytes, drop: str, node: str = "") -> BaseE
     node : str
         Where it ran, if that is another machine or process of managers.
     """
-    found = exception_in_log(log)
-    error = failure.as_error() if found is None else found
+    logged = exception_in_log(log)
+    error = failure.as_error() if logged is None else logged
     text = last_lines(without_exceptions(log).replace(failure.detail.strip().encode() or b"\0", b""))
     with suppress(Exception):  # the class of the exception may be anything
         error.add_note(f"raised by {drop}{f' on {node}' if node else ''}")
-        if found is not None and failure.detail:
+        if logged is not None and failure.detail:
             error.add_note(failure.detail)
         add_log(error, text)
     return error
@@ -266,9 +266,9 @@ def _working_directory() -> str:
 def _error(session: Session, graph: PhysicalGraph, drop: int, key: Hashable) -> BaseException:
     name = oid(graph, drop)
     reports = session.reports()
-    report = next((one for one in reports if one.drop == name), None)
+    report = next((candidate for candidate in reports if candidate.drop == name), None)
     if report is None:
-        return InternalError(f"{name} failed without a report: {'; '.join(one.text for one in reports)}")
+        return InternalError(f"{name} failed without a report: {'; '.join(failed.text for failed in reports)}")
     failure = Failure(code=report.code, kind=report.kind, text=report.text, hint=report.hint, detail=report.detail)
     log = Path(report.log).read_bytes() if report.log else b""
     return task_error(failure, log, f"{name}, task {key!r} of dask")

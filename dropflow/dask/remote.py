@@ -206,8 +206,8 @@ class RemoteSessions:
                 detail = await_end(manager, session, progress=self._progress)
                 if detail.status == SessionState.FINISHED.name:
                     return result(manager, name)
-                failure = next((one for one in detail.failures), None)
-                gone = [(used[one.row], one.text) for one in detail.failures if _is_lost_chunk(one, used)]
+                failure = next((failed for failed in detail.failures), None)
+                gone = [(used[failed.row], failed.text) for failed in detail.failures if _is_lost_chunk(failed, used)]
                 if not gone or number == _TRIES:
                     raise _error(manager, name, detail, failure, tasks)
                 doubted = {(chunk.session, chunk.place.node): text for chunk, text in gone}
@@ -346,7 +346,9 @@ def _error(
     if failure is None:
         text = f"the session {session} is {detail.status}{f': {detail.text}' if detail.text else ''}"
         return AppError(text, hint="it was cancelled or deleted by another client")
-    found = Failure(code=failure.code, kind=failure.kind, text=failure.text, hint=failure.hint, detail=failure.detail)
+    reported = Failure(
+        code=failure.code, kind=failure.kind, text=failure.text, hint=failure.hint, detail=failure.detail
+    )
     log = _log(manager, session, failure)
     if failure.drop and exception_in_log(log) is None and not detail.is_over:
         # The node may not be able to answer at this moment. When the session is over, it does.
@@ -355,7 +357,7 @@ def _error(
             pass
         log = _log(manager, session, failure)
     key = f", task {tasks.keys[failure.row]!r} of dask" if 0 <= failure.row < tasks.tasks else ""
-    return task_error(found, log, f"{failure.drop or failure.name}{key}", failure.node)
+    return task_error(reported, log, f"{failure.drop or failure.name}{key}", failure.node)
 
 
 def _log(manager: PatientClient, session: str, failure: FailureInfo) -> bytes:
@@ -382,9 +384,9 @@ def read_values(manager: PatientClient, session: str, tasks: TranslatedGraph) ->
 
 def _places(manager: PatientClient, session: str, tasks: TranslatedGraph) -> Mapping[int, ChunkPlace]:
     """Return where the results of a session that FINISHED are, by drop."""
-    found = manager.ask(lambda client: _listed(client, session, tasks))
-    _check(session, tasks, found)
-    return found
+    places = manager.ask(lambda client: _listed(client, session, tasks))
+    _check(session, tasks, places)
+    return places
 
 
 def _listed(client: Client, session: str, tasks: TranslatedGraph) -> Mapping[int, ChunkPlace]:
@@ -397,18 +399,18 @@ def _listed(client: Client, session: str, tasks: TranslatedGraph) -> Mapping[int
     """
     wanted = {*tasks.results.values()}
     listed = client.results(session)
-    found = {
+    places = {
         result.drop: ChunkPlace(result.oid, result.node, result.path, result.size, result.checksum or 0)
         for result in listed.results
         if result.drop in wanted
     }
-    if listed.missing and len(found) < len(wanted):
-        text = f"{len(wanted) - len(found)} values of the session {session} are on nodes that do not answer"
+    if listed.missing and len(places) < len(wanted):
+        text = f"{len(wanted) - len(places)} values of the session {session} are on nodes that do not answer"
         raise LinkError(f"{text}: {', '.join(listed.missing)}", where=client.url)
-    return found
+    return places
 
 
-def _check(session: str, tasks: TranslatedGraph, found: Mapping[int, object]) -> None:
+def _check(session: str, tasks: TranslatedGraph, places: Mapping[int, object]) -> None:
     """Check that every result was found.
 
     Raises
@@ -416,7 +418,7 @@ def _check(session: str, tasks: TranslatedGraph, found: Mapping[int, object]) ->
     AppError
         A value is not there.
     """
-    missing = [key for key, drop in tasks.results.items() if drop not in found]
+    missing = [key for key, drop in tasks.results.items() if drop not in places]
     if missing:
         raise AppError(
             f"{len(missing)} values of the session {session} are not there, such as that of {missing[0]!r}",

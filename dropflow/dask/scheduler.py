@@ -403,14 +403,16 @@ class Scheduler:
             **kwargs: Any,
         ) -> Any:
             wishes = _wishes(dsk, kwargs)
-            found = self._values(dsk, keys, _Options(num_workers, callbacks, fuse_enabled, wishes), is_persisted=True)
-            return [found[key] for key in keys]
+            persisted = self._values(
+                dsk, keys, _Options(num_workers, callbacks, fuse_enabled, wishes), is_persisted=True
+            )
+            return [persisted[key] for key in keys]
 
         # Without `persist` of its own, this function is one of the schedulers whose values become the chunks.
-        found: tuple[Any, ...] = dask.persist(
+        persisted: tuple[Any, ...] = dask.persist(
             *collections, traverse=False, optimize_graph=optimize_graph, scheduler=computed, **options
         )
-        return found
+        return persisted
 
     def _values(self, dsk: Any, wanted: list[Hashable], options: "_Options", *, is_persisted: bool) -> dict[Any, Any]:
         """Return the values of keys, or the chunks that refer to them."""
@@ -440,9 +442,9 @@ class Scheduler:
         others = {key: node for key, node in nodes.items() if key not in here}
         computed = self._computed(dsk, others, chunks, options, is_persisted=True) if chunks else {}
         left = {key: nodes[key] for key in [*there, *here]} | dict(computed)
-        with active_callbacks(options.callbacks) as found:
+        with active_callbacks(options.callbacks) as callbacks_given:
             tasks = translate(left, wanted, {})
-            instrument = CallbackInstrument(found, left, tasks) if found else None
+            instrument = CallbackInstrument(callbacks_given, left, tasks) if callbacks_given else None
             return self._execute(tasks, self._threads(options.num_workers), instrument, is_here=True)
 
     @property
@@ -474,9 +476,9 @@ class Scheduler:
         asked = options.fuse_enabled
         is_fused = switch("fuse_enabled", self._fuse_enabled if asked is None else asked)
         travels = self._travels
-        with active_callbacks(options.callbacks) as found:
+        with active_callbacks(options.callbacks) as callbacks_given:
             # Callbacks get the keys of all tasks, and annotations have them.
-            if travels and is_fused and not found and not options.wishes:
+            if travels and is_fused and not callbacks_given and not options.wishes:
                 # One task in the place of a chain: what goes from one of its tasks to the next is not pickled.
                 nodes = with_fused_chains(nodes, wanted)
             tasks = translate(nodes, wanted, layer_volumes(dsk), runs_constants=travels)
@@ -484,13 +486,13 @@ class Scheduler:
                 tasks = with_annotations(tasks, options.wishes.get("retries", {}), options.wishes.get("priority", {}))
             if not is_fused:
                 tasks = replace(tasks, graph=without_fusion(tasks.graph))
-            instrument = CallbackInstrument(found, nodes, tasks) if found else None
+            instrument = CallbackInstrument(callbacks_given, nodes, tasks) if callbacks_given else None
             values = self._execute(tasks, self._threads(options.num_workers), instrument, is_persisted=is_persisted)
         return described(values, layer_chunks(dsk)) if is_persisted and travels else values
 
     def _threads(self, asked: int | None) -> int:
-        found = _checked(asked) or self._workers or _checked(dask.config.get("num_workers", None))
-        return found or usable_cores()
+        number = _checked(asked) or self._workers or _checked(dask.config.get("num_workers", None))
+        return number or usable_cores()
 
     def _execute(
         self,
@@ -566,9 +568,9 @@ def _wishes(dsk: Any, options: Mapping[str, Any]) -> Mapping[str, Mapping[Hashab
         return [value for value in (general.get(name), *by_key.get(name, {}).values()) if value]
 
     for name in ("resources", "workers"):
-        if (found := asked(name)) and not (name == "workers" and asked("allow_other_workers")):
+        if (wanted := asked(name)) and not (name == "workers" and asked("allow_other_workers")):
             raise BadParameterError(
-                f"tasks are to have {name}={found[0]!r}, and dropflow cannot do that for tasks of dask",
+                f"tasks are to have {name}={wanted[0]!r}, and dropflow cannot do that for tasks of dask",
                 hint="leave it out" + (", or add allow_other_workers=True" if name == "workers" else ""),
             )
     wishes: dict[str, Mapping[Hashable, int]] = {}
@@ -596,16 +598,16 @@ def _checked(workers: int | None) -> int | None:
 def _limit(value: int | str | None) -> int | None:
     """Return a number of bytes."""
     try:
-        found = None if value is None else int(parse_bytes(value))
+        size = None if value is None else int(parse_bytes(value))
     except (ValueError, TypeError, OverflowError) as problem:
         raise BadParameterError(
             f"memory_limit is {value!r}", hint="give bytes, such as 4_000_000_000 or '4 GB'"
         ) from problem
-    if found is not None and found < 1:
+    if size is not None and size < 1:
         raise BadParameterError(
             f"memory_limit is {value!r}", hint="give at least 1 byte, or nothing for a share of the memory"
         )
-    return found
+    return size
 
 
 def _patience(value: object) -> float:
@@ -641,11 +643,11 @@ def persist(*collections: Any, **options: Any) -> tuple[Any, ...]:
     **options
         As for ``dask.persist``.
     """
-    found, repack = unpack_collections(*collections, traverse=options.pop("traverse", True))
+    parts, repack = unpack_collections(*collections, traverse=options.pop("traverse", True))
     chosen = options.pop("scheduler", None)
-    owner = getattr(get_scheduler(scheduler=chosen, collections=found), "__self__", None)
-    if found and isinstance(owner, Scheduler):
-        made: tuple[Any, ...] = repack(owner.persist(found, **options))
+    owner = getattr(get_scheduler(scheduler=chosen, collections=parts), "__self__", None)
+    if parts and isinstance(owner, Scheduler):
+        made: tuple[Any, ...] = repack(owner.persist(parts, **options))
         return made
     made = dask.persist(*collections, scheduler=chosen, **options)
     return tuple(made)

@@ -91,13 +91,13 @@ def group_keys(keys: Sequence[Hashable]) -> KeyGroups:
         members = order[start:end]
         start = end
         name, axes = label if isinstance(label, tuple) else (label, 0)
-        found = _indices([keys[row] for row in members.tolist()]) if axes else None
-        if found is None:
+        grid = _indices([keys[row] for row in members.tolist()]) if axes else None
+        if grid is None:
             shape: tuple[int, ...] = () if len(members) == 1 else (len(members),)
             instance[members] = np.arange(len(members), dtype=np.int32)
         else:
-            shape, instance[members] = found
-        groups.append(KeyGroup(str(name), shape, found is not None))
+            shape, instance[members] = grid
+        groups.append(KeyGroup(str(name), shape, grid is not None))
     return KeyGroups(tuple(groups), group, instance)
 
 
@@ -333,9 +333,9 @@ def translate(
     priority[:count] = count - _positions(graph, count, inputs, consumers, ends)
     priority[count : 2 * count] = priority[:count]
     priority.flags.writeable = False
-    found = [nodes[key] for key in ordered]
+    ordered_nodes = [nodes[key] for key in ordered]
     labels = tuple(group.name if group.is_indexed else "" for group in made.groups)
-    return TranslatedGraph(replace(graph, priority=priority), ordered, found, count, aliases, results, labels)
+    return TranslatedGraph(replace(graph, priority=priority), ordered, ordered_nodes, count, aliases, results, labels)
 
 
 def with_annotations(
@@ -351,7 +351,9 @@ def with_annotations(
         for row, key in zip(graph.template[: tasks.tasks].tolist(), keys, strict=True):
             tries[row] = max(tries[row], 1 + retries.get(key, 0))
         templates = zip(graph.templates, tries, strict=True)
-        graph = replace(graph, templates=tuple(msgspec.structs.replace(one, tries=count) for one, count in templates))
+        graph = replace(
+            graph, templates=tuple(msgspec.structs.replace(template, tries=count) for template, count in templates)
+        )
     if priority and graph.priority is not None:
         asked = np.array([priority.get(key, 0) for key in keys])
         order = np.lexsort((graph.priority[: tasks.tasks], asked))
@@ -452,7 +454,7 @@ def _graph(
 
 def _templates(groups: KeyGroups, kind: Kind, names: set[str], weights: Sequence[float]) -> list[Template]:
     """Return one template for each group; add their keys to `names`."""
-    found = []
+    templates = []
     for group, weight in zip(groups.groups, weights, strict=True):
         key = plain = group.name + (_APP_KEY if kind is Kind.APP else "")
         number = 1
@@ -464,8 +466,8 @@ def _templates(groups: KeyGroups, kind: Kind, names: set[str], weights: Sequence
             Axis(construct=key, name=str(axis), kind="chunk", size=size) for axis, size in enumerate(group.shape)
         )
         component, name = (TASK if kind is Kind.APP else VALUE), str(key_split(group.name))
-        found.append(Template(key=key, name=name, kind=kind, component=component, axes=axes, weight=weight))
-    return found
+        templates.append(Template(key=key, name=name, kind=kind, component=component, axes=axes, weight=weight))
+    return templates
 
 
 def _volumes(groups: KeyGroups, known: Mapping[str, float]) -> list[float]:
@@ -537,14 +539,14 @@ def layer_volumes(graph: Any) -> dict[str, float]:
 
 def layer_chunks(graph: Any) -> dict[str, tuple[tuple[tuple[int, ...], ...], np.dtype[Any]]]:
     """Return chunks and data type of each array in a dask graph, by the name of its layer, where they are known."""
-    found = {}
+    chunks_of = {}
     for layers in _layers(graph):
         for name, layer in layers.items():
             known = getattr(layer, "collection_annotations", None) or {}
             chunks, dtype = known.get("chunks"), known.get("dtype")
             if chunks is not None and isinstance(dtype, np.dtype):
-                found[str(name)] = (chunks, dtype)
-    return found
+                chunks_of[str(name)] = (chunks, dtype)
+    return chunks_of
 
 
 def _layers(graph: Any) -> Iterator[Mapping[Any, Any]]:
@@ -555,13 +557,13 @@ def _layers(graph: Any) -> Iterator[Mapping[Any, Any]]:
     """
     left = [graph]
     while left:
-        found = left.pop()
-        if isinstance(found, HighLevelGraph):
-            yield found.layers
-        elif hasattr(type(found), "hlg"):
-            left.append(found.hlg)
+        part = left.pop()
+        if isinstance(part, HighLevelGraph):
+            yield part.layers
+        elif hasattr(type(part), "hlg"):
+            left.append(part.hlg)
         else:
-            operands = getattr(found, "__dict__", {}).get("operands", ())
+            operands = getattr(part, "__dict__", {}).get("operands", ())
             left += [each for each in operands if hasattr(type(each), "__dask_graph__")]
 
 
@@ -621,10 +623,10 @@ def switch(name: str, value: bool | None) -> bool:  # noqa: FBT001 - the value o
     BadParameterError
         The configuration has no boolean there.
     """
-    found = dask.config.get(f"dropflow.{name}", True) if value is None else value
-    if not isinstance(found, bool):
-        raise BadParameterError(f"{name} is {found!r}", hint="give True or False")
-    return found
+    chosen = dask.config.get(f"dropflow.{name}", True) if value is None else value
+    if not isinstance(chosen, bool):
+        raise BadParameterError(f"{name} is {chosen!r}", hint="give True or False")
+    return chosen
 
 
 def optimization_settings(*, tileable: bool, chunk: bool) -> Mapping[str, Any]:

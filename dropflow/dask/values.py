@@ -89,13 +89,13 @@ class MemoryBudget:
 
     def leaving(self) -> list[int]:
         """Return the values that leave memory now. They are counted no more."""
-        found = []
+        drops = []
         while self.held > self._limit and self._queue:
             place, drop = heappop(self._queue)
             if drop in self._sizes and -place == self._next_reader(drop):
-                found.append(drop)
+                drops.append(drop)
                 self.remove(drop)
-        return found
+        return drops
 
     def _enqueue(self, drop: int) -> None:
         place = self._next_reader(drop)
@@ -198,11 +198,11 @@ class ValueMemory:
         with self._lock:
             self._values[drop] = held
             self._budget.add(drop, size)
-            leaving = [(one, self._values[one]) for one in self._budget.leaving()]
+            leaving = [(dropped, self._values[dropped]) for dropped in self._budget.leaving()]
             if leaving and self._directory is None:
                 self._directory = _temporary_directory()
-        for one, old in leaving:
-            self._write(one, old)
+        for dropped, old in leaving:
+            self._write(dropped, old)
         return held
 
     def begin(self, task: int, drops: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ def run_node(node: GraphNode, values: Mapping[Hashable, Any]) -> Any:
     if type(node) is not Task or node.func is not _execute_subgraph or node.kwargs:
         return node(values)
     tasks, end, names, *given = node.args
-    return _run_block(tasks, end, {name: _value(one, values) for name, one in zip(names, given, strict=True)})
+    return _run_block(tasks, end, {name: _value(argument, values) for name, argument in zip(names, given, strict=True)})
 
 
 def _value(argument: Any, values: Mapping[Hashable, Any]) -> Any:

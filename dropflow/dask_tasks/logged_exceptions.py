@@ -94,13 +94,13 @@ def _made_again(kind: type[BaseException], args: Sequence[Any], attributes: dict
 
 def _plain_class(kind: type[BaseException]) -> Any:
     """Return the class of Python from which a class of exceptions is derived."""
-    return next(one for one in kind.__mro__ if one.__module__ == "builtins")
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
 
 
 def exception_in_log(log: bytes) -> BaseException | None:
     """Return the last exception in the log of a drop; None if there is none that can be loaded here."""
-    _, found, rest = log.rpartition(_EXCEPTION.encode())
-    if not found:
+    _, marker, rest = log.rpartition(_EXCEPTION.encode())
+    if not marker:
         return None
     try:
         error = _loaded(base64.b64decode(rest.split(b"\n", 1)[0]))

@@ -52,7 +52,7 @@ class TaskRunner:
     def run(self, context: Context) -> None:
         """Compute the value of the task, and write it to its output."""
         entry = self._tasks.take(self._instance(context.index))
-        values = {self._key(one.oid, entry.keys): _value(one) for one in context.inputs}
+        values = {self._key(source.oid, entry.keys): _value(source) for source in context.inputs}
         for alias, key in entry.aliases.items():
             values[alias] = values[key]
         if not self._is_begun:
@@ -124,11 +124,11 @@ class _OwnFolder:
         """Return the relative paths of what is in the directory, and remove it."""
         if not any(os.scandir(self._path)):
             return []
-        found = [str(path.relative_to(self._path)) for path in sorted(self._path.rglob("*")) if not path.is_dir()]
-        found = found or [f"{path.name}/" for path in sorted(self._path.iterdir())]
+        taken = [str(path.relative_to(self._path)) for path in sorted(self._path.rglob("*")) if not path.is_dir()]
+        taken = taken or [f"{path.name}/" for path in sorted(self._path.iterdir())]
         shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(exist_ok=True)
-        return found
+        return taken
 
 
 def _explain(error: FileNotFoundError, call: str) -> None:
@@ -151,7 +151,7 @@ def _called(node: Any) -> str:
     if not isinstance(node, Task):
         return "a task"
     if node.func is _execute_subgraph:
-        return ", ".join(dict.fromkeys(_called(one) for one in node.args[0].values() if isinstance(one, Task)))
+        return ", ".join(dict.fromkeys(_called(task) for task in node.args[0].values() if isinstance(task, Task)))
     return f"{funcname(node.func)}()"
 
 

@@ -107,7 +107,7 @@ def encode_pages(entries: Sequence[TaskEntry], name: str) -> dict[str, Any]:
         for start in range(0, len(entries), _PAGE):
             page = entries[start : start + _PAGE]
             stream = io.BytesIO()
-            plain = [(one.instance, one.node, one.keys or None, one.aliases or None) for one in page]
+            plain = [(entry.instance, entry.node, entry.keys or None, entry.aliases or None) for entry in page]
             _PagePickler(stream, rows, shared).dump(plain)
             pages.append(stream.getvalue())
             first.append(page[0].instance)
@@ -158,11 +158,11 @@ class TaskPages:
         try:
             if self._shared is None:
                 self._shared = pickle.loads(self._value["shared"])  # noqa: S301 - code of the graph, which runs here
-            found = _PageUnpickler(self._value["pages"][number], self._shared).load()
+            rows = _PageUnpickler(self._value["pages"][number], self._shared).load()
         except Exception as problem:
             raise AppError(
                 f"the tasks {self._name!r} cannot be unpickled: {summary_of(problem)}",
                 hint="install the modules that they need in the environment of the workers, in the versions of the "
                 "client; modules that are not installed there go along after cloudpickle.register_pickle_by_value",
             ) from problem
-        return {row: TaskEntry(row, node, keys or _NOTHING, aliases or _NOTHING) for row, node, keys, aliases in found}
+        return {row: TaskEntry(row, node, keys or _NOTHING, aliases or _NOTHING) for row, node, keys, aliases in rows}

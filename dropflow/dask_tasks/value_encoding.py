@@ -88,8 +88,8 @@ class FilePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no annot
     def reducer_override(self, item: Any) -> Any:
         """Return how an object is made again, or that its own way is used."""
         package = type(item).__module__.partition(".")[0]
-        found = _place_in_file(package, item) if package in ("h5py", "netCDF4") else None
-        return super().reducer_override(item) if found is None else (_opened_again, (package, *found))
+        place = _place_in_file(package, item) if package in ("h5py", "netCDF4") else None
+        return super().reducer_override(item) if place is None else (_opened_again, (package, *place))
 
 
 def _place_in_file(package: str, item: Any) -> tuple[str, str] | None:
@@ -195,5 +195,5 @@ def _decode_array(view: memoryview) -> np.ndarray[Any, Any]:
 def _parsed_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     head = io.BytesIO(header)
     npy.read_magic(head)
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = npy.read_array_header_1_0(head)
-    return found
+    header_fields: tuple[tuple[int, ...], bool, np.dtype[Any]] = npy.read_array_header_1_0(head)
+    return header_fields

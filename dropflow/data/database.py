@@ -300,10 +300,10 @@ def _rows(body: bytes) -> list[dict[str, Any]]:
         It is not a JSON list of objects.
     """
     try:
-        found = json.loads(body or b"[]")
+        parsed = json.loads(body or b"[]")
     except ValueError as error:
-        found = str(error)
-    rows = [found] if isinstance(found, dict) else found
+        parsed = str(error)
+    rows = [parsed] if isinstance(parsed, dict) else parsed
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise AppError(
             f"what was written for a table is not a JSON list of objects: {body[:60]!r}",

@@ -124,12 +124,12 @@ def shared_name(value: str) -> str:
     ('sub/x.txt', '', '')
     """
     try:
-        one, other = (
+        first, second = (
             final_path(value, base=Path("/"), oid=oid, now=0.0) for oid in ("prefix_key_0-0", "prefix_key_0-1")
         )
     except BadParameterError:
         return ""
-    return one.removeprefix("//") if one == other else ""
+    return first.removeprefix("//") if first == second else ""
 
 
 def check_name(value: str) -> None:

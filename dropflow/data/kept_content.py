@@ -114,14 +114,14 @@ class KeptContentStore:
             The graph names no content for the drop, or its session or path are not valid.
         """
         content = self._content(slot.oid)
-        found = content.find(Path(slot.workspace.directory).parent)
-        if found is None:
+        handle = content.find(Path(slot.workspace.directory).parent)
+        if handle is None:
             raise GoneError(
                 f"the content of {content.oid} of session {content.session!r} is not on this node any more",
                 where=self._name,
                 hint="the session was deleted, or the content was lost with its node: compute it again",
             )
-        return found
+        return handle
 
     def check(self) -> None:
         """Raise if the field with the contents is missing."""

@@ -182,8 +182,8 @@ def _content(value: Any, kind: str) -> tuple[bytes, bool]:
         return _object(value)
     if kind == "eval" and isinstance(value, str):
         return _pickled(_literal(value)), False
-    found = convert_field(value, kind)
-    return (found.encode(), True) if isinstance(found, str) else (_pickled(found), False)
+    converted = convert_field(value, kind)
+    return (converted.encode(), True) if isinstance(converted, str) else (_pickled(converted), False)
 
 
 def _object(text: str) -> tuple[bytes, bool]:

@@ -114,13 +114,13 @@ def verify(handle: Handle) -> None:
         return
     content = view(handle)
     if len(content) != handle.size:
-        found = f"{len(content)} bytes where {handle.size} were written"
+        actual = f"{len(content)} bytes where {handle.size} were written"
     elif handle.checksum and zlib.crc32(content) != handle.checksum:
-        found = f"CRC-32 {zlib.crc32(content):08x} where {handle.checksum:08x} was written"
+        actual = f"CRC-32 {zlib.crc32(content):08x} where {handle.checksum:08x} was written"
     else:
         return
     raise StorageError(
-        f"{handle.location or 'content in memory'} has {found}",
+        f"{handle.location or 'content in memory'} has {actual}",
         hint="it was changed after its commit, or the storage is failing",
     )
 
@@ -133,7 +133,7 @@ def is_same(path: str, other: str) -> bool:
     OSError
         One of them cannot be read.
     """
-    kinds = {stat.S_IFMT(os.lstat(one).st_mode) for one in (path, other)}
+    kinds = {stat.S_IFMT(os.lstat(tree).st_mode) for tree in (path, other)}
     if len(kinds) > 1:
         return False
     if os.path.islink(path):  # noqa: PTH114 - text, as everywhere here

@@ -124,8 +124,8 @@ def outside_roots(graph: PhysicalGraph) -> list[int]:
     outside = np.array(
         [template.kind is Kind.DATA and is_read_from_outside(template) for template in graph.templates], np.bool_
     )
-    found: list[int] = np.flatnonzero(outside[graph.template] & (np.diff(graph.predecessors.ptr) == 0)).tolist()
-    return found
+    rows: list[int] = np.flatnonzero(outside[graph.template] & (np.diff(graph.predecessors.ptr) == 0)).tolist()
+    return rows
 
 
 def is_outside_files(template: Template) -> bool:

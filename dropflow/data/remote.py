@@ -391,13 +391,13 @@ class _ComparedStream(io.RawIOBase):
 def _compare(handle: Handle, size: int, checksum: int) -> None:
     """Raise if what was read of a content is not what was committed."""
     if handle.size and size != handle.size:
-        found = f"{size} bytes where there were {handle.size}"
+        actual = f"{size} bytes where there were {handle.size}"
     elif handle.checksum and checksum != handle.checksum:
-        found = f"CRC-32 {checksum:08x} where {handle.checksum:08x} was written"
+        actual = f"CRC-32 {checksum:08x} where {handle.checksum:08x} was written"
     else:
         return
     raise StorageError(
-        f"{url_of(handle.location)} has {found}", hint="it was changed since, or the connection ended too early"
+        f"{url_of(handle.location)} has {actual}", hint="it was changed since, or the connection ended too early"
     )
 
 
@@ -487,8 +487,8 @@ def file_system(location: str) -> tuple[Any, str]:
         options = {"auto_mkdir": True, **options}
     elif protocol in ("s3", "s3a"):
         options = {"use_listings_cache": False, **options}  # other processes write there, too
-    found: tuple[Any, str] = _fsspec().url_to_fs(url, **options)
-    return found
+    place: tuple[Any, str] = _fsspec().url_to_fs(url, **options)
+    return place
 
 
 def _fsspec() -> Any:

@@ -37,14 +37,14 @@ def tree_of(root: str) -> tuple[int, int]:
 
     def entries() -> Iterator[tuple[str, int, str]]:
         nonlocal size
-        for name, path, found in below(root):
+        for name, path, status in below(root):
             content = ""
-            if stat.S_ISREG(found.st_mode):
-                size += found.st_size
-                content = file_entry(found.st_mode, _file_checksum(path) if found.st_size else 0)
-            elif stat.S_ISLNK(found.st_mode):
+            if stat.S_ISREG(status.st_mode):
+                size += status.st_size
+                content = file_entry(status.st_mode, _file_checksum(path) if status.st_size else 0)
+            elif stat.S_ISLNK(status.st_mode):
                 content = os.readlink(path)  # noqa: PTH115 - text, once a file
-            yield name, stat.S_IFMT(found.st_mode), content
+            yield name, stat.S_IFMT(status.st_mode), content
 
     checksum = tree_checksum(entries())
     return size, checksum
@@ -73,8 +73,8 @@ def file_entry(mode: int, checksum: int) -> str:
 def below(folder: str, inside: str = "") -> Iterator[tuple[str, str, os.stat_result]]:
     """Yield name, path and state of everything below a directory, in the order of the names."""
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered:
         yield f"{inside}{entry.name}", entry.path, entry.stat(follow_symlinks=False)
         if entry.is_dir(follow_symlinks=False):
             yield from below(entry.path, f"{inside}{entry.name}/")
@@ -234,10 +234,10 @@ def fingerprint(path: str | Path) -> str:
 
 def _entries(root: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the name, kind and digest (or link target) of everything below a directory, sorted by name."""
-    for name, path, found in below(str(root)):
-        if stat.S_ISLNK(found.st_mode):
+    for name, path, status in below(str(root)):
+        if stat.S_ISLNK(status.st_mode):
             yield name, "link", os.readlink(path)  # noqa: PTH115 - as above
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             yield name, "directory", ""
         else:
             yield name, "file", fingerprint(path)

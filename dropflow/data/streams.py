@@ -382,8 +382,8 @@ class StreamPublisher:
 
     def _places(self) -> dict[str, int]:
         """Return the positions of the readers that the writer waits for."""
-        found = ((name, self._position(name)) for name in self._names(".at"))
-        return {name: place for name, place in found if place is not None and self._unwaited.get(name) != place}
+        positions = ((name, self._position(name)) for name in self._names(".at"))
+        return {name: place for name, place in positions if place is not None and self._unwaited.get(name) != place}
 
     def _names(self, suffix: str) -> list[str]:
         try:
@@ -463,8 +463,8 @@ class StreamedWriter:
         self._size += count
         self._text = self._text and text
         if self._writer is None and self._size:
-            found = Path(self._part.location).stat()
-            self._file = found.st_dev, found.st_ino
+            status = Path(self._part.location).stat()
+            self._file = status.st_dev, status.st_ino
             with self._shielded():
                 self._writer = StreamPublisher(self._folder, self._part.location, self._check, self._clock)
             if self._ignores_readers:
@@ -516,8 +516,8 @@ class StreamedWriter:
     def _refuse_another(self, handle: Handle) -> None:
         """Raise if the file that readers have opened is not the one that is committed, or is longer."""
         with storage_errors("finish writing", handle.location):
-            found = Path(handle.location).stat()
-        if (found.st_dev, found.st_ino) != self._file or found.st_size < self._size:
+            status = Path(handle.location).stat()
+        if (status.st_dev, status.st_ino) != self._file or status.st_size < self._size:
             raise AppError(
                 f"a program replaced {handle.location} after others have read {self._size} bytes of it",
                 hint="write it all through the output, or all through its path; or make its links not streaming",

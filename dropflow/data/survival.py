@@ -25,13 +25,13 @@ def replaced_contents(records: Mapping[int, ContentRecord]) -> set[int]:
         By drop, in the order of the commits.
     """
     last = {record.location: drop for drop, record in records.items() if record.kind in ("file", "directory")}
-    found = set()
+    replaced = set()
     for drop, record in records.items():
         final = last.get(record.location, drop)
         # The records of two directories do not show whether they are equal.
         if final != drop and (record.kind == "directory" or _sums(record) != _sums(records[final])):
-            found.add(drop)
-    return found
+            replaced.add(drop)
+    return replaced
 
 
 def _sums(record: ContentRecord) -> tuple[str, int, int]:
@@ -153,5 +153,5 @@ def wanted_copies(graph: PhysicalGraph, kept: bytes, replicas: int) -> npt.NDArr
     """
     named = np.array([replicas_of(template) for template in graph.templates], dtype=np.uint8)[graph.template]
     by_default = np.where(np.frombuffer(kept, dtype=np.uint8) > 0, np.uint8(max(replicas, 1)), np.uint8(1))
-    found: npt.NDArray[np.uint8] = np.where(named > 0, named, by_default) - np.uint8(1)
-    return found
+    copies: npt.NDArray[np.uint8] = np.where(named > 0, named, by_default) - np.uint8(1)
+    return copies

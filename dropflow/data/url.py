@@ -210,10 +210,10 @@ class UrlStore:
     def shared_name(self) -> str:
         """The URL that all drops of the template share; empty if each has its own."""
         try:
-            one, other = (self._location(oid, 0.0) for oid in ("prefix_key_0-0", "prefix_key_0-1"))
+            first, second = (self._location(oid, 0.0) for oid in ("prefix_key_0-0", "prefix_key_0-1"))
         except BadParameterError:
             return ""
-        return one if one == other else ""
+        return first if first == second else ""
 
     def part(self, slot: Slot) -> ContentWriter:
         """Return a writer for a temporary object beside the final one.

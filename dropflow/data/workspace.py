@@ -144,8 +144,8 @@ class Workspace:
         """
         prefix = f"{drop}-{attempt}-{self._prefix}"
         with os.scandir(folder) as entries:
-            found = [entry.path for entry in entries if entry.name.startswith(prefix)]
-        return [path for path in found if not path.endswith(STREAM_FOLDER)]
+            parts = [entry.path for entry in entries if entry.name.startswith(prefix)]
+        return [path for path in parts if not path.endswith(STREAM_FOLDER)]
 
     def part_beside(self, final: str) -> str:
         """Return a temporary path on the file system of `final`, and make a missing parent directory.
@@ -268,8 +268,8 @@ def sweep_shared_memory(root: Path = SHARED_MEMORY) -> list[Path]:
     try:
         prefix = f"{_PREFIX}-{_namespace()}-"
         with os.scandir(root) as entries:
-            found = [entry for entry in entries if entry.name.startswith(prefix)]
-        for entry in found:
+            folders = [entry for entry in entries if entry.name.startswith(prefix)]
+        for entry in folders:
             if _is_dead(entry.name, started) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
                 release_shared_memory(Path(entry))
                 removed.append(Path(entry))

@@ -47,7 +47,7 @@ def not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
 
 def rest_not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
     """Return the answers for the followers of `tasks`, if a runner gives these tasks back."""
-    return not_begun(one for task in tasks for one in task.then)
+    return not_begun(follower for task in tasks for follower in task.then)
 
 
 def is_not_begun(result: AttemptResult) -> bool:
@@ -57,5 +57,5 @@ def is_not_begun(result: AttemptResult) -> bool:
 
 def largest_needs(needs: Iterable[ResourceNeeds]) -> ResourceNeeds:
     """Return the resources of a chain: of each resource, the most that one of its attempts needs."""
-    found = tuple(needs)
-    return ResourceNeeds(*(max(amounts) for amounts in zip(*found, strict=True)))
+    all_needs = tuple(needs)
+    return ResourceNeeds(*(max(amounts) for amounts in zip(*all_needs, strict=True)))

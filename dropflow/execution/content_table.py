@@ -158,11 +158,11 @@ class ContentTable:
 
     def parts(self) -> dict[int, dict[int, Handle]]:
         """Return the parts that are here and not contents yet, by producer and drop."""
-        found = {producer: dict(parts) for producer, parts in self._outgoing.items()}
+        parts_of_producers = {producer: dict(parts) for producer, parts in self._outgoing.items()}
         for drop, parts in self._parts.items():
             for producer, part in parts.items():
-                found.setdefault(producer, {})[drop] = part
-        return found
+                parts_of_producers.setdefault(producer, {})[drop] = part
+        return parts_of_producers
 
     def replaced(self) -> list[int]:
         """Return the drops here whose content another drop has replaced since, as a later iteration of a loop does."""

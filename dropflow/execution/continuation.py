@@ -176,7 +176,11 @@ def continuation_of(
     attempts, uncounted = _attempts(before, piece, restart, was_own=was_own, kept=kept)
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     completed = np.flatnonzero(is_own & is_data & (states == _COMPLETED)).tolist()
-    lost = [one for one in completed if not (one in before.contents or one in copies or one in before.unwritten)]
+    lost = [
+        completed_drop
+        for completed_drop in completed
+        if not (completed_drop in before.contents or completed_drop in copies or completed_drop in before.unwritten)
+    ]
     reset = np.flatnonzero(is_own & is_reset).tolist()
     is_outdated = was_own & is_repeated & (np.diff(graph.predecessors.ptr) > 0)
     return Continuation(
@@ -214,11 +218,11 @@ def never_written(
     known : KnownStates or None
         The states with which the session continued; None if it did not.
     """
-    found: BooleanColumn = (graph.kinds[graph.template] == np.uint8(Kind.DATA)) & (states == _COMPLETED)
-    found[written if isinstance(written, np.ndarray) else list(written)] = False
+    unwritten: BooleanColumn = (graph.kinds[graph.template] == np.uint8(Kind.DATA)) & (states == _COMPLETED)
+    unwritten[written if isinstance(written, np.ndarray) else list(written)] = False
     if known is not None:
-        found[list(known.lost)] = False
-    return found
+        unwritten[list(known.lost)] = False
+    return unwritten
 
 
 def _causes(
@@ -338,9 +342,9 @@ def must_run_again(
 
 def has_attempts(graph: PhysicalGraph) -> BooleanColumn:
     """Return which drops have attempts: applications, and data without producers."""
-    found: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
-    found[np.diff(graph.predecessors.ptr) == 0] = True
-    return found
+    is_attempted: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
+    is_attempted[np.diff(graph.predecessors.ptr) == 0] = True
+    return is_attempted
 
 
 def recomputed_drops(graph: PhysicalGraph, known: KnownStates | None) -> int:
@@ -370,7 +374,7 @@ def known_reports(
     if wanted < len(inputs):
         # In this order most inputs that did not complete are tolerated: some skips with `block_skip`, and none without.
         order = (_COMPLETED, _SKIPPED, _ERROR) if template.block_skip else (_COMPLETED, _ERROR, _SKIPPED)
-        settled.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+        settled.sort(key=lambda report: order.index(report[0]) if report[0] in order else len(order))
         completed = sum(state == _COMPLETED for state, _ in settled)
         coming = sum(other in reset for other in inputs)
         settled = settled[: max(completed, wanted - coming)]

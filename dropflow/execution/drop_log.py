@@ -121,9 +121,9 @@ class LogIndex:
 
 
 def _record(line: bytes) -> tuple[float, int, str, int, int]:
-    found = msgspec.json.decode(line, type=list[float | str])
-    time, offset, drop = found[:3]
-    shift, kept = found[3:] or (0, 0)
+    fields = msgspec.json.decode(line, type=list[float | str])
+    time, offset, drop = fields[:3]
+    shift, kept = fields[3:] or (0, 0)
     if isinstance(time, str) or isinstance(offset, str) or not isinstance(drop, str):
         raise ValueError(line)  # noqa: TRY004 - a line that cannot be used, as those that are not JSON
     return time, int(offset), drop, int(shift), int(kept)
@@ -334,5 +334,5 @@ def _unmark(text: bytes) -> tuple[int, bytes]:
     start, middle, end = _MARK.partition(b"%d")
     if not text.startswith(start):
         return 0, text
-    number, found, rest = text[len(start) :].partition(end)
-    return (int(number), rest) if found and number.isdigit() and middle else (0, text)
+    number, separator, rest = text[len(start) :].partition(end)
+    return (int(number), rest) if separator and number.isdigit() and middle else (0, text)

@@ -150,8 +150,8 @@ class DropTable:
     def error_causes(self) -> dict[int, int]:
         """Return the drop that started the error, by drop in ERROR; a drop that was cancelled alone has itself."""
         states = self.states
-        found = {drop: cause for drop, cause in self.causes.items() if states[drop] == _ERROR}
-        return found | {drop: drop for drop in self.cancelled}
+        causes = {drop: cause for drop, cause in self.causes.items() if states[drop] == _ERROR}
+        return causes | {drop: drop for drop in self.cancelled}
 
     # For the core and its streaming part.
 
@@ -228,8 +228,8 @@ class DropTable:
         self.failed_leaves = int(np.count_nonzero(local & ends & ((states == _ERROR) | is_cancelled)))
         columns = len(DropState)
         cells = graph.template[local].astype(np.int64) * columns + states[local]
-        found = np.bincount(cells, minlength=len(graph.templates) * columns).reshape(-1, columns)
-        for row, counts in zip(self.counts, found.tolist(), strict=True):
+        counts_of_templates = np.bincount(cells, minlength=len(graph.templates) * columns).reshape(-1, columns)
+        for row, counts in zip(self.counts, counts_of_templates.tolist(), strict=True):
             row[:] = counts
         for drop, cause in known.causes.items():
             if drop == cause and local[drop] and states[drop] == _ERROR:

@@ -175,7 +175,7 @@ class FailureTable:
     def _lost_reports(self) -> list[FailureReport]:
         # The first loss ended the session, so all drops that were not settled count for that one.
         counts = (given_up(self._core), *([0] * len(self.lost))) if self.lost else ()
-        return [self._lost_report(one, count) for one, count in zip(self.lost, counts, strict=False)]
+        return [self._lost_report(drop, count) for drop, count in zip(self.lost, counts, strict=False)]
 
     def _lost_report(self, lost: Lost, count: int) -> FailureReport:
         there = () if self._exchange is None else self._exchange.on_node(lost.node)

@@ -274,7 +274,7 @@ class ReplayedSession:
     @property
     def missing(self) -> dict[int, float]:
         """By drop: share of the data that was missing when its content was made, if not 0."""
-        return {drop: one.missing for drop, one in self.contents.items() if one.missing}
+        return {drop: record.missing for drop, record in self.contents.items() if record.missing}
 
     @property
     def started(self) -> float:

@@ -202,11 +202,11 @@ def errors_by_cause(core: Core) -> ErrorCauses:
     remote = table.remote
     is_local = np.fromiter((drop not in remote for drop in drops.tolist()), bool, len(drops))
     drops, causes = drops[is_local], causes[is_local]
-    found, places = np.unique(causes, return_inverse=True)
+    distinct, places = np.unique(causes, return_inverse=True)
     in_error = states[drops] == DropState.ERROR
-    counts = np.bincount(places[in_error], minlength=len(found))
-    along = np.bincount(places[in_error & (drops != causes)], minlength=len(found))
-    return ErrorCauses(found, counts, along)
+    counts = np.bincount(places[in_error], minlength=len(distinct))
+    along = np.bincount(places[in_error & (drops != causes)], minlength=len(distinct))
+    return ErrorCauses(distinct, counts, along)
 
 
 def given_up(core: Core) -> int:

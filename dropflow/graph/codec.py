@@ -316,18 +316,18 @@ def digest(graph: PhysicalGraph) -> str:
     its `meta` notes, and the order of keys in JSON objects among the parameters.
     """
     shared = (graph.prefix, graph.templates, graph.links, graph.places, graph.oids)
-    found = hashlib.sha256(_VERSION)
+    digester = hashlib.sha256(_VERSION)
     # JSON, because parameters may have integers of any size. The order of keys must not depend on the file.
-    found.update(msgspec.json.encode(shared, order="deterministic"))
+    digester.update(msgspec.json.encode(shared, order="deterministic"))
     out = graph.successors
     columns: list[npt.NDArray[Any]] = [graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link]
     # Absent from graphs without priorities, whose digests stay those of earlier versions.
     columns += [] if graph.priority is None else [graph.priority]
     for column in columns:
         little = np.ascontiguousarray(column, dtype=column.dtype.newbyteorder("<"))
-        found.update(len(little).to_bytes(8, "little"))
-        found.update(little.data)
-    return found.hexdigest()
+        digester.update(len(little).to_bytes(8, "little"))
+        digester.update(little.data)
+    return digester.hexdigest()
 
 
 # Physical graphs in files: reading and writing ``.dfg`` containers.

@@ -29,11 +29,11 @@ Port = TypeVar("Port", bound=Hashable)
 
 def missing_by_port(inputs: Iterable[tuple[Port, int, float]]) -> dict[Port, float]:
     """Return the share that is missing at each port, from 0 to 1, of the port, state and own share of each input."""
-    found: defaultdict[Port, list[float]] = defaultdict(list)
+    shares_of: defaultdict[Port, list[float]] = defaultdict(list)
     for port, state, share in inputs:
         if state != DropState.SKIPPED:
-            found[port].append(1.0 if state in GONE else share)
-    return {port: sum(shares) / len(shares) for port, shares in found.items()}
+            shares_of[port].append(1.0 if state in GONE else share)
+    return {port: sum(shares) / len(shares) for port, shares in shares_of.items()}
 
 
 def missing_share(
@@ -81,6 +81,6 @@ def completeness_lines(graph: PhysicalGraph, row: int, states: npt.NDArray[np.ui
         return ()
     upstream = np.sort(reached(graph.predecessors, [row])[0])
     failed = upstream[np.isin(states[upstream], GONE) & (graph.kinds[graph.template[upstream]] == np.uint8(Kind.DATA))]
-    names = ", ".join(oid(graph, one) for one in failed[:_SHOWN].tolist())
+    names = ", ".join(oid(graph, drop) for drop in failed[:_SHOWN].tolist())
     more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
     return (f"it is made from {100 * (1 - missing):.3g} % of its data: {names}{more} failed, and that was tolerated",)

@@ -282,8 +282,8 @@ def find(
     wanted = {fold(name), *(fold(alias) for alias in aliases)}
     exact = [argument for argument in candidates if argument.name == name]
     similar = [argument for argument in candidates if argument.name != name and fold(argument.name) in wanted]
-    found = exact + similar
-    return next((argument for argument in found if not is_empty(argument.value, type_)), found[0] if found else None)
+    alike = exact + similar
+    return next((argument for argument in alike if not is_empty(argument.value, type_)), alike[0] if alike else None)
 
 
 def _value(parameter: Parameter, argument: Argument | None, environment: Mapping[str, str] | None) -> Any:
@@ -344,10 +344,10 @@ def _float(value: Any) -> float:
 
 def _number(value: Any) -> float | None:
     """Return the finite number that `value` is, or has as text; None if there is none."""
-    found = _float_or_none(value.strip()) if isinstance(value, str) else value
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    number = _float_or_none(value.strip()) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         return None
-    return found
+    return number
 
 
 def _float_or_none(text: str) -> float | None:

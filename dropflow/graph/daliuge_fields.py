@@ -92,8 +92,8 @@ def kind_of(category_type: object) -> Kind | None:
 
 def fallback_class(*hints: object) -> str:
     """Return the class for the first known one of a drop's storage, category and type; empty if none is known."""
-    found = (_CLASSES.get(hint.lower()) for hint in hints if isinstance(hint, str))
-    return next((name for name in found if name), "")
+    classes = (_CLASSES.get(hint.lower()) for hint in hints if isinstance(hint, str))
+    return next((name for name in classes if name), "")
 
 
 def as_boolean(value: object) -> bool | None:
@@ -173,11 +173,11 @@ def merged(arguments: Iterable[Argument]) -> tuple[Argument, ...]:
     Graphs may have a parameter and a port, or an input and an output port, of one name. The value is that of the first
     that is not a port, encoding and type are those of the first port, and the usage covers all of them.
     """
-    found: dict[str, Argument] = {}
+    by_name: dict[str, Argument] = {}
     for new in arguments:
-        old = found.get(new.name)
-        found[new.name] = new if old is None else _joined(old, new)
-    return tuple(found.values())
+        old = by_name.get(new.name)
+        by_name[new.name] = new if old is None else _joined(old, new)
+    return tuple(by_name.values())
 
 
 def _joined(old: Argument, new: Argument) -> Argument:
@@ -236,7 +236,7 @@ def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong
         wrong.append(("dropclass", f"drop {oid!r} has no class", hint))
     read = _Settings(shared, oid, wrong)
     weight = read.number("weight", float, 1.0)
-    found = Template(
+    template = Template(
         key=str(shared.get("lg_key", shared.get("name", oid))),
         name=str(shared.get("name", oid)),
         kind=kind,
@@ -256,7 +256,7 @@ def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong
         collects=read.names("collects"),
         axes=read.axes("placement_axes"),
     )
-    return found, wrong
+    return template, wrong
 
 
 def _modern(drop: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,14 +309,14 @@ class _Settings:
         if raw is None or raw == "":
             return default
         try:
-            found = convert(raw)
+            converted = convert(raw)
         except (TypeError, ValueError, OverflowError):
-            found = None
-        if found is None:
+            converted = None
+        if converted is None:
             text = f"{key} of drop {self._oid!r} is {str(raw)[:60]!r}"
             self._wrong.append((key, text, f"give a {type(default).__name__}"))
             return default
-        return found
+        return converted
 
     def number(self, key: str, kind: Callable[[Any], _T], default: _T) -> _T:
         """Return a number, also from text; integers may have a fraction of zero."""

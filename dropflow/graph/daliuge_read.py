@@ -41,11 +41,11 @@ def index_in(drop: dict[str, Any]) -> tuple[int, ...] | None:
 def counted(template: Sequence[int]) -> npt.NDArray[np.int32]:
     """Return the number of each row among the rows of its template."""
     seen: dict[int, int] = {}
-    found = np.empty(len(template), dtype=np.int32)
-    for row, one in enumerate(template):
-        found[row] = seen.setdefault(one, 0)
-        seen[one] += 1
-    return found
+    instances = np.empty(len(template), dtype=np.int32)
+    for row, number in enumerate(template):
+        instances[row] = seen.setdefault(number, 0)
+        seen[number] += 1
+    return instances
 
 
 def with_axes(
@@ -59,11 +59,11 @@ def with_axes(
     Drops with missing or repeated indices, or indices of different lengths, are numbered in the order of the document.
     """
     members: dict[int, list[int]] = {}
-    for row, one in enumerate(template):
-        members.setdefault(one, []).append(row)
+    for row, number in enumerate(template):
+        members.setdefault(number, []).append(row)
     instance = counted(template)
-    found = list(templates)
-    for one, rows in members.items():
+    changed = list(templates)
+    for number, rows in members.items():
         known = {index[1:] for row in rows if (index := indices[row]) is not None}
         depths = {len(index) for index in known}
         shape: tuple[int, ...] = ()
@@ -72,22 +72,22 @@ def with_axes(
         if len(known) < len(rows) or len(depths) != 1 or math.prod(shape) > _MOST_INSTANCES:
             axes = _axes((len(rows),) if len(rows) > 1 else (), 0, is_mpi=False)
         else:
-            loops, is_mpi = trailing[one]
-            axes = _axes(shape, loops, is_mpi=is_mpi, job=templates[one].key)
-            if _has_room(templates[one].axes, shape):
-                axes = templates[one].axes
+            loops, is_mpi = trailing[number]
+            axes = _axes(shape, loops, is_mpi=is_mpi, job=templates[number].key)
+            if _has_room(templates[number].axes, shape):
+                axes = templates[number].axes
                 shape = tuple(axis.size for axis in axes)
             instance[rows] = [_flat((indices[row] or (0,))[1:], shape) for row in rows]
-        found[one] = msgspec.structs.replace(found[one], axes=axes)
-    return found, instance
+        changed[number] = msgspec.structs.replace(changed[number], axes=axes)
+    return changed, instance
 
 
 def _axes(shape: tuple[int, ...], loops: int, *, is_mpi: bool, job: str = "") -> tuple[Axis, ...]:
     kinds = ["list"] * (len(shape) - loops) + ["loop"] * loops
-    found = [Axis("", "", kind, size) for kind, size in zip(kinds, shape, strict=True)]
-    if is_mpi and found:
-        found[-1] = Axis(job, job, "mpi", shape[-1])  # the ranks of two jobs are two groups
-    return tuple(found)
+    axes = [Axis("", "", kind, size) for kind, size in zip(kinds, shape, strict=True)]
+    if is_mpi and axes:
+        axes[-1] = Axis(job, job, "mpi", shape[-1])  # the ranks of two jobs are two groups
+    return tuple(axes)
 
 
 def _has_room(axes: tuple[Axis, ...], shape: tuple[int, ...]) -> bool:
@@ -224,7 +224,7 @@ def expand_adapters(
     joined : list of (str, str)
         Names of the templates at the ends, once for each pair.
     """
-    kinds = np.fromiter((one.kind for one in templates), dtype=np.int8, count=len(templates))
+    kinds = np.fromiter((entry.kind for entry in templates), dtype=np.int8, count=len(templates))
     rows = np.array(template, dtype=np.int64)
     same = kinds[rows[edges.source]] == kinds[rows[edges.target]]
     split = np.flatnonzero(same)
@@ -293,7 +293,7 @@ def number_links(
     none, a new link is made. Graphs in the order of dropflow get one link for each signature.
     """
     rows = np.array(template, dtype=np.int64)
-    is_app = np.fromiter((one.kind is Kind.APP for one in templates), dtype=np.bool_, count=len(templates))
+    is_app = np.fromiter((entry.kind is Kind.APP for entry in templates), dtype=np.bool_, count=len(templates))
     leaves_app = is_app[rows[edges.source]]
     app = np.where(leaves_app, edges.source, edges.target)
     other = np.where(leaves_app, edges.target, edges.source)

@@ -88,18 +88,18 @@ def _homes(graph: PhysicalGraph, places: Sequence[str]) -> list[bytes]:
     islands: list[str] = json.loads(graph.meta.get("islands", "[]"))
     if not places and graph.parts == 1 and not islands and graph.priority is None:
         return [b""]
-    found = []
+    encoded = []
     for part in range(graph.parts):
         node = places[part] if places else f"#{part}"
-        one = islands[part] if part < len(islands) else (places[0] if places else "#0")
-        found.append(b"," + _encode({"node": node, "island": one})[1:-1])
-    return found
+        island = islands[part] if part < len(islands) else (places[0] if places else "#0")
+        encoded.append(b"," + _encode({"node": node, "island": island})[1:-1])
+    return encoded
 
 
 def _shared(template: Template, *, has_priority: bool) -> bytes:
     """Return the encoded keys that all instances share, without braces."""
     is_app = template.kind is Kind.APP
-    found: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "lg_key": template.key,
         "name": template.name,
         "category": template.category,
@@ -110,18 +110,18 @@ def _shared(template: Template, *, has_priority: bool) -> bytes:
         "weight": math.ceil(template.weight) if math.isfinite(template.weight) else None,
     }
     if is_app:
-        found["num_cpus"] = template.cpus
-    found |= _rules(template)
+        keys["num_cpus"] = template.cpus
+    keys |= _rules(template)
     if binding(template.axes) is not None:
-        found["placement_axes"] = msgspec.to_builtins(template.axes)
+        keys["placement_axes"] = msgspec.to_builtins(template.axes)
     records = {argument.name: record_of(argument) for argument in template.arguments}
     for container, parameter_type in CONTAINERS.items():
         inside = {a.name: records[a.name] for a in template.arguments if a.parameter_type == parameter_type}
-        found[container] = inside
-    found["fields"] = list(records.values())
-    taken = found.keys() | ({"priority"} if is_app and has_priority else set()) | STRUCTURAL
-    found |= {a.name: a.value for a in template.arguments if a.name not in taken}
-    return _encode(found)[1:-1]
+        keys[container] = inside
+    keys["fields"] = list(records.values())
+    taken = keys.keys() | ({"priority"} if is_app and has_priority else set()) | STRUCTURAL
+    keys |= {a.name: a.value for a in template.arguments if a.name not in taken}
+    return _encode(keys)[1:-1]
 
 
 def _rules(template: Template) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _rules(template: Template) -> dict[str, Any]:
 
 def _identity(graph: PhysicalGraph, row: int, name: str, template: Template) -> dict[str, Any]:
     index = index_of(graph, row)
-    found: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "oid": name,
         "iid": "-".join(map(str, (0, *index))),
         "rank": [0, *index],
@@ -155,12 +155,12 @@ def _identity(graph: PhysicalGraph, row: int, name: str, template: Template) -> 
     }
     loops = [str(at) for at, axis in zip(index, template.axes, strict=True) if axis.kind == "loop"]
     if loops:
-        found["loop_ctx"] = "-".join(loops)
+        keys["loop_ctx"] = "-".join(loops)
     if graph.priority is not None and template.kind is Kind.APP:
-        found["priority"] = int(graph.priority[row])
+        keys["priority"] = int(graph.priority[row])
     if template.axes and template.axes[-1].kind == "mpi":
-        found["proc_index"] = index[-1]
-    return found
+        keys["proc_index"] = index[-1]
+    return keys
 
 
 class _Relations:
@@ -176,12 +176,12 @@ class _Relations:
 
     def of(self, row: int) -> "_Edges":
         """Return (neighbour, source port, target port, streaming) for every edge of a drop."""
-        found = []
+        edges = []
         offset = self._start[0]
         for edge in range(self._start[row - self._first] - offset, self._start[row - self._first + 1] - offset):
             link = self._links[self._link[edge]]
-            found.append((self._names[edge], link.source_port, link.target_port, link.streaming))
-        return found
+            edges.append((self._names[edge], link.source_port, link.target_port, link.streaming))
+        return edges
 
 
 _Edges = list[tuple[str, str, str, bool]]
@@ -189,23 +189,23 @@ _Edges = list[tuple[str, str, str, bool]]
 
 def _relations(kind: Kind, after: _Edges, before: _Edges) -> dict[str, Any]:
     """Return the keys for the edges of a drop. Each entry has the other drop and the port on this one."""
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     ports = []
     is_app = kind is Kind.APP
     for name, port, _, streaming in after:
         streams = streaming and not is_app
         key = "outputs" if is_app else "streamingConsumers" if streams else "consumers"
-        found.setdefault(key, []).append({name: port} if port else name)
+        keys.setdefault(key, []).append({name: port} if port else name)
         if port:
             ports.append({"name": port, "oid": name, "direction": "output"})
     for name, other_port, port, streaming in before:
         streams = streaming and is_app
         key = "streamingInputs" if streams else "inputs" if is_app else "producers"
-        found.setdefault(key, []).append({name: port} if port else name)
+        keys.setdefault(key, []).append({name: port} if port else name)
         if port:
             ports.append({"name": port, "oid": name, "direction": "input"})
         if port and other_port and not is_app:
-            found.setdefault("port_map", {})[port] = other_port
+            keys.setdefault("port_map", {})[port] = other_port
     if ports:
-        found["ports"] = ports
-    return found
+        keys["ports"] = ports
+    return keys

@@ -16,23 +16,23 @@ from dropflow.graph.templates import Argument, Template
 _LONGEST = 400
 _BEFORE = 60
 _ATTRIBUTES: tuple[tuple[str, Callable[[Template], Any]], ...] = (
-    ("name", lambda one: one.name),
-    ("component", lambda one: one.component),
-    ("category", lambda one: one.category),
-    ("index space", lambda one: " x ".join(f"{axis.kind} {axis.name} of {axis.size:,}" for axis in one.axes)),
-    ("weight", lambda one: one.weight),
-    ("processors", lambda one: one.cpus),
-    ("error threshold", lambda one: one.error_threshold),
-    ("attempts", lambda one: one.tries),
-    ("effective inputs", lambda one: one.effective_inputs),
-    ("block skip", lambda one: one.block_skip),
-    ("persist", lambda one: one.persist),
-    ("collecting ports", lambda one: ", ".join(one.collects)),
+    ("name", lambda template: template.name),
+    ("component", lambda template: template.component),
+    ("category", lambda template: template.category),
+    ("index space", lambda template: " x ".join(f"{axis.kind} {axis.name} of {axis.size:,}" for axis in template.axes)),
+    ("weight", lambda template: template.weight),
+    ("processors", lambda template: template.cpus),
+    ("error threshold", lambda template: template.error_threshold),
+    ("attempts", lambda template: template.tries),
+    ("effective inputs", lambda template: template.effective_inputs),
+    ("block skip", lambda template: template.block_skip),
+    ("persist", lambda template: template.persist),
+    ("collecting ports", lambda template: ", ".join(template.collects)),
 )
 _ARGUMENT: tuple[tuple[str, Callable[[Argument], Any]], ...] = (
-    ("type", lambda one: one.type),
-    ("encoding", lambda one: one.encoding),
-    ("usage", lambda one: one.usage),
+    ("type", lambda argument: argument.type),
+    ("encoding", lambda argument: argument.encoding),
+    ("usage", lambda argument: argument.usage),
 )
 
 
@@ -70,16 +70,16 @@ def matched_templates(first: Sequence[Template], second: Sequence[Template]) -> 
 
     Templates match by key; the others by kind, category and name, in their order.
     """
-    theirs = {one.key: row for row, one in enumerate(second)}
-    pairs = {row: theirs[one.key] for row, one in enumerate(first) if one.key in theirs}
+    theirs = {entry.key: row for row, entry in enumerate(second)}
+    pairs = {row: theirs[entry.key] for row, entry in enumerate(first) if entry.key in theirs}
     pairs = {row: other for row, other in pairs.items() if first[row].kind is second[other].kind}
     free: dict[tuple[object, ...], list[int]] = {}
     taken = set(pairs.values())
-    for other, one in enumerate(second):
+    for other, entry in enumerate(second):
         if other not in taken:
-            free.setdefault(_likeness(one), []).append(other)
-    for row, one in enumerate(first):
-        alike = free.get(_likeness(one)) if row not in pairs else None
+            free.setdefault(_likeness(entry), []).append(other)
+    for row, entry in enumerate(first):
+        alike = free.get(_likeness(entry)) if row not in pairs else None
         if alike:
             pairs[row] = alike.pop(0)
     return dict(sorted(pairs.items()))
@@ -93,18 +93,20 @@ def graph_differences(first: PhysicalGraph, second: PhysicalGraph) -> tuple[Diff
     pairs = matched_templates(first.templates, second.templates)
     ours, theirs = _drops(first), _drops(second)
     taken = set(pairs.values())
-    found = [_number(first.templates[row].name, ours[row], None) for row in range(len(ours)) if row not in pairs]
-    found += [_number(second.templates[row].name, None, theirs[row]) for row in range(len(theirs)) if row not in taken]
+    differences = [_number(first.templates[row].name, ours[row], None) for row in range(len(ours)) if row not in pairs]
+    differences += [
+        _number(second.templates[row].name, None, theirs[row]) for row in range(len(theirs)) if row not in taken
+    ]
     for row, other in pairs.items():
         if ours[row] != theirs[other]:
-            found.append(_number(second.templates[other].name, ours[row], theirs[other]))
-        found += _values(first.templates[row], second.templates[other])
-    one, two = Counter(_links(first, pairs)), Counter(_links(second, None))
-    for links, ends in ((one - two, ("yes", None)), (two - one, (None, "yes"))):
+            differences.append(_number(second.templates[other].name, ours[row], theirs[other]))
+        differences += _values(first.templates[row], second.templates[other])
+    before, after = Counter(_links(first, pairs)), Counter(_links(second, None))
+    for links, ends in ((before - after, ("yes", None)), (after - before, (None, "yes"))):
         for link in links.elements():
             subject = _spelled(first, second, link)
-            found.append(Difference(subject=subject, what="link", left=ends[0], right=ends[1]))
-    return tuple(found)
+            differences.append(Difference(subject=subject, what="link", left=ends[0], right=ends[1]))
+    return tuple(differences)
 
 
 def _number(node: str, left: int | None, right: int | None) -> Difference:
@@ -117,8 +119,8 @@ def _likeness(template: Template) -> tuple[object, ...]:
 
 def _drops(graph: PhysicalGraph) -> list[int]:
     """Return the number of drops of each template."""
-    found: list[int] = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
-    return found
+    counts: list[int] = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
+    return counts
 
 
 def _values(first: Template, second: Template) -> Iterator[Difference]:
@@ -138,20 +140,20 @@ def _parameter(
     elif name not in ours:
         yield _difference(node, name, (_NOTHING, theirs[name].value))
     else:
-        one, other = ours[name], theirs[name]
-        if _text(one.value) != _text(other.value):
-            yield _difference(node, name, (one.value, other.value))
+        argument, changed = ours[name], theirs[name]
+        if _text(argument.value) != _text(changed.value):
+            yield _difference(node, name, (argument.value, changed.value))
         for what, value in _ARGUMENT:
-            if value(one) != value(other):
-                yield _difference(node, f"{what} of {name}", (value(one), value(other)))
+            if value(argument) != value(changed):
+                yield _difference(node, f"{what} of {name}", (value(argument), value(changed)))
 
 
 _NOTHING = object()
 
 
 def _difference(node: str, what: str, values: tuple[object, object]) -> Difference:
-    one, two = (None if value is _NOTHING else _text(value) for value in values)
-    first, second = (_cut(one), _cut(two)) if one is None or two is None else _excerpts(one, two)
+    before, after = (None if value is _NOTHING else _text(value) for value in values)
+    first, second = (_cut(before), _cut(after)) if before is None or after is None else _excerpts(before, after)
     return Difference(subject=node, what=what, left=first, right=second)
 
 

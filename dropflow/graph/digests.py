@@ -56,8 +56,8 @@ def drop_digests(graph: PhysicalGraph) -> DropDigests:
     BadGraphError
         The graph has a cycle.
     """
-    found = _Sweep(graph)
-    return DropDigests(found.digests(_of_component), found.digests(_of_values))
+    sweep = _Sweep(graph)
+    return DropDigests(sweep.digests(_of_component), sweep.digests(_of_values))
 
 
 def propagated(graph: PhysicalGraph, described: Sequence[object], own: _Lanes) -> _Lanes:
@@ -75,7 +75,7 @@ def propagated(graph: PhysicalGraph, described: Sequence[object], own: _Lanes) -
     BadGraphError
         The graph has a cycle.
     """
-    return _Sweep(graph).propagated(_lanes(described, lambda one: one), own)
+    return _Sweep(graph).propagated(_lanes(described, lambda description: description), own)
 
 
 def signature_of(graph: PhysicalGraph, digests: _Lanes) -> str:
@@ -93,15 +93,17 @@ def _signed(rows: _Lanes) -> str:
     return hashlib.blake2b(np.ascontiguousarray(rows, "<u8").tobytes(), digest_size=16).hexdigest()
 
 
-def _of_component(one: Template) -> object:
-    return int(one.kind), one.component, one.category, sorted(one.collects)
+def _of_component(template: Template) -> object:
+    return int(template.kind), template.component, template.category, sorted(template.collects)
 
 
-def _of_values(one: Template) -> object:
-    rules = one.error_threshold, one.effective_inputs, one.block_skip
-    counted = [argument for argument in one.arguments if _counts(argument)]
-    values = sorted(((one.name, one.encoding, one.usage, one.value) for one in counted), key=lambda row: row[:3])
-    return _of_component(one), rules, [one.name for one in counted if one.positional], values
+def _of_values(template: Template) -> object:
+    rules = template.error_threshold, template.effective_inputs, template.block_skip
+    counted = [argument for argument in template.arguments if _counts(argument)]
+    values = sorted(
+        ((member.name, member.encoding, member.usage, member.value) for member in counted), key=lambda row: row[:3]
+    )
+    return _of_component(template), rules, [member.name for member in counted if member.positional], values
 
 
 def _counts(argument: Argument) -> bool:
@@ -109,16 +111,16 @@ def _counts(argument: Argument) -> bool:
     return argument.parameter_type != "ConstraintParameter" and not is_planning
 
 
-def _of_link(one: Link) -> object:
+def _of_link(link: Link) -> object:
     # Not whether it streams: that changes when applications run, and never their results.
-    return one.source_port, one.target_port, one.carry
+    return link.source_port, link.target_port, link.carry
 
 
 def _lanes(things: Sequence[Any], described: Callable[[Any], object]) -> _Lanes:
     """Return the digest of each template or link, shape (things, 2)."""
     digests = [
-        hashlib.blake2b(msgspec.json.encode(described(one), order="deterministic"), digest_size=16).digest()
-        for one in things
+        hashlib.blake2b(msgspec.json.encode(described(element), order="deterministic"), digest_size=16).digest()
+        for element in things
     ]
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64).reshape(len(things), 2)
 
@@ -163,12 +165,14 @@ class _Sweep:
         """Return what each edge adds to the digest of its source, shape (edges, 2): link, and places at ports."""
         graph = self._graph
         out, links = graph.successors, graph.links
-        at_source = _places(source, _ports([one.source_port for one in links])[out.link])
+        at_source = _places(source, _ports([edge_link.source_port for edge_link in links])[out.link])
         # All consumers of a content read the same, however many there are; outputs at a port of an application differ.
         at_source[graph.kinds[graph.template[source]] == Kind.DATA] = 0
         target, link = out.neighbour[by_target], out.link[by_target]
-        at_target = _places(target, _ports([one.target_port for one in links])[link])
-        is_order = np.array([ORDER_PORT in (one.source_port, one.target_port) for one in links], np.bool_)[link]
+        at_target = _places(target, _ports([edge_link.target_port for edge_link in links])[link])
+        is_order = np.array(
+            [ORDER_PORT in (edge_link.source_port, edge_link.target_port) for edge_link in links], np.bool_
+        )[link]
         places = at_source[by_target] * np.uint64(_OUT) + at_target * np.uint64(_IN)
         places[is_order] = 0  # only when the drops run depends on the edge
         return _mixed(_lanes(links, _of_link)[link] + places[:, None])
@@ -178,13 +182,13 @@ class _Sweep:
         graph = self._graph
         depth = max((len(template.axes) for template in graph.templates), default=0)
         sizes = np.ones((len(graph.templates), depth), np.int64)
-        for row, one in enumerate(graph.templates):
-            sizes[row, depth - len(one.axes) :] = one.shape
-        found, rest = np.zeros(graph.drops, np.uint64), graph.instance.astype(np.int64)
+        for row, node in enumerate(graph.templates):
+            sizes[row, depth - len(node.axes) :] = node.shape
+        numbers, rest = np.zeros(graph.drops, np.uint64), graph.instance.astype(np.int64)
         for axis in reversed(range(depth)):
             rest, index = np.divmod(rest, np.maximum(sizes[graph.template, axis], 1))
-            found = _mixed(found + (index.astype(np.uint64) + np.uint64(1)) * np.uint64(_OUT))
-        return _mixed(found + rest.astype(np.uint64) * np.uint64(_IN))
+            numbers = _mixed(numbers + (index.astype(np.uint64) + np.uint64(1)) * np.uint64(_OUT))
+        return _mixed(numbers + rest.astype(np.uint64) * np.uint64(_IN))
 
     def digests(self, described: Callable[[Any], object]) -> _Lanes:
         """Return the digests of all drops, shape (drops, 2), with templates that count by what `described` returns."""
@@ -193,14 +197,14 @@ class _Sweep:
     def propagated(self, templates: _Lanes, own: _Lanes | None) -> _Lanes:
         """Return the digests of all drops from those of the templates, and what counts for single drops."""
         graph, ptr = self._graph, self._ptr
-        found = _mixed(templates[graph.template] + self._index[:, None])
+        digests = _mixed(templates[graph.template] + self._index[:, None])
         if own is not None:
-            found = _mixed(found + _mixed(own.copy()))
+            digests = _mixed(digests + _mixed(own.copy()))
         end = np.cumsum(self._width)
         start = 0
         for wide in np.flatnonzero(self._width >= _NARROW).tolist():
             first, last = int(end[wide] - self._width[wide]), int(end[wide])
-            self._narrow(found, self._order[start:first])
+            self._narrow(digests, self._order[start:first])
             start = last
             drops = self._order[first:last]
             if not wide:
@@ -208,16 +212,16 @@ class _Sweep:
             begin, count = ptr[drops], ptr[drops + 1] - ptr[drops]
             places = np.cumsum(count) - count
             edges = np.arange(int(count.sum()), dtype=np.int64) + np.repeat(begin - places, count)
-            added = _mixed(found[self._source[edges]] ^ self._edge[edges])
-            found[drops] = _mixed(found[drops] + np.add.reduceat(added, places, axis=0))
-        self._narrow(found, self._order[start:])
-        return found
+            added = _mixed(digests[self._source[edges]] ^ self._edge[edges])
+            digests[drops] = _mixed(digests[drops] + np.add.reduceat(added, places, axis=0))
+        self._narrow(digests, self._order[start:])
+        return digests
 
-    def _narrow(self, found: _Lanes, drops: IntColumn) -> None:
+    def _narrow(self, digests: _Lanes, drops: IntColumn) -> None:
         """Compute the digests of drops, which are in topological order, one by one."""
         # Elements of a memoryview are plain ints, and much faster to read than elements of an array.
         ptr, source = self._ptr.data, self._source.data
-        edge, own = self._edge.data, found.data
+        edge, own = self._edge.data, digests.data
         for drop in drops.tolist():
             begin, end = ptr[drop], ptr[drop + 1]
             if begin == end:

@@ -99,9 +99,9 @@ def boxes_by_construct(graph: PhysicalGraph, wanted: Mapping[int, bool] | None =
         ranged = _round(split / (_MOST_BOXES if depth > 1 or row in wanted else _OPEN_BOXES))
         if key not in base:
             base[key] = len(labels)
-            found = [template.name] if row < 0 else _labels(constructs[row], shapes[row][:depth], ranged)
-            labels += found
-            owners += [row] * len(found)
+            box_labels = [template.name] if row < 0 else _labels(constructs[row], shapes[row][:depth], ranged)
+            labels += box_labels
+            owners += [row] * len(box_labels)
         bases.append(base[key])
         stride.append(max(prod(sizes[depth:]), 1) if depth else 0)
         block.append(ranged)
@@ -145,39 +145,41 @@ def _constructs(graph: PhysicalGraph, wanted: Mapping[int, bool]) -> tuple[list[
     paths: dict[tuple[str, ...], tuple[str, str, tuple[int, ...]]] = {}
     for template in graph.templates:
         for depth, axis in enumerate(template.axes, 1):
-            path = tuple(one.construct for one in template.axes[:depth])
+            path = tuple(part_axis.construct for part_axis in template.axes[:depth])
             paths.setdefault(path, (axis.name, axis.kind, template.shape[:depth]))
     order = sorted(paths, key=len)
     rows = {path: row for row, path in enumerate(order)}
-    found: list[Construct] = []
+    constructs: list[Construct] = []
     for path in order:
         name, kind, shape = paths[path]
         parent, instances, text = rows.get(path[:-1], -1), prod(shape), "/".join(path)
-        is_open = wanted.get(len(found), parent < 0 or instances <= _OPEN_BOXES)
-        is_open = is_open and (parent < 0 or found[parent].is_open)
-        found.append(Construct(path=text, name=name, kind=kind, parent=parent, instances=instances, is_open=is_open))
-    return found, [paths[path][2] for path in order]
+        is_open = wanted.get(len(constructs), parent < 0 or instances <= _OPEN_BOXES)
+        is_open = is_open and (parent < 0 or constructs[parent].is_open)
+        constructs.append(
+            Construct(path=text, name=name, kind=kind, parent=parent, instances=instances, is_open=is_open)
+        )
+    return constructs, [paths[path][2] for path in order]
 
 
 def _shown(path: Sequence[str], constructs: Sequence[Construct], rows: Mapping[str, int]) -> tuple[int, int]:
     """Return the construct in whose boxes the drops at a path are, and how many of its levels tell its boxes apart."""
     row, depth = -1, 0
     for count in range(1, len(path) + 1):
-        found = rows["/".join(path[:count])]
-        if not constructs[found].is_open:
-            return (found, 0) if row < 0 else (row, depth)
-        row, depth = found, count
+        construct = rows["/".join(path[:count])]
+        if not constructs[construct].is_open:
+            return (construct, 0) if row < 0 else (row, depth)
+        row, depth = construct, count
     return row, depth
 
 
 def _round(number: float) -> int:
     """Return the least of 1, 2, 5, 10, 20, 50 and so on that is not less than a number."""
-    found = 1
+    rounded = 1
     for factor in cycle((2, 2.5, 2)):
-        if found >= number:
+        if rounded >= number:
             break
-        found = int(found * factor)
-    return found
+        rounded = int(rounded * factor)
+    return rounded
 
 
 def _labels(construct: Construct, shape: tuple[int, ...], block: int) -> list[str]:
@@ -305,10 +307,10 @@ def _stacks(box: IntColumn, level: IntColumn) -> tuple[npt.NDArray[np.int64], in
         used = np.zeros(span, dtype=np.bool_)
         used[key] = True
         number = np.cumsum(used) - 1
-        found = np.flatnonzero(used)
-        return number[key], len(found), found // depth
-    found, stack = np.unique(key, return_inverse=True)
-    return stack, len(found), found // depth
+        stack_keys = np.flatnonzero(used)
+        return number[key], len(stack_keys), stack_keys // depth
+    stack_keys, stack = np.unique(key, return_inverse=True)
+    return stack, len(stack_keys), stack_keys // depth
 
 
 def _order(
@@ -409,15 +411,15 @@ def pairs(graph: PhysicalGraph, box: IntColumn, boxes: int) -> Pairs:
     outer = begin != end
     key = begin[outer].astype(np.int64) * max(boxes, 1) + end[outer]
     is_cut = graph.part[source[outer]] != graph.part[target[outer]]
-    found, where = np.unique(key, return_inverse=True)
-    count = np.bincount(where, minlength=len(found))
-    cut = np.bincount(where[is_cut], minlength=len(found))
-    start, stop = np.divmod(found, max(boxes, 1))
-    columns = (one.astype(np.int32) for one in (start, stop, count, cut))
+    pair_keys, where = np.unique(key, return_inverse=True)
+    count = np.bincount(where, minlength=len(pair_keys))
+    cut = np.bincount(where[is_cut], minlength=len(pair_keys))
+    start, stop = np.divmod(pair_keys, max(boxes, 1))
+    columns = (column.astype(np.int32) for column in (start, stop, count, cut))
     return Pairs(*columns)
 
 
-def layers(found: Pairs, box: IntColumn, boxes: int, level: IntColumn) -> IntColumn:
+def layers(arrows: Pairs, box: IntColumn, boxes: int, level: IntColumn) -> IntColumn:
     """Return the layer of each box, from the left: the length of the longest path of boxes to it.
 
     Boxes may depend on each other in both directions. An edge counts if it leads to a box whose drops have, on average,
@@ -427,8 +429,8 @@ def layers(found: Pairs, box: IntColumn, boxes: int, level: IntColumn) -> IntCol
     mean = np.bincount(box, weights=level, minlength=boxes) / total
     rank = np.empty(boxes, dtype=np.int64)
     rank[np.lexsort((np.arange(boxes), mean))] = np.arange(boxes)
-    forward = rank[found.source] < rank[found.target]
-    source, target = found.source[forward], found.target[forward]
+    forward = rank[arrows.source] < rank[arrows.target]
+    source, target = arrows.source[forward], arrows.target[forward]
     order = np.argsort(rank[source], kind="stable")
     layer = [0] * boxes
     for begin, end in zip(source[order].tolist(), target[order].tolist(), strict=True):
@@ -437,11 +439,11 @@ def layers(found: Pairs, box: IntColumn, boxes: int, level: IntColumn) -> IntCol
     return np.array(layer, dtype=np.int32)
 
 
-def ordered(found: Pairs, layer: IntColumn) -> npt.NDArray[np.int64]:
+def ordered(arrows: Pairs, layer: IntColumn) -> npt.NDArray[np.int64]:
     """Return all boxes by layer, and in a layer in an order in which few edges cross (barycentre, as in `cells`)."""
     boxes = len(layer)
     order = np.argsort(layer, kind="stable")
-    if not boxes or not len(found.source):
+    if not boxes or not len(arrows.source):
         return order
     size = np.bincount(layer)
     first = np.cumsum(size) - size
@@ -451,8 +453,8 @@ def ordered(found: Pairs, layer: IntColumn) -> npt.NDArray[np.int64]:
         place[order] = (np.arange(boxes) - first[layer[order]] + 0.5) / size[layer[order]]
 
     number()
-    forward = layer[found.source] < layer[found.target]
-    source, target, weight = found.source[forward], found.target[forward], found.edges[forward].astype(np.float64)
+    forward = layer[arrows.source] < layer[arrows.target]
+    source, target, weight = arrows.source[forward], arrows.target[forward], arrows.edges[forward].astype(np.float64)
     for sweep in range(_LAYERS_SWEEPS):
         here, there = (target, source) if sweep % 2 == 0 else (source, target)
         total = np.bincount(here, weights=weight, minlength=boxes)
@@ -577,16 +579,19 @@ def _best(
         columns = _columns(order, layer, width, height, page)
         widest = max((column.width for column in columns), default=0.0)
         for lines in ([columns] if columns else [], _lines(columns, max(page * aspect, widest))):
-            found = _size(lines, aspect) * (_UNWRAPPED if len(lines) == 1 else 1.0)
-            if found > size:
-                best, size = lines, found
+            scale = _size(lines, aspect) * (_UNWRAPPED if len(lines) == 1 else 1.0)
+            if scale > size:
+                best, size = lines, scale
     return best
 
 
 def _size(lines: list[list[_BoxColumn]], aspect: float) -> float:
     """Return how large boxes are if all is seen, for the same page."""
     across = max(
-        (sum(_between(one.layer, two) + two.width for one, two in pairwise(line)) + line[0].width for line in lines),
+        (
+            sum(_between(first.layer, second) + second.width for first, second in pairwise(line)) + line[0].width
+            for line in lines
+        ),
         default=1.0,
     )
     down = sum(max(column.height for column in line) + _LINE_GAP for line in lines)
@@ -604,8 +609,8 @@ def _columns(
     total: dict[int, float] = {}
     for box in order:
         total[layer[box]] = total.get(layer[box], 0.0) + height[box] + _GAP
-    share = {one: high / -(-high // page) for one, high in total.items()}
-    found: list[_BoxColumn] = []
+    share = {stage: high / -(-high // page) for stage, high in total.items()}
+    columns: list[_BoxColumn] = []
     before, used, number = -1, 0.0, 0
     for box in order:
         if layer[box] != before:
@@ -614,27 +619,27 @@ def _columns(
         used += height[box] + _GAP
         if at != number:
             number = at
-            found.append(_BoxColumn([box], before, width[box], height[box]))
+            columns.append(_BoxColumn([box], before, width[box], height[box]))
         else:
-            last = found[-1]
+            last = columns[-1]
             last.boxes.append(box)
             last.width = max(last.width, width[box])
             last.height += _GAP + height[box]
-    return found
+    return columns
 
 
 def _lines(columns: list[_BoxColumn], across: float) -> list[list[_BoxColumn]]:
     """Return the columns in lines that are at most so wide."""
-    found: list[list[_BoxColumn]] = []
+    lines: list[list[_BoxColumn]] = []
     used = 0.0
     for column in columns:
-        if not found or used + _between(found[-1][-1].layer, column) + column.width > across:
-            found.append([column])
+        if not lines or used + _between(lines[-1][-1].layer, column) + column.width > across:
+            lines.append([column])
             used = column.width
         else:
-            used += _between(found[-1][-1].layer, column) + column.width
-            found[-1].append(column)
-    return found
+            used += _between(lines[-1][-1].layer, column) + column.width
+            lines[-1].append(column)
+    return lines
 
 
 @dataclass(frozen=True)
@@ -678,17 +683,17 @@ def draw(
     level = levels(graph)
     boxes = _boxes(graph, grouping, wanted, islands)
     count = len(boxes.labels)
-    found = pairs(graph, boxes.box, count)
+    arrows = pairs(graph, boxes.box, count)
     inside = cells(graph, boxes.box, count, level)
-    layer = layers(found, boxes.box, count, level)
-    order = ordered(found, layer)
+    layer = layers(arrows, boxes.box, count, level)
+    order = ordered(arrows, layer)
     is_single = (np.bincount(boxes.box, minlength=count) == 1) & (boxes.construct < 0)
     return Drawing(
         grouping=grouping,
         boxes=boxes,
         cells=inside,
         positions=positions(inside, layer, order, is_single, aspect),
-        pairs=found,
+        pairs=arrows,
         level=level,
     )
 

@@ -123,14 +123,14 @@ def cancel(counts: DropCounts) -> DropCounts:
 
 def failed_words(counts: DropCounts) -> str:
     """Return how many drops are in error, and how many of them failed or were taken along, and how many are lost."""
-    found = []
+    words = []
     if counts.in_error:
         own, along = f"{format_count(counts.failed)} failed", f"{format_count(counts.took_along)} taken along"
         split = f": {own}, {along}" if counts.took_along else ""
-        found.append(f"{plural(counts.in_error, 'drop')} in error{split}")
+        words.append(f"{plural(counts.in_error, 'drop')} in error{split}")
     if counts.lost:
-        found.append(f"{plural(counts.lost, 'drop')} lost")
-    return "; ".join(found) or "no drop in error"
+        words.append(f"{plural(counts.lost, 'drop')} lost")
+    return "; ".join(words) or "no drop in error"
 
 
 class IncompleteDrop(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,7 +166,10 @@ def _drops(graph: PhysicalGraph) -> Iterator[str]:
 
 def _edges(graph: PhysicalGraph) -> Iterator[str]:
     yield _lines([EDGE_COLUMNS])
-    ends = [(one.source_port, one.target_port, "true" if one.streaming else "false") for one in graph.links]
+    ends = [
+        (graph_link.source_port, graph_link.target_port, "true" if graph_link.streaming else "false")
+        for graph_link in graph.links
+    ]
     for edges in edge_blocks(graph):
         names = zip(oids(graph, edges.source), oids(graph, edges.target), edges.link, strict=True)
         yield _lines([(source, target, *ends[link]) for source, target, link in names])

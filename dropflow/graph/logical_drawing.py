@@ -63,7 +63,7 @@ def separated(positions: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> 
     gaps : tuple of float
         Least distance beside and below each other.
     """
-    found = positions.copy()
+    middles = positions.copy()
     for axis in (0, 1):
         order = np.argsort(positions[:, axis], kind="stable")
         for count, at in enumerate(order.tolist()):
@@ -73,9 +73,9 @@ def separated(positions: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> 
             is_beside = share[:, 0] >= share[:, 1]
             held = is_beside if axis == 0 else ~is_beside
             if held.any():
-                least = (found[before, axis] + needed[:, axis])[held].max()
-                found[at, axis] = max(found[at, axis], least)
-    return found
+                least = (middles[before, axis] + needed[:, axis])[held].max()
+                middles[at, axis] = max(middles[at, axis], least)
+    return middles
 
 
 NODE_WIDTH = 168.0
@@ -207,7 +207,7 @@ def _lay_out(
     """Place what is in a block relative to it, and set its size."""
     for block in around.inside:
         if block.template < 0:
-            inner = {id(one) for one in block.inside}
+            inner = {id(inner_block) for inner_block in block.inside}
             own = [
                 pair
                 for pair in ends
@@ -228,8 +228,8 @@ def _in_columns(around: _Block, pairs: set[tuple[int, int]], number: dict[int, i
     """Place what is in a block in columns, each right of those that it depends on."""
     layer = _layers(len(around.inside), pairs)
     columns = [
-        [block for at, block in enumerate(around.inside) if layer[at] == one]
-        for one in range(max(layer, default=-1) + 1)
+        [block for at, block in enumerate(around.inside) if layer[at] == stage]
+        for stage in range(max(layer, default=-1) + 1)
     ]
     heights = [sum(block.height for block in column) + _ROW_GAP * (len(column) - 1) for column in columns]
     tallest = max(heights, default=0.0)
@@ -237,7 +237,9 @@ def _in_columns(around: _Block, pairs: set[tuple[int, int]], number: dict[int, i
     before: dict[int, float] = {}
     for column, height in zip(columns, heights, strict=True):
         column.sort(
-            key=lambda block: _mean([before[one] for one, two in pairs if two == number[id(block)] and one in before])
+            key=lambda block: _mean(
+                [before[source] for source, target in pairs if target == number[id(block)] and source in before]
+            )
         )
         wide = max(block.width for block in column)
         down = (tallest - height) / 2
@@ -280,9 +282,9 @@ def _is_drawn(around: _Block, pairs: set[tuple[int, int]]) -> bool:
     if not known or len({(round(x), round(y)) for x, y in known.values()}) < len(known) * _DISTINCT:
         return False
     near: dict[int, list[Position]] = {}
-    for one, two in [*pairs, *((two, one) for one, two in pairs)]:
-        if one not in known and two in known:
-            near.setdefault(one, []).append(known[two])
+    for first, second in [*pairs, *((second, first) for first, second in pairs)]:
+        if first not in known and second in known:
+            near.setdefault(first, []).append(known[second])
     for at, positions in near.items():
         xs, ys = zip(*sorted(positions), strict=True)
         blocks[at].drawn = _mean(xs), _mean(ys)
@@ -313,16 +315,16 @@ def _enclose(around: _Block, *, is_frame: bool) -> None:
 
 def _layers(count: int, pairs: set[tuple[int, int]]) -> list[int]:
     """Return the longest path to each block; of blocks that depend on each other, the first one begins."""
-    waiting = [sum(target == one for _, target in pairs) for one in range(count)]
+    waiting = [sum(target == block for _, target in pairs) for block in range(count)]
     layer = [0] * count
     left = set(range(count))
     while left:
-        ready = sorted(one for one in left if waiting[one] <= 0) or [min(left)]
-        for one in ready:
-            left.discard(one)
+        ready = sorted(block for block in left if waiting[block] <= 0) or [min(left)]
+        for block in ready:
+            left.discard(block)
             for source, target in pairs:
-                if source == one and target in left:
-                    layer[target] = max(layer[target], layer[one] + 1)
+                if source == block and target in left:
+                    layer[target] = max(layer[target], layer[block] + 1)
                     waiting[target] -= 1
     return layer
 

@@ -165,8 +165,8 @@ def notebook_display() -> Callable[..., Any]:
         raise MissingDependencyError(
             "there is no IPython, which shows live progress in notebooks", hint="pip install ipython, or use wait()"
         ) from None
-    found: Callable[..., Any] = display
-    return found
+    show: Callable[..., Any] = display
+    return show
 
 
 def _folded(title: str, text: str, *, is_open: bool = False) -> str:
@@ -193,7 +193,12 @@ def _cell(state: str, count: int, whole: int) -> str:
 
 def _lines(text: str) -> str:
     """Return text of several lines without other control characters, escaped."""
-    return escape("".join(one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text))
+    return escape(
+        "".join(
+            character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+            for character in text
+        )
+    )
 
 
 def _text(text: str) -> str:
@@ -295,7 +300,7 @@ def _node(drawing: LogicalDrawing, node: LogicalShape, states: Mapping[str, int]
     kind, round_ = ("df-a", 4) if node.is_app else ("df-d", high / 2)
     middle = node.x + wide / 2
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
-    tip = "\n".join(one for one in (single_line(node.name), single_line(node.category), counts) if one)
+    tip = "\n".join(line for line in (single_line(node.name), single_line(node.category), counts) if line)
     return (
         f'<g><title>{escape(tip)}</title><rect class="df-n {kind}" x="{node.x:g}" y="{node.y:g}" width="{wide:g}" '
         f'height="{high:g}" rx="{round_:g}"/>'

@@ -182,13 +182,13 @@ def position_note(positions: Mapping[str, Position]) -> str:
 
 def positions_of(graph: PhysicalGraph) -> dict[int, Position]:
     """Return where templates were drawn, by row. A note that cannot be read is like none: it is only about looks."""
-    found: dict[str, Position] = {}
+    positions: dict[str, Position] = {}
     with suppress(msgspec.MsgspecError):
-        found = msgspec.json.decode(graph.meta.get(DRAWN, "{}"), type=dict[str, Position])
+        positions = msgspec.json.decode(graph.meta.get(DRAWN, "{}"), type=dict[str, Position])
     rows = {template.key: row for row, template in enumerate(graph.templates)}
     return {
         rows[key]: position
-        for key, position in found.items()
+        for key, position in positions.items()
         if key in rows and all(abs(number) <= FARTHEST for number in position)
     }
 

@@ -167,12 +167,12 @@ def _narrow_steps(
     """Advance drop by drop until the frontier is wide or empty."""
     # Elements of a memoryview are plain ints, and much faster to read than elements of an array.
     ptr, neighbour = graph.successors.ptr.data, graph.successors.neighbour.data
-    open_inputs, found = waiting.data, level.data
+    open_inputs, level_of = waiting.data, level.data
     current: list[int] = frontier.tolist()
     while 0 < len(current) < 2 * _NARROW:
         following = []
         for drop in current:
-            found[drop] = depth
+            level_of[drop] = depth
             for edge in range(ptr[drop], ptr[drop + 1]):
                 target = neighbour[edge]
                 open_inputs[target] -= 1
@@ -272,8 +272,8 @@ def _problem_of(graph: PhysicalGraph, cycle: list[DropId]) -> Problem:
 
 
 def _refuse(graph: PhysicalGraph, level: IntColumn) -> None:
-    found = _problem_of(graph, _cycle(graph, level))
-    raise BadGraphError(f"LG050 {found.text}", problems=(found,), where=graph.name, hint=found.hint)
+    problem = _problem_of(graph, _cycle(graph, level))
+    raise BadGraphError(f"LG050 {problem.text}", problems=(problem,), where=graph.name, hint=problem.hint)
 
 
 # The drops that are reached from others along edges: what they were made from, or what depends on
@@ -310,21 +310,21 @@ def reached(edges: Adjacency, starts: Iterable[int], may_pass: _Mask | None = No
 def _few_next(edges: Adjacency, frontier: IntColumn, seen: _Mask) -> IntColumn:
     # Elements of a memoryview are plain ints, and much faster to read than elements of an array.
     ptr, neighbour, known = edges.ptr.data, edges.neighbour.data, seen.data
-    found = set()
+    following = set()
     for drop in frontier.tolist():
         for row in range(ptr[drop], ptr[drop + 1]):
             near = neighbour[row]
             if not known[near]:
                 known[near] = True
-                found.add(near)
-    return np.array(sorted(found), np.int32)
+                following.add(near)
+    return np.array(sorted(following), np.int32)
 
 
 def _next(edges: Adjacency, frontier: IntColumn, seen: _Mask) -> IntColumn:
     near = np.unique(edges.neighbour[edges_of(edges.ptr, frontier)])
-    found: IntColumn = near[~seen[near]].astype(np.int32)
-    seen[found] = True
-    return found
+    following: IntColumn = near[~seen[near]].astype(np.int32)
+    seen[following] = True
+    return following
 
 
 # The order of drops: which are settled before others begin, from templates and links alone.
@@ -411,8 +411,8 @@ class Precedence:
         """
         source, target = self._axes[carry.source], self._axes[carry.target]
         left, entered = (
-            [axis for name, axis in one.items() if name not in other]
-            for one, other in ((source, target), (target, source))
+            [axis for name, axis in axes.items() if name not in axes_beyond]
+            for axes, axes_beyond in ((source, target), (target, source))
         )
         if left and entered and left[0].kind == _GATHER:
             return None

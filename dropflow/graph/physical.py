@@ -42,8 +42,8 @@ class Adjacency:
 
     def of(self, drop: int) -> list[int]:
         """Return the neighbours of one drop."""
-        found: list[int] = self.neighbour[self.ptr[drop] : self.ptr[drop + 1]].tolist()
-        return found
+        drops: list[int] = self.neighbour[self.ptr[drop] : self.ptr[drop + 1]].tolist()
+        return drops
 
 
 @dataclass(frozen=True)
@@ -195,32 +195,32 @@ def faults(graph: PhysicalGraph) -> list[str]:
 
 
 def _row_faults(graph: PhysicalGraph) -> list[str]:
-    found = []
+    row_faults = []
     if not all(math.isfinite(template.error_threshold) for template in graph.templates):
-        found.append("a template has an error threshold that is not a number")
+        row_faults.append("a template has an error threshold that is not a number")
     drops, templates = graph.drops, len(graph.templates)
     parts = len(graph.places) or _MOST_PARTS
-    found += [
+    row_faults += [
         f"column {name} has {len(column)} rows, not {drops}"
         for name, column in _columns(graph).items()
         if len(column) != drops
     ]
     if graph.oids is not None and len(graph.oids) != drops:
-        found.append(f"there are {len(graph.oids)} text ids for {drops} drops")
-    if found or not drops:
-        return found
+        row_faults.append(f"there are {len(graph.oids)} text ids for {drops} drops")
+    if row_faults or not drops:
+        return row_faults
     if not (graph.template.min() >= 0 and graph.template.max() < templates):
         return ["a drop has a template that does not exist"]
     sizes = np.array([_size(template) for template in graph.templates], dtype=np.int64)
     if not (graph.instance.min() >= 0 and (graph.instance < sizes[graph.template]).all()):
-        found.append("a drop lies outside the index space of its template")
+        row_faults.append("a drop lies outside the index space of its template")
     elif graph.oids is None and _repeats(graph):
-        found.append("two drops are the same instance of a template")
+        row_faults.append("two drops are the same instance of a template")
     if graph.oids is not None and len(set(graph.oids)) != drops:
-        found.append("two drops have the same text id")
+        row_faults.append("two drops have the same text id")
     if not (graph.part.min() >= 0 and graph.part.max() < parts):
-        found.append("a drop is in a part that does not exist")
-    return found
+        row_faults.append("a drop is in a part that does not exist")
+    return row_faults
 
 
 def _columns(graph: PhysicalGraph) -> dict[str, npt.NDArray[Any]]:
@@ -253,14 +253,14 @@ def _edge_faults(graph: PhysicalGraph) -> list[str]:
     ptr, target, link = graph.successors.ptr, graph.successors.neighbour, graph.successors.link
     if len(ptr) != graph.drops + 1 or len(link) != len(target):
         return ["the columns of the edges differ in length"]
-    found = _link_faults(graph)
+    edge_faults = _link_faults(graph)
     if ptr[0] != 0 or ptr[-1] != len(target) or not (ptr[1:] >= ptr[:-1]).all():
-        found.append("the pointers to the edges are not ascending")
+        edge_faults.append("the pointers to the edges are not ascending")
     if len(target) and not (target.min() >= 0 and target.max() < graph.drops):
-        found.append("an edge ends on a drop that does not exist")
+        edge_faults.append("an edge ends on a drop that does not exist")
     if len(link) and not (link.min() >= 0 and link.max() < len(graph.links)):
-        found.append("an edge belongs to a link that does not exist")
-    return found or _order_faults(graph)
+        edge_faults.append("an edge belongs to a link that does not exist")
+    return edge_faults or _order_faults(graph)
 
 
 def _link_faults(graph: PhysicalGraph) -> list[str]:
@@ -273,18 +273,18 @@ def _link_faults(graph: PhysicalGraph) -> list[str]:
 
 
 def _order_faults(graph: PhysicalGraph) -> list[str]:
-    found: list[str] = []
+    order_faults: list[str] = []
     target, link = graph.successors.neighbour, graph.successors.link
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr))
     sources = np.fromiter((link.source for link in graph.links), dtype=np.int32, count=len(graph.links))
     targets = np.fromiter((link.target for link in graph.links), dtype=np.int32, count=len(graph.links))
     if not ((graph.template[source] == sources[link]).all() and (graph.template[target] == targets[link]).all()):
-        found.append("an edge joins drops of other templates than its link")
+        order_faults.append("an edge joins drops of other templates than its link")
     rank = target if graph.rank is None else graph.rank[target]
     later = (link[1:] > link[:-1]) | ((link[1:] == link[:-1]) & (rank[1:] >= rank[:-1]))
     if not (later | (source[1:] > source[:-1])).all():
-        found.append("the edges of a drop are not sorted")
-    return found
+        order_faults.append("the edges of a drop are not sorted")
+    return order_faults
 
 
 # Chains of applications that run as one unit: each one hands its only output to the next one.

@@ -98,8 +98,8 @@ class _Reassignment:
         self._graph = graph
         self._moving_rows = moving
         self._members = members
-        self._load = [float(one) for one in load]
-        self._capacity = [float(one) for one in capacities]
+        self._load = [float(amount) for amount in load]
+        self._capacity = [float(amount) for amount in capacities]
         self._new = np.array(placement, dtype=np.int32)
         numbers = np.full(int(max(self._new.max(initial=0), *members)) + 2, _NOWHERE, dtype=np.int32)
         numbers[np.array(members)] = np.arange(len(members), dtype=np.int32)
@@ -178,7 +178,7 @@ class _Reassignment:
         So those with a near common neighbour are near each other.
         """
         wanted, seen = frozenset(initial), set[int]()
-        found = []
+        ordered = []
         for start in initial:
             if start in seen:
                 continue
@@ -187,13 +187,13 @@ class _Reassignment:
             while queue:
                 drop = queue.popleft()
                 if drop in wanted:
-                    found.append(drop)
+                    ordered.append(drop)
                 for neighbour, ptr in ((self._before, self._before_ptr), (self._after, self._after_ptr)):
                     for other in neighbour[ptr[drop] : ptr[drop + 1]]:
                         if self._moving[other] and other not in seen:
                             seen.add(other)
                             queue.append(other)
-        return found
+        return ordered
 
     def _shares(self, ordered: list[int]) -> FloatColumn:
         """Return how much work follows from each drop: what it has itself, and those that it is the first input of."""
@@ -361,7 +361,7 @@ class _GroupPlaces:
     ) -> None:
         self.chosen: dict[int, int] = {}
         self.exclusive: set[int] = set()
-        self.load = [float(one) for one in load]
+        self.load = [float(amount) for amount in load]
         self._groups = groups
         self._capacities = capacities
         self._work = work
@@ -425,15 +425,15 @@ def may_move(graph: PhysicalGraph, has_not_begun: BooleanColumn, written: Boolea
         Data drops that have a part already.
     """
     is_app: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
-    found: BooleanColumn = has_not_begun & (is_app | ~written)
+    movable: BooleanColumn = has_not_begun & (is_app | ~written)
     groups = placement_groups(graph)
     if groups is not None:
         # The last element is for drops without a group, whose number is -1.
         split = np.zeros(len(groups.names) + 1, dtype=np.bool_)
-        split[groups.group[~found]] = True
+        split[groups.group[~movable]] = True
         split[FREE] = False
-        found &= ~split[groups.group]
-    return found
+        movable &= ~split[groups.group]
+    return movable
 
 
 def excess_drops(

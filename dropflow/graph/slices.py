@@ -200,9 +200,9 @@ def _picked(graph: PhysicalGraph, rows: npt.NDArray[Any]) -> tuple[str, ...]:
 
 
 def _frozen(column: npt.NDArray[Any]) -> IntColumn:
-    found = column.astype(np.int32, copy=False)
-    found.flags.writeable = False
-    return found
+    converted = column.astype(np.int32, copy=False)
+    converted.flags.writeable = False
+    return converted
 
 
 # Drops that must stay together on one node: of an ExclusiveForceNode, an MPI job, a service.
@@ -254,7 +254,7 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
     Takes time only for the drops of templates that have a constraint. Of nested ExclusiveForceNodes the innermost
     counts. Groups without drops, in a part of a graph, keep their numbers.
     """
-    bound = [(row, at) for row, one in enumerate(graph.templates) if (at := binding(one.axes)) is not None]
+    bound = [(row, at) for row, node in enumerate(graph.templates) if (at := binding(node.axes)) is not None]
     if not bound:
         return None
     spaces: dict[str, tuple[int, tuple[Axis, ...]]] = {}
@@ -268,7 +268,7 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
         around, inside = graph.templates[row].axes[:at], graph.templates[row].axes[at:]
         if inside[0].construct not in spaces:
             spaces[inside[0].construct] = (len(names), around)
-            count = jobs = prod(one.size for one in around)
+            count = jobs = prod(axis.size for axis in around)
             if together := ranks_per_node(graph.templates[row]):
                 several = -(-inside[-1].size // together)
                 count, ranks[row] = jobs * several, (together, several)
@@ -278,7 +278,7 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
         start, known = spaces[inside[0].construct]
         if around == known:  # an adapter of a loop-aware edge has fewer axes: it is free
             first[row] = start
-            step[row] = max(prod(one.size for one in inside), 1)
+            step[row] = max(prod(axis.size for axis in inside), 1)
     group = np.full(graph.drops, FREE, dtype=np.int32)
     rows = np.flatnonzero((first != FREE)[graph.template])
     template = graph.template[rows]
@@ -294,9 +294,9 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
 def binding(axes: tuple[Axis, ...]) -> int | None:
     """Return the position of the axis that binds the drops of a template: the innermost exclusive one, else another."""
     for kind in (_EXCLUSIVE, _MPI, _SERVICE):
-        found = [position for position, axis in enumerate(axes) if axis.kind == kind]
-        if found:
-            return found[-1]
+        positions = [position for position, axis in enumerate(axes) if axis.kind == kind]
+        if positions:
+            return positions[-1]
     return None
 
 
@@ -358,12 +358,12 @@ def kept_together(part: IntColumn, groups: PlacementGroups, parts: int, load: np
     loads = np.bincount(made[~alone], weights=load[~alone], minlength=parts)
     order = np.argsort(loads, kind="stable")
     vacated, others = np.sort(order[:own]), order[own:]
-    for one in vacated.tolist():
+    for source in vacated.tolist():
         if not len(others):
             break
         target = others[np.argmin(loads[others])]
-        moving = ~alone & (made == one)
-        loads[target] += loads[one]
+        moving = ~alone & (made == source)
+        loads[target] += loads[source]
         made[moving] = target
     place = _evenly(groups, vacated)
     made[alone] = place[groups.group[alone]]

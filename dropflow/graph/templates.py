@@ -157,8 +157,8 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def value(self, name: str) -> Any:
         """Return the value of the argument called `name`; None if there is none."""
-        found = self.argument(name)
-        return None if found is None else found.value
+        argument = self.argument(name)
+        return None if argument is None else argument.value
 
     def with_value(self, name: str, value: Any) -> Self:
         """Return the template with another value of an argument."""

@@ -45,9 +45,9 @@ def oids(graph: PhysicalGraph, drops: Iterable[int]) -> list[str]:
     cuts = np.flatnonzero(template[1:] != template[:-1]) + 1
     if len(cuts) * _FEW > len(rows) and len(cuts) >= len(graph.templates):
         order = np.argsort(template, kind="stable")
-        found = np.empty(len(rows), dtype=object)
-        found[order] = oids(graph, rows[order])
-        return cast(list[str], found.tolist())
+        texts = np.empty(len(rows), dtype=object)
+        texts[order] = oids(graph, rows[order])
+        return cast(list[str], texts.tolist())
     # Runs of one template: the beginning of the ids is made once for each run.
     instance = graph.instance[rows]
     spelled: list[str] = []
@@ -115,9 +115,9 @@ def row_of(graph: PhysicalGraph, oid: str) -> int | None:
     tail = oid.rpartition("_")[2]
     for row in _templates_of(graph, oid):
         instance = _parse(graph.templates[row].shape, tail)
-        found = np.flatnonzero((graph.template == row) & (graph.instance == instance))
-        if len(found):
-            return int(found[0])
+        rows = np.flatnonzero((graph.template == row) & (graph.instance == instance))
+        if len(rows):
+            return int(rows[0])
     return None
 
 
@@ -169,21 +169,21 @@ def find_drop(graph: PhysicalGraph, text: str, states: Sequence[int] | npt.NDArr
     except NotFoundError:
         # Makes every id of the graph.
         ending = [row for row, name in enumerate(oids(graph, range(graph.drops))) if name.endswith(text)]
-        found = ending or drops_named(graph, text).tolist()
-        if len(found) == 1:
-            return DropId(found[0])
-        if not found:
+        matches = ending or drops_named(graph, text).tolist()
+        if len(matches) == 1:
+            return DropId(matches[0])
+        if not matches:
             raise
     what = "end in" if ending else "are named"
-    failed = [row for row in found if states[row] == DropState.ERROR] if len(states) else []
-    first = list(dict.fromkeys((*failed[:SHOWN], *found[:SHOWN])))[:SHOWN]
+    failed = [row for row in matches if states[row] == DropState.ERROR] if len(states) else []
+    first = list(dict.fromkeys((*failed[:SHOWN], *matches[:SHOWN])))[:SHOWN]
     candidates = []
     for row in first:
         # Ids of other programs do not end in the index, so that a name with it finds nothing.
         name = label(graph, row) if graph.oids is None else graph.templates[graph.template[row]].name
         state = DropState(int(states[row])).name if len(states) else ""
         candidates.append(candidate(name, oid(graph, row), state))
-    raise ambiguous(text, len(found), candidates, what=what)
+    raise ambiguous(text, len(matches), candidates, what=what)
 
 
 def find_drops(graph: PhysicalGraph, text: str, states: Sequence[int] | npt.NDArray[np.uint8] = b"") -> list[int]:
@@ -197,10 +197,10 @@ def find_drops(graph: PhysicalGraph, text: str, states: Sequence[int] | npt.NDAr
     try:
         return [find_drop(graph, text, states)]
     except AmbiguousError:
-        found = _drops_of_node(graph, text)
-        if not len(found):
+        drops = _drops_of_node(graph, text)
+        if not len(drops):
             raise
-        return cast(list[int], found.tolist())
+        return cast(list[int], drops.tolist())
 
 
 def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
@@ -213,7 +213,7 @@ def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
     if len(whole):
         return whole
     wanted = text.casefold()
-    found: list[int] = []
+    matches: list[int] = []
     for separator in (" ", "_"):
         head, _, tail = wanted.rpartition(separator)
         if not head or not tail:
@@ -221,8 +221,8 @@ def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
         rows = _drops_of_node(graph, head)
         ends = (f"_{tail}", f"_0-{tail}")
         pairs = zip(rows.tolist(), oids(graph, rows), strict=True)
-        found += [row for row, name in pairs if name.casefold().endswith(ends)]
-    return np.unique(np.array(found, dtype=np.int32))
+        matches += [row for row, name in pairs if name.casefold().endswith(ends)]
+    return np.unique(np.array(matches, dtype=np.int32))
 
 
 def _drops_of_node(graph: PhysicalGraph, name: str) -> IntColumn:

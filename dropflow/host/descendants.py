@@ -53,10 +53,10 @@ def descendants_of(process: int) -> list[psutil.Process]:
     children: dict[int, list[psutil.Process]] = {}
     for each in psutil.process_iter(["ppid"]):
         children.setdefault(each.info["ppid"], []).append(each)
-    found = children.get(process, [])
-    for each in found:  # grows
-        found += children.get(each.pid, [])
-    return found
+    descendants = children.get(process, [])
+    for each in descendants:  # grows
+        descendants += children.get(each.pid, [])
+    return descendants
 
 
 def end_worker(leader: int, name: str) -> None:
@@ -85,8 +85,8 @@ def _kill_until_gone(find: Callable[[], Iterable[psutil.Process]]) -> None:
     """Kill the processes that `find` returns, until it returns none: each may start others before it ends."""
     clock, pause = SystemClock(), threading.Event()
     deadline = clock.monotonic() + _PATIENCE
-    while (found := list(find())) and clock.monotonic() < deadline:
-        for process in found:
+    while (processes := list(find())) and clock.monotonic() < deadline:
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         pause.wait(_PAUSE)

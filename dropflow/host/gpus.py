@@ -35,10 +35,10 @@ def host_gpus() -> tuple[str, ...]:
         return ()
     try:
         command = [program, "-L"]
-        found = subprocess.run(command, capture_output=True, timeout=_GPU_SECONDS, check=True, text=True)  # noqa: S603
+        output = subprocess.run(command, capture_output=True, timeout=_GPU_SECONDS, check=True, text=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):  # a driver that does not answer, or is not loaded
         return ()
-    return tuple(re.findall(r"^GPU (\d+):", found.stdout, re.MULTILINE))
+    return tuple(re.findall(r"^GPU (\d+):", output.stdout, re.MULTILINE))
 
 
 def lack_of_gpus(wanted: int, there: int, where: str = "") -> MissingDependencyError:

@@ -83,7 +83,7 @@ class HostMemory:
         limits = [MemoryLimit(total, "the machine")]
         self._groups: list[tuple[Path, float]] = []
         for folder in control_groups("memory", proc, cgroups):
-            limit = min((found for name in _LIMITS if (found := _number(folder / name))), default=total)
+            limit = min((amount for name in _LIMITS if (amount := _number(folder / name))), default=total)
             if limit < total:
                 self._groups.append((folder / "memory.stat", limit))
                 inside = folder.relative_to(cgroups)
@@ -124,12 +124,12 @@ class HostMemory:
 
     def _measure(self) -> Pressure:
         total, available = self._machine()
-        found = _pressure(total - available, total, _MACHINE_SHARES)
+        pressure = _pressure(total - available, total, _MACHINE_SHARES)
         for statistics, limit in self._groups:
-            found = max(found, _pressure(_used(statistics), limit, _GROUP_SHARES))
+            pressure = max(pressure, _pressure(_used(statistics), limit, _GROUP_SHARES))
         if self._given:
-            found = max(found, _pressure(_used_by(self._root), self._given, _GROUP_SHARES))
-        return found
+            pressure = max(pressure, _pressure(_used_by(self._root), self._given, _GROUP_SHARES))
+        return pressure
 
     def _machine(self) -> tuple[float, float]:
         """Return the bytes of memory of the machine, and how many are available."""
@@ -159,10 +159,10 @@ def control_groups(controller: str, proc: Path = _PROC, cgroups: Path = _CGROUPS
 
     In a container whose groups have other names inside than outside, only the outermost directory exists: its own.
     """
-    found = []
+    folders = []
     for base, parts in _memberships(controller, proc / "self" / "cgroup", cgroups):
-        found += [base.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
-    return [folder for folder in found if folder.is_dir()]
+        folders += [base.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _memberships(controller: str, membership: Path, cgroups: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -205,9 +205,9 @@ def _used_by(root: int) -> float:
     used = 0.0
     with suppress(psutil.Error):
         process = psutil.Process(root)
-        for one in (process, *process.children(recursive=True)):
+        for member in (process, *process.children(recursive=True)):
             with suppress(psutil.Error):
-                memory = one.memory_info()
+                memory = member.memory_info()
                 used += memory.rss - memory.shared
     for folder in _SHARED_MEMORY.glob(f"dropflow-*-{root}-*"):  # the names of `dropflow.data.workspace`
         with suppress(OSError), os.scandir(folder) as entries:
@@ -226,11 +226,11 @@ def _pressure(used: float, limit: float, shares: tuple[float, float]) -> Pressur
 
 def counter_files(membership: Path = _PROC / "self" / "cgroup", root: Path = _CGROUPS) -> list[Path]:
     """Return the files that count the kills in the control groups of this process."""
-    found = (
+    paths = (
         base.joinpath(*parts, "memory.events" if base == root else "memory.oom_control")
         for base, parts in _memberships("memory", membership, root)
     )
-    return [path for path in found if path.exists()]
+    return [path for path in paths if path.exists()]
 
 
 def count_kills(counters: Iterable[Path] | None = None) -> int:

@@ -34,8 +34,8 @@ def show_npy(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     lying = shape[::-1] if is_transposed else shape
     convert = partial(as_floats, number=query.number)
     array = RowBytes(read=source.read, at=at, dtype=dtype, shape=lying, convert=convert)
-    found = replace(base, facts=facts, is_complex=dtype.kind == "c")
-    return Shown(array, found, is_transposed=is_transposed)
+    preview = replace(base, facts=facts, is_complex=dtype.kind == "c")
+    return Shown(array, preview, is_transposed=is_transposed)
 
 
 _METADATA_LIMIT = 1 << 20
@@ -71,7 +71,7 @@ def show_zarr(source: DirectorySource, query: PreviewQuery, base: Preview) -> Sh
         codecs = ", ".join(name for name in _codecs(array.metadata.to_dict()) if name != "bytes")
     shown = _window(shape, chunks, size)
     notes = ("Only the beginning of the array is shown: all of its chunks are too many.",) if shown != shape else ()
-    found = replace(
+    preview = replace(
         base,
         format="Zarr array",
         facts=(
@@ -86,7 +86,7 @@ def show_zarr(source: DirectorySource, query: PreviewQuery, base: Preview) -> Sh
         is_complex=array.dtype.kind == "c",
     )
     rows = chunks[-2] if len(chunks) > 1 else 1
-    return Shown(Bands(lambda where: array[where], shown, rows, "the zarr array", query.number), found)
+    return Shown(Bands(lambda where: array[where], shown, rows, "the zarr array", query.number), preview)
 
 
 def _folders(source: DirectorySource) -> list[str]:
@@ -107,9 +107,9 @@ def _metadata(source: DirectorySource, folder: str) -> dict[str, Any] | None:
         if too_deep(text, _DEPTH):
             raise BadFileError(f"{folder}{name} is nested more than {_DEPTH} levels deep")
         with reading(f"{folder}{name}"):
-            found = json.loads(text)
-            if isinstance(found, dict) and (name == ".zarray" or found.get("node_type") == "array"):
-                return found
+            document = json.loads(text)
+            if isinstance(document, dict) and (name == ".zarray" or document.get("node_type") == "array"):
+                return document
     return None
 
 
@@ -136,12 +136,12 @@ def _opened(source: DirectorySource, folder: str) -> Any:
 def _codecs(metadata: Any) -> list[str]:
     """Return the names of all codecs in the metadata of an array, in the order in which chunks are written."""
     version_3 = metadata.get("codecs") or ()
-    names = [str(one["name"]) for one in version_3]
-    for one in version_3:
-        inner = one.get("configuration") or {}
+    names = [str(codec["name"]) for codec in version_3]
+    for codec in version_3:
+        inner = codec.get("configuration") or {}
         names += _codecs(inner) + [str(more["name"]) for more in inner.get("index_codecs") or ()]
     version_2 = [*(metadata.get("filters") or ()), metadata.get("compressor")]
-    return names + [str(one["id"]) for one in version_2 if one]
+    return names + [str(codec["id"]) for codec in version_2 if codec]
 
 
 def _window(shape: tuple[int, ...], chunks: Sequence[int], size: int) -> tuple[int, ...]:

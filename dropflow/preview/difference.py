@@ -89,11 +89,11 @@ def _numbers(what: str, left: _Array, right: _Array) -> Iterator[str]:
         if len(rows):
             yield f"{what}{plural(len(rows), 'row')} of {len(left):,} {_differ(len(rows))}, the first is {int(rows[0])}"
         return
-    one, two = left.reshape(-1), right.reshape(-1)
-    found = _Numbers()
-    for at in range(0, one.size, _AT_ONCE):
-        found.add(one[at : at + _AT_ONCE], two[at : at + _AT_ONCE])
-    yield from found.lines(what, left.shape)
+    first, second = left.reshape(-1), right.reshape(-1)
+    numbers = _Numbers()
+    for at in range(0, first.size, _AT_ONCE):
+        numbers.add(first[at : at + _AT_ONCE], second[at : at + _AT_ONCE])
+    yield from numbers.lines(what, left.shape)
 
 
 class _Numbers:
@@ -129,10 +129,10 @@ class _Numbers:
         yield f"{what}{plural(self._count, 'number')} of {self._size:,} {_differ(self._count)} ({share:.3g} of all)"
         if self._only:
             yield f"{what}{plural(self._only, 'number')} {'is' if self._only == 1 else 'are'} NaN on one side only"
-        for name, (size, at, one, two) in (("largest", self._largest), ("largest relative", self._relative)):
+        for name, (size, at, ours, theirs) in (("largest", self._largest), ("largest relative", self._relative)):
             if size:
                 place = ", ".join(map(str, np.unravel_index(at, shape)))
-                yield f"{what}{name} difference {size:.6g} at [{place}]: {one} / {two}"
+                yield f"{what}{name} difference {size:.6g} at [{place}]: {ours} / {theirs}"
 
 
 def _first(pair: tuple[float, int, Any, Any]) -> float:
@@ -144,16 +144,16 @@ def _tables(left: Path, right: Path) -> Iterator[str]:
     arrow = parquet_library()
     with reading("the Parquet files"):
         ours, theirs = (open_parquet(arrow, path) for path in (left, right))
-        one, two = ours.schema_arrow, theirs.schema_arrow
-        found = [f"column {name} is on the left only" for name in one.names if name not in two.names]
-        found += [f"column {name} is on the right only" for name in two.names if name not in one.names]
+        first, second = ours.schema_arrow, theirs.schema_arrow
+        lines = [f"column {name} is on the left only" for name in first.names if name not in second.names]
+        lines += [f"column {name} is on the right only" for name in second.names if name not in first.names]
         heights = int(ours.metadata.num_rows), int(theirs.metadata.num_rows)
         if heights[0] != heights[1]:
-            found.append(f"{plural(heights[0], 'row')} / {heights[1]:,}")
+            lines.append(f"{plural(heights[0], 'row')} / {heights[1]:,}")
         columns = {
-            name: _ComparedColumn(arrow, one.field(name).type, two.field(name).type)
-            for name in one.names
-            if name in two.names
+            name: _ComparedColumn(arrow, first.field(name).type, second.field(name).type)
+            for name in first.names
+            if name in second.names
         }
         pieces = (_pieces(arrow, file, [*columns]) for file in (ours, theirs))
         at = 0
@@ -161,9 +161,9 @@ def _tables(left: Path, right: Path) -> Iterator[str]:
             for name, column in columns.items():
                 column.add(at, a.column(name).slice(0, b.num_rows), b.column(name).slice(0, a.num_rows))
             at += _ROWS
-        found += [line for name, column in columns.items() for line in column.lines(f"column {name}: ", min(heights))]
-    yield from found
-    if not found and next(_bytes(left, right), ""):
+        lines += [line for name, column in columns.items() for line in column.lines(f"column {name}: ", min(heights))]
+    yield from lines
+    if not lines and next(_bytes(left, right), ""):
         yield "rows and columns are the same; the files differ in how they are written"
 
 
@@ -192,22 +192,24 @@ class _ComparedColumn:
         """Compare the next values, from row `at` on."""
         if self._numbers is None:
             pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-            rows = [(row, one, two) for row, (one, two) in enumerate(pairs, start=at) if one != two]
+            rows = [(row, ours, theirs) for row, (ours, theirs) in enumerate(pairs, start=at) if ours != theirs]
             self._count += len(rows)
-            self._first = self._first or "".join(f"{row}: {_short(one)} / {_short(two)}" for row, one, two in rows[:1])
+            self._first = self._first or "".join(
+                f"{row}: {_short(ours)} / {_short(theirs)}" for row, ours, theirs in rows[:1]
+            )
             return
         known = np.asarray(left.is_valid()), np.asarray(right.is_valid())
         self._one_sided += int((known[0] != known[1]).sum())
         both = known[0] & known[1]
-        self._numbers.add(*(np.where(both, np.asarray(one.fill_null(0)), 0) for one in (left, right)))
+        self._numbers.add(*(np.where(both, np.asarray(column.fill_null(0)), 0) for column in (left, right)))
 
     def lines(self, what: str, height: int) -> Iterator[str]:
         """Yield what differs; nothing if nothing does."""
         if self._types[0] != self._types[1]:
             yield f"{what}type {self._types[0]} / {self._types[1]}"
         if self._one_sided:
-            one = self._one_sided == 1
-            yield f"{what}{plural(self._one_sided, 'value')} {'is' if one else 'are'} missing on one side only"
+            is_single = self._one_sided == 1
+            yield f"{what}{plural(self._one_sided, 'value')} {'is' if is_single else 'are'} missing on one side only"
         if self._numbers is not None:
             yield from self._numbers.lines(what, (height,))
         elif self._count:
@@ -223,24 +225,24 @@ def _fits(left: Path, right: Path) -> Iterator[str]:
     with fits.open(left, memmap=False) as ours, fits.open(right, memmap=False) as theirs:
         if len(ours) != len(theirs):
             yield f"{plural(len(ours), 'unit')} / {len(theirs)}"
-        for number, (one, two) in enumerate(zip(ours, theirs, strict=False)):
+        for number, (first, second) in enumerate(zip(ours, theirs, strict=False)):
             unit = f"unit {number}: " if max(len(ours), len(theirs)) > 1 else ""
-            yield from _cards(unit, fits.HeaderDiff(one.header, two.header))
-            if one.data is None or two.data is None or one.is_image != two.is_image:
+            yield from _cards(unit, fits.HeaderDiff(first.header, second.header))
+            if first.data is None or second.data is None or first.is_image != second.is_image:
                 continue
-            if one.is_image:
-                yield from _numbers(unit, one.data, two.data)
+            if first.is_image:
+                yield from _numbers(unit, first.data, second.data)
                 continue
-            for name in one.columns.names:
-                if name in two.columns.names:
-                    yield from _numbers(f"{unit}column {name}: ", one.data[name], two.data[name])
+            for name in first.columns.names:
+                if name in second.columns.names:
+                    yield from _numbers(f"{unit}column {name}: ", first.data[name], second.data[name])
 
 
-def _cards(unit: str, found: Any) -> Iterator[str]:
+def _cards(unit: str, difference: Any) -> Iterator[str]:
     """Yield the cards of a header that differ."""
-    for name, pairs in found.diff_keyword_values.items():
-        yield from (f"{unit}{name} = {_short(one)} / {_short(two)}" for one, two in filter(None, pairs))
-    for side, names in zip(("left", "right"), found.diff_keywords or ((), ()), strict=True):
+    for name, pairs in difference.diff_keyword_values.items():
+        yield from (f"{unit}{name} = {_short(ours)} / {_short(theirs)}" for ours, theirs in filter(None, pairs))
+    for side, names in zip(("left", "right"), difference.diff_keywords or ((), ()), strict=True):
         yield from (f"{unit}{name} is on the {side} only" for name in sorted(names))
 
 
@@ -249,8 +251,8 @@ def _lines(left: Path, right: Path) -> Iterator[str]:
     is_table = left.suffix == right.suffix == ".csv"
     head: Sequence[str] = ()
     count = ours = theirs = 0
-    with left.open(errors="replace", newline="") as one, right.open(errors="replace", newline="") as two:
-        for number, (a, b) in enumerate(zip_longest(one, two), start=1):
+    with left.open(errors="replace", newline="") as first, right.open(errors="replace", newline="") as second:
+        for number, (a, b) in enumerate(zip_longest(first, second), start=1):
             ours, theirs = ours + (a is not None), theirs + (b is not None)
             if a == b:
                 head = _fields(a) if number == 1 and is_table else head
@@ -291,17 +293,17 @@ def _bytes(left: Path, right: Path) -> Iterator[str]:
     size, other = left.stat().st_size, right.stat().st_size
     if size != other:
         yield f"{size:,} / {other:,} bytes"
-    with left.open("rb") as one, right.open("rb") as two:
+    with left.open("rb") as first, right.open("rb") as second:
         for at in range(0, min(size, other), _AT_ONCE):
-            a, b = (np.frombuffer(stream.read(_AT_ONCE), np.uint8) for stream in (one, two))
-            found = np.flatnonzero(a[: len(b)] != b[: len(a)])
-            if len(found):
-                yield f"the first byte that differs is number {at + int(found[0]):,}"
+            a, b = (np.frombuffer(stream.read(_AT_ONCE), np.uint8) for stream in (first, second))
+            places = np.flatnonzero(a[: len(b)] != b[: len(a)])
+            if len(places):
+                yield f"the first byte that differs is number {at + int(places[0]):,}"
                 return
 
 
 if __name__ == "__main__":
     restrict(MEMORY)
     allow(SECONDS)
-    for found in islice(differences(*map(Path, sys.argv[1:3])), 50):
-        sys.stdout.write(f"{found}\n")
+    for difference in islice(differences(*map(Path, sys.argv[1:3])), 50):
+        sys.stdout.write(f"{difference}\n")

@@ -46,8 +46,8 @@ def show_fits(source: Source, query: PreviewQuery, base: Preview) -> Shown:
         header = unit.header
         known = ((name.capitalize(), str(header[name])) for name in _CARDS if header.get(name))
         facts: tuple[tuple[str, str], ...] = tuple(known)
-        titles = tuple(f"{at}: {_title(one, shapes[at])}" for at, one in enumerate(units))
-        found = replace(
+        titles = tuple(f"{at}: {_title(member, shapes[at])}" for at, member in enumerate(units))
+        preview = replace(
             base,
             parts=titles if len(units) > 1 else (),
             part=part,
@@ -58,24 +58,24 @@ def show_fits(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     try:
         with reading("the unit"):
             if header.get("XTENSION") in ("BINTABLE", "TABLE") and not unit.is_image:
-                return Shown(Nothing(), _with_table(source, unit, found, query))
+                return Shown(Nothing(), _with_table(source, unit, preview, query))
             if not shape:
-                return Shown(Nothing(), found)
+                return Shown(Nothing(), preview)
             facts = (("Shape", shape_text(shape)), *facts)
             if hasattr(unit, "compression_type"):
-                found = replace(found, facts=(facts[0], ("Compressed with", unit.compression_type), *facts[1:]))
-                return Shown(_tiled(unit, shape), found, is_upside_down=True, place_of=partial(_place, header))
+                preview = replace(preview, facts=(facts[0], ("Compressed with", unit.compression_type), *facts[1:]))
+                return Shown(_tiled(unit, shape), preview, is_upside_down=True, place_of=partial(_place, header))
             array = _plain(source, unit, shape)
-            found = replace(found, facts=(facts[0], ("Type", array.dtype.name), *facts[1:]))
-            return Shown(array, found, is_upside_down=True, place_of=partial(_place, header))
+            preview = replace(preview, facts=(facts[0], ("Type", array.dtype.name), *facts[1:]))
+            return Shown(array, preview, is_upside_down=True, place_of=partial(_place, header))
     except BadFileError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        return Shown(Nothing(), replace(found, trouble=f"{error.text}{hint}"))
+        return Shown(Nothing(), replace(preview, trouble=f"{error.text}{hint}"))
 
 
 def _place(header: Any, index: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
     """Return the pixel of a value, and its world coordinates if the header has them (FITS standard 4.0, section 8)."""
-    facts = (("Pixel", ", ".join(str(one + 1) for one in index[::-1])),)
+    facts = (("Pixel", ", ".join(str(position + 1) for position in index[::-1])),)
     try:
         with reading("the world coordinates"):
             coordinates = library("astropy.wcs", "FITS files").WCS(header)
@@ -83,7 +83,7 @@ def _place(header: Any, index: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
             kinds, units = coordinates.world_axis_physical_types, coordinates.world_axis_units
             names = coordinates.wcs.ctype
             described = zip(names, values, kinds, units, strict=True)
-            return (*facts, *(_coordinate(*one) for one in described if one[2] is not None and np.isfinite(one[1])))
+            return (*facts, *(_coordinate(*axis) for axis in described if axis[2] is not None and np.isfinite(axis[1])))
     except BadFileError:
         return facts
 

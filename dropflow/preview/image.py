@@ -201,7 +201,7 @@ class Bands:
         if self._band is None or self._band[0] != (plane, top):
             leading = np.unravel_index(plane, self.shape[:-2]) if len(self.shape) > 2 else ()
             rows = (slice(top, min(top + self._rows, height_of(self.shape))),) if len(self.shape) > 1 else ()
-            where = (*(int(one) for one in leading), *rows, slice(0, width_of(self.shape)))
+            where = (*(int(position) for position in leading), *rows, slice(0, width_of(self.shape)))
             with reading(self._name):
                 values = np.asarray(self._read(where if self.shape else ()))
             self._band = ((plane, top), as_floats(values.reshape(-1, width_of(self.shape)), self._number))

@@ -70,8 +70,8 @@ def _of_file(source: Source, start: bytes, query: PreviewQuery) -> Preview:
     """Return the preview of a file by its first bytes."""
     if kind := picture_type(start):
         return _picture_file(source, kind)
-    if found := _array_format(start):
-        name, find = found
+    if array_format := _array_format(start):
+        name, find = array_format
         base = Preview(kind="header", format=name, size=source.size)
         return _seen(partial(find, source, query, base), base, query)
     text = as_text(start[:TEXT_LIMIT])
@@ -106,10 +106,10 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
             if trouble := _picture_file(source, kind).trouble:
                 raise BadFileError(trouble)
             return source.read(0, source.size)
-        found = _array_format(start)
-        if found is None:
+        array_format = _array_format(start)
+        if array_format is None:
             raise BadFileError("the content is not a picture that a page can show")
-        shown = found[1](source, query, Preview(kind="header"))
+        shown = array_format[1](source, query, Preview(kind="header"))
     if not _has_picture(shown.array.shape):
         raise BadFileError("the content has no plane with rows and columns")
     return draw(_grid(shown, query)[0], query)
@@ -124,11 +124,11 @@ def _packed(source: Source, query: PreviewQuery) -> Preview:
         return replace(base, trouble=error.text)
     if is_gzip(inside.start(2)):
         return replace(base, trouble="it is compressed twice: download it")
-    found = preview(inside, query)
+    packed = preview(inside, query)
     if not is_whole:
         large = f"it has more than {len(inside.start(inside.size)) >> 20} MB when it is decompressed: download it"
-        found = replace(found, is_cut=True, trouble=large if found.kind in ("array", "header", "picture") else "")
-    return replace(found, format=f"{found.format or 'text'}, compressed by gzip", size=source.size)
+        packed = replace(packed, is_cut=True, trouble=large if packed.kind in ("array", "header", "picture") else "")
+    return replace(packed, format=f"{packed.format or 'text'}, compressed by gzip", size=source.size)
 
 
 def _has_picture(shape: tuple[int, ...]) -> bool:
@@ -164,7 +164,7 @@ def _one_value(shown: Shown, plane: int, window: Window) -> tuple[tuple[str, str
     """Return a value of a plane and where it is."""
     value = float(shown.array.block(plane, window.row, window.column, 1)[0])
     leading = np.unravel_index(plane, shown.array.shape[:-2]) if len(shown.array.shape) > 2 else ()
-    index = (*(int(one) for one in leading), window.row, window.column)
+    index = (*(int(position) for position in leading), window.row, window.column)
     return (("Value", f"{value:.9g}"), *shown.place_of(index[::-1] if shown.is_transposed else index))
 
 
@@ -204,28 +204,28 @@ def _seen(find: Callable[[], Shown], base: Preview, query: PreviewQuery) -> Prev
         shown = find()
     except BadFileError as error:
         return replace(base, trouble=_with_hint(error))
-    shape, found = shown.array.shape, shown.preview
+    shape, described = shown.array.shape, shown.preview
     try:
         if _has_picture(shape):
-            values, found = _grid(shown, query)
-            return replace(found, scale=scale_of(values, query))
+            values, described = _grid(shown, query)
+            return replace(described, scale=scale_of(values, query))
         if math.prod(shape) > 0:
             flat = _flat(shown.array)
             line, summary, is_whole = sample_line(flat, _plane(shape, query))
             is_whole &= width_of(flat.shape) == math.prod(shape[-2:])
             notes = () if is_whole else ("The array is long: the plot is that of a sample of its values.",)
             return replace(
-                found,
+                described,
                 kind="array",
-                facts=(*found.facts, *summary.facts),
+                facts=(*described.facts, *summary.facts),
                 line=line if line.count > 1 else None,
                 planes=planes_of(shape),
                 plane=_plane(shape, query),
-                notes=(*found.notes, *notes),
+                notes=(*described.notes, *notes),
             )
     except BadFileError as error:
-        return replace(found, trouble=error.text)
-    return found
+        return replace(described, trouble=error.text)
+    return described
 
 
 def _flat(array: Planes) -> Planes:
@@ -285,18 +285,18 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
 
 def _picture_file(source: Source, kind: str) -> Preview:
     word = kind.partition("/")[2].upper()
-    found = Preview(kind="picture", format=f"{word} picture", size=source.size)
+    described = Preview(kind="picture", format=f"{word} picture", size=source.size)
     if source.size > PICTURE_LIMIT:
-        return replace(found, trouble=f"the picture has more than {PICTURE_LIMIT >> 20} MB: download it")
+        return replace(described, trouble=f"the picture has more than {PICTURE_LIMIT >> 20} MB: download it")
     try:
         with reading("the picture"), library("PIL.Image", "pictures").open(SourceStream(source)) as opened:
             width, height = opened.size
     except BadFileError as error:
-        return replace(found, trouble=_with_hint(error))
+        return replace(described, trouble=_with_hint(error))
     if width * height > _PIXEL_LIMIT:
         trouble = f"the picture has {width:,} × {height:,} pixels, too many for a page: download it"
-        return replace(found, trouble=trouble)
-    return replace(found, facts=(("Width", f"{width:,}"), ("Height", f"{height:,}")))
+        return replace(described, trouble=trouble)
+    return replace(described, facts=(("Width", f"{width:,}"), ("Height", f"{height:,}")))
 
 
 def _with_hint(error: BadFileError) -> str:

@@ -40,7 +40,7 @@ def casacore_kind(directory: Path) -> Literal["measurement set", "casacore table
         return ""
     # Of the subtables that version 2 of the MeasurementSet definition requires, two that other tables have not.
     needed = (directory / name / "table.dat" for name in ("ANTENNA", "SPECTRAL_WINDOW"))
-    return "measurement set" if all(one.is_file() for one in needed) else "casacore table"
+    return "measurement set" if all(path.is_file() for path in needed) else "casacore table"
 
 
 def show_measurement_set(source: DirectorySource, query: PreviewQuery, base: Preview) -> Preview:
@@ -131,7 +131,7 @@ def _refuse_reference(source: DirectorySource, name: str) -> None:
     After the words "Table", version, rows and byte order, ``table.dat`` has the kind of the table.
     """
     description = source.read(f"{name}/table.dat".lstrip("/"), _DESCRIPTION_LIMIT) or b""
-    if any(one in description[:64] for one in _REFERRING) or any(one in description for one in _FORWARDING):
+    if any(word in description[:64] for word in _REFERRING) or any(word in description for word in _FORWARDING):
         raise BadFileError(f"the table {_ELSEWHERE}, whose paths are not followed: make a deep copy of it")
 
 
@@ -199,13 +199,13 @@ def _amplitudes(main: Any, column: str) -> tuple[Line, float | None]:
     flagged = seen = 0
     for at in range(bins):
         start, stop = at * count // bins, (at + 1) * count // bins
-        found = []
+        finite = []
         for row in range(start, stop, max((stop - start) // most, 1)):
             flags = np.asarray(main.getcell("FLAG", row))
             values = np.abs(main.getcell(column, row))[~flags]
-            found.append(values[np.isfinite(values)])
+            finite.append(values[np.isfinite(values)])
             flagged, seen = flagged + int(flags.sum()), seen + flags.size
-        values = np.concatenate(found)
+        values = np.concatenate(finite)
         lows.append(float(values.min()) if values.size else None)
         highs.append(float(values.max()) if values.size else None)
     return Line(count=count, lows=tuple(lows), highs=tuple(highs)), flagged / seen if seen else None

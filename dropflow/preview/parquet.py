@@ -41,14 +41,14 @@ def is_parquet_table(names: Iterable[str]) -> bool:
 
     Names that begin with ``_`` or ``.`` do not count, such as ``_SUCCESS``.
     """
-    found = False
+    has_table = False
     for name in names:
         if any(part.startswith(("_", ".")) for part in name.split("/")):
             continue
         if not name.endswith(".parquet"):
             return False
-        found = True
-    return found
+        has_table = True
+    return has_table
 
 
 def parquet_library() -> Any:
@@ -115,8 +115,8 @@ def _shown(arrow: Any, parts: Sequence[_Part], query: PreviewQuery, base: Previe
         schemas = [file.schema_arrow for _, file in parts]
         schema = arrow.unify_schemas(schemas, promote_options="permissive") if len(schemas) > 1 else schemas[0]
         folders = dict.fromkeys(name for values, _ in parts for name in values if name not in schema.names)
-        header = [f"{one.name}: {one.type}{'' if one.nullable else ', not null'}" for one in schema]
-        found = replace(
+        header = [f"{field.name}: {field.type}{'' if field.nullable else ', not null'}" for field in schema]
+        preview = replace(
             base,
             header="\n".join([*(f"{name}: from the names of folders" for name in folders), *header]),
             facts=(*base.facts, *_facts([file.metadata for _, file in parts])),
@@ -125,7 +125,7 @@ def _shown(arrow: Any, parts: Sequence[_Part], query: PreviewQuery, base: Previe
         limits = (MOST_ROWS, 4 * MOST_BYTES) if query.arranges else (SHOWN_ROWS, FIRST_BYTES)
         table = _first_rows(arrow, parts, [*folders], *limits)
         return table_preview(
-            found,
+            preview,
             query,
             [shortened(name) for name in table.column_names],
             lambda at, rows: _texts(table.column(at).take(list(rows))) if rows else [],
@@ -137,9 +137,9 @@ def _shown(arrow: Any, parts: Sequence[_Part], query: PreviewQuery, base: Previe
 
 def _facts(metadata: Sequence[Any]) -> Iterator[tuple[str, str]]:
     # Not the compression: pyarrow 26 ends the process when it is asked for one that does not exist.
-    if groups := sum(one.num_row_groups for one in metadata):
+    if groups := sum(part.num_row_groups for part in metadata):
         yield "Groups of rows", f"{groups:,}"
-    if writer := next((one.created_by for one in metadata if one.created_by), ""):
+    if writer := next((part.created_by for part in metadata if part.created_by), ""):
         yield "Written by", shortened(writer)
 
 
@@ -165,8 +165,8 @@ def _rows_of(arrow: Any, file: Any, columns: int, most: int, most_bytes: int) ->
     names = file.schema_arrow.names[:columns]
     batch = min(wanted, _BATCH)
     batches = file.iter_batches(batch_size=batch, columns=names, use_threads=False)
-    found = list(islice(batches, -(-wanted // batch)))
-    table = arrow.Table.from_batches(found) if found else file.schema_arrow.empty_table().select(names)
+    chosen = list(islice(batches, -(-wanted // batch)))
+    table = arrow.Table.from_batches(chosen) if chosen else file.schema_arrow.empty_table().select(names)
     return table.slice(0, wanted)
 
 

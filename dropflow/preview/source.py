@@ -258,8 +258,8 @@ class BytesSource:
 
     def read(self, at: int, count: int) -> bytes:
         """Return `count` bytes from `at` on."""
-        found = self._content[at : at + count]
-        return _checked(found, at, count, self.size)
+        data = self._content[at : at + count]
+        return _checked(data, at, count, self.size)
 
     def start(self, count: int) -> bytes:
         """Return the first bytes."""
@@ -362,9 +362,9 @@ class DirectorySource:
 
     def entries(self, most: int) -> list[tuple[str, int]]:
         """Return names and sizes of at most `most` files below the directory, sorted within each directory."""
-        found: list[tuple[str, int]] = []
+        files: list[tuple[str, int]] = []
         waiting = [self._root]
-        while waiting and len(found) < most:
+        while waiting and len(files) < most:
             folder = waiting.pop()
             try:
                 with os.scandir(folder) as listing:
@@ -375,22 +375,22 @@ class DirectorySource:
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(Path(entry.path))
-                    elif len(found) < most:
+                    elif len(files) < most:
                         name = str(Path(entry.path).relative_to(self._root))
-                        found.append((name, entry.stat(follow_symlinks=False).st_size))
+                        files.append((name, entry.stat(follow_symlinks=False).st_size))
                 except OSError:
                     continue  # it is deleted meanwhile
-        return sorted(found)
+        return sorted(files)
 
 
 def _name(entry: "os.DirEntry[str]") -> str:
     return entry.name
 
 
-def _checked(found: bytes, at: int, count: int, size: int) -> bytes:
-    if len(found) != count:
+def _checked(data: bytes, at: int, count: int, size: int) -> bytes:
+    if len(data) != count:
         raise BadFileError(f"it is cut off: it has {size} bytes, and should have {at + count} at least")
-    return found
+    return data
 
 
 class SourceStream(io.RawIOBase):

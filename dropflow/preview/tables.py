@@ -53,9 +53,9 @@ def table_preview(
     width : int
         Number of all columns.
     """
-    chosen, found = chosen_rows(names, count, lambda at: texts(at, range(count)), query)
+    chosen, chosen_notes = chosen_rows(names, count, lambda at: texts(at, range(count)), query)
     rows = tuple(zip(*(texts(at, chosen[:SHOWN_ROWS]) for at in range(len(names))), strict=True))
-    notes = [*base.notes, *found]
+    notes = [*base.notes, *chosen_notes]
     if len(rows) < len(chosen) or (len(chosen) < height and not query.column):
         notes.append(f"These are the first {len(rows):,} of {len(chosen) if query.column else height:,} rows.")
     if query.arranges and count < height:
@@ -76,7 +76,7 @@ def table_preview(
 def cell(value: Any, null: int | None = None) -> str:
     """Return a value of a table in a binary format as text; nothing for the integer `null`."""
     if isinstance(value, (np.ndarray, list)):
-        few = [cell(one, null) for one in np.ravel(value)[:_SHOWN_VALUES]]
+        few = [cell(element, null) for element in np.ravel(value)[:_SHOWN_VALUES]]
         return ", ".join(few) + (", …" if np.size(value) > _SHOWN_VALUES else "")
     if isinstance(value, str):
         return shortened(value.strip())
@@ -144,9 +144,9 @@ def _sorted(values: Sequence[str], rows: Sequence[int], *, is_descending: bool) 
 
 def _numbers(values: Sequence[str]) -> list[float | None] | None:
     """Return the values as numbers, None for those that are empty; None if one is no number."""
-    found = [_number(value) for value in values]
-    is_text = any(number is None and value.strip() for number, value in zip(found, values, strict=True))
-    return None if is_text else found
+    numbers = [_number(value) for value in values]
+    is_text = any(number is None and value.strip() for number, value in zip(numbers, values, strict=True))
+    return None if is_text else numbers
 
 
 def _number(text: str) -> float | None:

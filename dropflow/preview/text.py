@@ -55,10 +55,10 @@ def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQu
     """
     is_whole = len(start) == size
     table = _json_table(start) if is_whole else None
-    found = "JSON" if table else ""
+    format_name = "JSON" if table else ""
     if table is None:
         table = _csv_table(text, name, is_whole=len(text.encode()) >= size)
-        found = "Table in text" if table else ""
+        format_name = "Table in text" if table else ""
     if table is not None:
         columns, body, count = table
         names = [_cell(column) for column in columns[:_COLUMNS]]
@@ -74,11 +74,11 @@ def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQu
         facts = (("Rows", f"{count:,}"), ("Columns", f"{len(columns):,}")) if count is not None else ()
         return Preview(
             kind="table",
-            format=found,
+            format=format_name,
             size=size,
             is_cut=bool(notes),
             columns=tuple(names),
-            rows=tuple(tuple(_cell(one) for one in row[:_COLUMNS]) for row in rows),
+            rows=tuple(tuple(_cell(field) for field in row[:_COLUMNS]) for row in rows),
             facts=facts,
             notes=tuple(notes),
         )
@@ -114,24 +114,24 @@ def _json_table(content: bytes) -> _Table | None:
     if content[:64].lstrip()[:1] not in (b"{", b"[") or too_deep(content, _DEPTH):
         return None
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    if not found or not isinstance(found, (dict, list)):
+    if not document or not isinstance(document, (dict, list)):
         return None
-    if isinstance(found, dict):
-        return ("Name", "Value"), [[name, _inner(value)] for name, value in found.items()], len(found)
-    return *_rows_of(found), len(found)
+    if isinstance(document, dict):
+        return ("Name", "Value"), [[name, _inner(value)] for name, value in document.items()], len(document)
+    return *_rows_of(document), len(document)
 
 
 def _rows_of(values: list[Any]) -> tuple[Sequence[object], Sequence[Sequence[object]]]:
     """Return names of columns and rows of a list of JSON values."""
-    if all(isinstance(one, dict) for one in values):
-        names = list(dict.fromkeys(name for one in values for name in one))
-        return names, [[_inner(one.get(name, "")) for name in names[:_COLUMNS]] for one in values]
-    if all(isinstance(one, list) for one in values):
-        width = max(len(one) for one in values)
-        rows = [[_inner(value) for value in [*one[:_COLUMNS], *[""] * (width - len(one))][:_COLUMNS]] for one in values]
+    if all(isinstance(row, dict) for row in values):
+        names = list(dict.fromkeys(name for row in values for name in row))
+        return names, [[_inner(row.get(name, "")) for name in names[:_COLUMNS]] for row in values]
+    if all(isinstance(row, list) for row in values):
+        width = max(len(row) for row in values)
+        rows = [[_inner(value) for value in [*row[:_COLUMNS], *[""] * (width - len(row))][:_COLUMNS]] for row in values]
         return [str(at + 1) for at in range(width)], rows
     return ("#", "Value"), [[at, _inner(value)] for at, value in enumerate(values)]
 

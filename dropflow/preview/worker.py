@@ -90,9 +90,9 @@ def _source(request: PreviewRequest, descriptor: int | None) -> Iterator[Source 
             yield OpenFileSource(stream.fileno(), request.name)
 
 
-def _encoded(found: PreviewAnswer) -> bytes:
+def _encoded(preview_answer: PreviewAnswer) -> bytes:
     try:
-        return msgspec.msgpack.encode(found)
+        return msgspec.msgpack.encode(preview_answer)
     except UnicodeEncodeError:
         trouble = "it has text or names that are not Unicode"
         return msgspec.msgpack.encode(PreviewAnswer(trouble=trouble, hint=_DOWNLOAD))

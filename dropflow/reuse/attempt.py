@@ -115,13 +115,13 @@ class AttemptReuse:
         if inputs is None:
             return None
         key = self._key(attempt, own, inputs)
-        found = self._store.find(key)
-        if found is not None and not all(map(self._store.is_there, found.outputs)):
-            found = None
-        if found is None:
+        record = self._store.find(key)
+        if record is not None and not all(map(self._store.is_there, record.outputs)):
+            record = None
+        if record is None:
             self._note_run(task.drop, self._why(attempt, own, inputs))
-        is_compared = found is not None and is_sampled(self._session, task.oid, self._reuse.verify)
-        return StoredAttempt(key, (*own, *_shown(inputs)), found, is_compared)
+        is_compared = record is not None and is_sampled(self._session, task.oid, self._reuse.verify)
+        return StoredAttempt(key, (*own, *_shown(inputs)), record, is_compared)
 
     def _why(self, attempt: AttemptContext, own: Sequence[KeyPart], inputs: Sequence[_AttemptInput]) -> str:
         """Return what differs from the last time that a drop ran; empty if it has not run before."""
@@ -132,8 +132,8 @@ class AttemptReuse:
         changes = input_changes(
             [part for part in last.parts if part.kind in INPUTS], [(name, digest) for _, name, _, digest, _ in inputs]
         )
-        found = [*islice(differences(before, own, self._store), _MOST_REASONS), *changes[:_MOST_REASONS]]
-        return "; ".join(found) or "its stored result is gone or damaged"
+        reasons = [*islice(differences(before, own, self._store), _MOST_REASONS), *changes[:_MOST_REASONS]]
+        return "; ".join(reasons) or "its stored result is gone or damaged"
 
     def _note_run(self, drop: int, reason: str) -> None:
         if reason:
@@ -222,7 +222,7 @@ class AttemptReuse:
 
     def _has_changed(self, attempt: AttemptContext, stored: StoredAttempt) -> bool:
         """Return whether an input in a store is not what it was when the attempt began: it may have read either."""
-        if not any(one.handle is not None and one.handle.kind == "url" for one in attempt.task.inputs):
+        if not any(source.handle is not None and source.handle.kind == "url" for source in attempt.task.inputs):
             return False
         own, inputs = self._nodes[attempt.task.template], self._inputs(attempt)
         return own is None or inputs is None or self._key(attempt, own, inputs) != stored.key
@@ -235,7 +235,7 @@ class AttemptReuse:
 
     def _inputs(self, attempt: AttemptContext) -> list[_AttemptInput] | None:
         """Return port, name, class, digest and whether it is text of each input; None if one has no digest."""
-        plans, found = attempt.plans, []
+        plans, inputs = attempt.plans, []
         for edge in attempt.task.inputs:
             port = plans.links[edge.link].target_port
             if port == ORDER_PORT:
@@ -254,8 +254,8 @@ class AttemptReuse:
             name = input_name(template.name, handle, self._inside)
             if handle is not None and handle.missing:
                 digest = f"{digest}, {handle.missing:.9g} missing"
-            found.append((port, name, template.component, digest, handle is not None and handle.text))
-        return found
+            inputs.append((port, name, template.component, digest, handle is not None and handle.text))
+        return inputs
 
 
 def input_name(name: str, handle: Handle | None, inside: str) -> str:
@@ -268,7 +268,9 @@ def input_name(name: str, handle: Handle | None, inside: str) -> str:
 def _is_complete(attempt: AttemptContext) -> bool:
     """Whether all inputs are there: otherwise a key that was known before does not tell what they are."""
     inputs = attempt.task.inputs
-    return all(one.state is DropState.COMPLETED and not (one.handle and one.handle.missing) for one in inputs)
+    return all(
+        source.state is DropState.COMPLETED and not (source.handle and source.handle.missing) for source in inputs
+    )
 
 
 def known_key(row: Any) -> str:
@@ -293,8 +295,8 @@ def input_digest(handle: Handle, inside: str, *, trust_times: bool) -> str | Non
         return f"version {key_of(handle.location, *version)}" if version else None
     if trust_times and handle.kind == "file" and not handle.location.startswith(inside):
         with suppress(OSError):
-            found = Path(handle.location).stat()
-            return key_of(handle.location, found.st_size, found.st_mtime_ns)
+            status = Path(handle.location).stat()
+            return key_of(handle.location, status.st_size, status.st_mtime_ns)
     return digest_of(handle)
 
 
@@ -353,7 +355,7 @@ def input_changes(before: Sequence[KeyPart], now: Sequence[tuple[str, str]]) -> 
     pairs = zip(before, now, strict=True)
     return [
         f"input {name} changed"
-        for name in dict.fromkeys(one[0] for part, one in pairs if one[1] and one[1] != part.value)
+        for name in dict.fromkeys(change[0] for part, change in pairs if change[1] and change[1] != part.value)
     ]
 
 

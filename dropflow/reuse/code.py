@@ -55,7 +55,7 @@ class CodeReader:
         return self._imported((name,))
 
     def _imported(self, names: tuple[str, ...]) -> tuple[KeyPart, ...]:
-        found: dict[tuple[str, str], KeyPart] = {}
+        parts_by_name: dict[tuple[str, str], KeyPart] = {}
         seen: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -64,10 +64,10 @@ class CodeReader:
                 continue
             seen.add(name)
             for part, imports in self._modules(name):
-                if (part.kind, part.name) not in found:
-                    found[part.kind, part.name] = part
+                if (part.kind, part.name) not in parts_by_name:
+                    parts_by_name[part.kind, part.name] = part
                     waiting += imports
-        parts = sorted(found.values(), key=lambda part: (part.kind, part.name))
+        parts = sorted(parts_by_name.values(), key=lambda part: (part.kind, part.name))
         return (*parts, KeyPart("python", "", f"{sys.version_info.major}.{sys.version_info.minor}"))
 
     def _modules(self, name: str) -> Iterator[tuple[KeyPart, tuple[str, ...]]]:
@@ -144,13 +144,13 @@ def _packages() -> Mapping[str, list[str]]:
 
 def _version(module: str) -> str:
     """Return the version of the installed package of a module; of several packages, all of them."""
-    found = []
+    versions = []
     for name in sorted(set(_packages().get(module, ()))):
         try:
-            found.append(metadata.version(name))
+            versions.append(metadata.version(name))
         except metadata.PackageNotFoundError:
             continue
-    return ", ".join(found) or "unknown"
+    return ", ".join(versions) or "unknown"
 
 
 def is_same_code(before: str, now: str) -> bool:

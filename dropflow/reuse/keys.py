@@ -73,20 +73,20 @@ def node_keys(graph: PhysicalGraph, code: CodeReader, directory: Path | None = N
         from dropflow.apps.container_engine import read_record  # noqa: PLC0415 - most graphs have no containers
 
         images = read_record(directory).images
-    found = [_node_key(graph, row, code, images) for row in range(len(graph.templates))]
+    keys = [_node_key(graph, row, code, images) for row in range(len(graph.templates))]
     # What runs after an application with side effects may read what that writes.
     while True:
         late = {
             consumer.target: graph.templates[order.source].name
             for consumer in graph.links
-            if consumer.target_port == ORDER_PORT and not found[consumer.target].reason
+            if consumer.target_port == ORDER_PORT and not keys[consumer.target].reason
             for order in graph.links
-            if order.target == consumer.source and found[order.source].reason
+            if order.target == consumer.source and keys[order.source].reason
         }
         if not late:
-            return tuple(found)
+            return tuple(keys)
         for row, name in late.items():
-            found[row] = NodeKey((), f"runs after {name}, which always runs")
+            keys[row] = NodeKey((), f"runs after {name}, which always runs")
 
 
 def _node_key(graph: PhysicalGraph, row: int, code: CodeReader, images: Mapping[str, str]) -> NodeKey:
@@ -179,7 +179,7 @@ def _image_fields(template: Template) -> list[str]:
 
 def _fields(template: Template, *, without: Collection[str]) -> list[KeyPart]:
     ignored = {fold(word) for word in _words(find(template.arguments, "reuse_ignore"))}
-    found = []
+    parts = []
     for argument in template.arguments:
         name = fold(argument.name)
         if name in ignored or name in _NO_MATTER or argument.name in without:
@@ -187,12 +187,12 @@ def _fields(template: Template, *, without: Collection[str]) -> list[KeyPart]:
         if argument.parameter_type == "ConstraintParameter":
             continue
         if not argument.is_port or argument.value not in (None, ""):
-            found.append(KeyPart("parameter", argument.name, _text(argument.value)))
+            parts.append(KeyPart("parameter", argument.name, _text(argument.value)))
         if argument.is_port:
-            found.append(KeyPart("port", argument.name, f"{argument.usage} {argument.encoding}"))
+            parts.append(KeyPart("port", argument.name, f"{argument.usage} {argument.encoding}"))
         if argument.name == "libpath" and argument.value:
-            found.append(KeyPart("library", argument.name, _library(str(argument.value))))
-    return found
+            parts.append(KeyPart("library", argument.name, _library(str(argument.value))))
+    return parts
 
 
 def _unchanging(name: str, image: str) -> str:
@@ -244,7 +244,10 @@ def deep_keys(
     is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
     # An application that gets one more output is another one.
     own[is_app, 0] = degrees[is_app]
-    hidden = [bool(node.reason) or _decides_late(one) for node, one in zip(nodes, graph.templates, strict=True)]
+    hidden = [
+        bool(node.reason) or _decides_late(node_template)
+        for node, node_template in zip(nodes, graph.templates, strict=True)
+    ]
     unknown = [np.flatnonzero(np.array(hidden, np.bool_)[graph.template])]
     for drop in outside_roots(graph):
         digest = content(drop)
@@ -259,11 +262,11 @@ def deep_keys(
         else _of_data(template, with_values=row in has_values)
         for row, (template, node) in enumerate(zip(graph.templates, nodes, strict=True))
     ]
-    found = propagated(graph, described, own)
+    digests = propagated(graph, described, own)
     start = np.concatenate(unknown)
-    found[start] = 0
-    found[reached(graph.successors, start.tolist())[0]] = 0
-    return found
+    digests[start] = 0
+    digests[reached(graph.successors, start.tolist())[0]] = 0
+    return digests
 
 
 def _decides_late(template: Template) -> bool:

@@ -80,14 +80,14 @@ class ReuseLog:
 
 def taken_results(directory: str | Path) -> Mapping[int, TakenResult]:
     """Return the applications of a session whose results were taken, by their row."""
-    return {drop: one for drop, one in _all(directory).items() if not one.has_run}
+    return {drop: taken for drop, taken in _all(directory).items() if not taken.has_run}
 
 
 def _all(directory: str | Path) -> Mapping[int, TakenResult]:
     path = Path(directory) / REUSE_LOG
     try:
-        found = path.stat()
-        return _read(path, found.st_size, found.st_mtime_ns)
+        status = path.stat()
+        return _read(path, status.st_size, status.st_mtime_ns)
     except OSError:
         return {}
 
@@ -96,11 +96,15 @@ def _all(directory: str | Path) -> Mapping[int, TakenResult]:
 def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
     with path.open("rb") as stream:
         lines = stream.read(size).split(b"\n")[:-1]
-    found: dict[int, TakenResult] = {}
-    for one in (msgspec.json.decode(line, type=TakenResult) for line in lines):
-        reason = found[one.drop].reason if one.has_run and not one.reason and one.drop in found else one.reason
-        found[one.drop] = msgspec.structs.replace(one, reason=reason)
-    return found
+    results: dict[int, TakenResult] = {}
+    for result in (msgspec.json.decode(line, type=TakenResult) for line in lines):
+        reason = (
+            results[result.drop].reason
+            if result.has_run and not result.reason and result.drop in results
+            else result.reason
+        )
+        results[result.drop] = msgspec.structs.replace(result, reason=reason)
+    return results
 
 
 def reuse_origin(graph: PhysicalGraph, directory: str | Path, drop: int) -> str:

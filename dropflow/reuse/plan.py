@@ -156,7 +156,7 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
     for app in reversed(plan.running):
         node = plan.nodes[graph.template[app]]
         inputs = [(data, link) for data, link in _edges(graph.predecessors, app) if not is_order[link]]
-        found = None
+        stored = None
         if not node.reason and node.parts and all(data in known for data, _ in inputs):
             parts = []
             for data, link in inputs:
@@ -164,10 +164,10 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
                 component = graph.templates[graph.template[data]].component
                 parts.append((graph.links[link].target_port, name, component, digest, is_text))
             ports = [graph.links[link].source_port for _, link in _edges(graph.successors, app)]
-            found = store.find(attempt_key(node.parts, index_of(graph, app), parts, ports))
-        if found is not None and all(store.is_there(content, checked=False) for content in found.outputs):
-            plan.taken[app] = found
-            add(app, found)
+            stored = store.find(attempt_key(node.parts, index_of(graph, app), parts, ports))
+        if stored is not None and all(store.is_there(content, checked=False) for content in stored.outputs):
+            plan.taken[app] = stored
+            add(app, stored)
         else:
             running.append(app)
     plan.running = running[::-1]
@@ -191,17 +191,17 @@ class _OutsideContents:
         try:
             handle = self._plans.store(int(graph.template[drop])).initial(slot)
             inside = f"{workspace.directory}/"
-            found = input_digest(handle, inside, trust_times=self._trusts)
+            content_digest = input_digest(handle, inside, trust_times=self._trusts)
             name = graph.templates[graph.template[drop]].name
-            if found:
-                self.contents[drop] = input_name(name, handle, inside), found, handle.text
+            if content_digest:
+                self.contents[drop] = input_name(name, handle, inside), content_digest, handle.text
             elif handle.kind == "url":
                 self.untold[drop] = name
             if handle.final:
                 self._repository.discard(handle)
         except DropflowError:
-            found = None  # the attempt reports it
-        return found
+            content_digest = None  # the attempt reports it
+        return content_digest
 
 
 def _needed_at_the_end(graph: PhysicalGraph) -> bytearray:
@@ -286,14 +286,14 @@ def _is_order(graph: PhysicalGraph) -> list[bool]:
 
 def _named_by_inputs(graph: PhysicalGraph) -> frozenset[int]:
     """Return the application templates where an input may name the file of an output."""
-    found = set()
+    rows = set()
     for link in graph.links:
         if graph.templates[link.source].kind is Kind.APP:
             naming = AppNode(graph.templates[link.source]).naming(link)
-            ports = {one.target_port for one in graph.links if one.target == link.source}
+            ports = {other.target_port for other in graph.links if other.target == link.source}
             if naming is not None and naming.name in ports:
-                found.add(link.source)
-    return frozenset(found)
+                rows.add(link.source)
+    return frozenset(rows)
 
 
 # How a session begins with what is taken.
@@ -351,8 +351,8 @@ def _states(plan: ReusePlan) -> npt.NDArray[np.uint8]:
 def _any(edges: Adjacency, marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return the drops that have a neighbour which is marked."""
     total = np.concatenate([[0], np.cumsum(marked[edges.neighbour])])
-    found: npt.NDArray[np.bool_] = total[edges.ptr[1:]] > total[edges.ptr[:-1]]
-    return found
+    marks: npt.NDArray[np.bool_] = total[edges.ptr[1:]] > total[edges.ptr[:-1]]
+    return marks
 
 
 def _put(plan: ReusePlan, store: ResultStore, repository: LocalRepository, clock: Clock) -> Mapping[int, Handle]:
@@ -360,12 +360,12 @@ def _put(plan: ReusePlan, store: ResultStore, repository: LocalRepository, clock
     graph = plan.graph
     plans, kept = TemplateCache(graph.templates, graph.links), kept_drops(graph)
     is_order = _is_order(graph)
-    found: dict[int, Handle] = {}
+    handles: dict[int, Handle] = {}
     now = clock.now()
     for app, record in reversed(plan.taken.items()):
         data = [(target, link) for target, link in _edges(graph.successors, app) if not is_order[link]]
         for number, ((target, link), content) in enumerate(zip(data, record.outputs, strict=True)):
-            if not plan.needed[target] or target in found:
+            if not plan.needed[target] or target in handles:
                 continue
             template = graph.templates[graph.template[target]]
             naming = plans.app(int(graph.template[app])).naming(graph.links[link])
@@ -374,8 +374,8 @@ def _put(plan: ReusePlan, store: ResultStore, repository: LocalRepository, clock
             slot = Slot(repository.workspace, text_id, app, 1, number, now, name, bool(kept[target]))
             part = _written(store, content, plans, int(graph.template[target]), slot)
             handle = repository.commit(target, 1, template, part)
-            found[target] = repository.keep_result(target, text_id, template, handle) if kept[target] else handle
-    return found
+            handles[target] = repository.keep_result(target, text_id, template, handle) if kept[target] else handle
+    return handles
 
 
 def _written(store: ResultStore, content: StoredContent, plans: TemplateCache, row: int, slot: Slot) -> Handle:

@@ -66,7 +66,7 @@ def forecast(plan: ReusePlan, store: ResultStore, measured: MeasuredSeconds | No
     running: dict[int, list[int]] = {}
     for app in plan.running:
         running.setdefault(int(graph.template[app]), []).append(app)
-    found = {}
+    forecasts = {}
     for row in _in_order(graph):
         apps = sorted(running.get(row, ()))
         if not apps and not reused[row]:
@@ -75,7 +75,7 @@ def forecast(plan: ReusePlan, store: ResultStore, measured: MeasuredSeconds | No
         name = graph.templates[row].name
         if node.reason:
             known = NodeForecast(node=name, runs=len(apps), reused=reused[row], reasons=(node.reason,))
-            found[row] = _with_price(known, graph, apps, [], measured)
+            forecasts[row] = _with_price(known, graph, apps, [], measured)
             continue
         pairs = [(app, _last(store, graph, app)) for app in apps[:_LOOKED_AT]]
         found_by_app = [_reasons(plan, store, app, last) for app, last in pairs]
@@ -87,8 +87,8 @@ def forecast(plan: ReusePlan, store: ResultStore, measured: MeasuredSeconds | No
             reasons.append(f"{few(sources)} may give it other inputs")
         known = NodeForecast(node=name, runs=len(apps) - waits, waits=waits, reused=reused[row], reasons=tuple(reasons))
         before = [last.seconds for _, last in pairs if last is not None]
-        found[row] = _with_price(known, graph, apps, before, measured)
-    return tuple(found[row] for row in range(len(graph.templates)) if row in found)
+        forecasts[row] = _with_price(known, graph, apps, before, measured)
+    return tuple(forecasts[row] for row in range(len(graph.templates)) if row in forecasts)
 
 
 def _with_price(
@@ -101,7 +101,9 @@ def _with_price(
     """Return a forecast with what its applications cost, by measurements or by the seconds of some the last time."""
     if not apps:
         return node
-    columns = [np.full(len(apps), np.nan) for _ in range(3)] if measured is None else [one[apps] for one in measured]
+    columns = (
+        [np.full(len(apps), np.nan) for _ in range(3)] if measured is None else [measure[apps] for measure in measured]
+    )
     unknown = np.isnan(columns[1])
     if before:
         for column, seconds in zip(columns, (min(before), sum(before) / len(before), max(before)), strict=True):
@@ -131,8 +133,8 @@ def _reasons(plan: ReusePlan, store: ResultStore, app: int, last: Record | None)
     own = plan.nodes[plan.graph.template[app]].parts
     before = [part for part in last.parts if part.kind not in INPUTS]
     is_known, changes = _of_inputs(plan, app, [part for part in last.parts if part.kind in INPUTS])
-    found = [*differences(before, own, store), *changes]
-    return found or (["its stored result is gone"] if is_known else [])
+    reasons = [*differences(before, own, store), *changes]
+    return reasons or (["its stored result is gone"] if is_known else [])
 
 
 def _of_inputs(plan: ReusePlan, app: int, before: Sequence[KeyPart]) -> tuple[bool, list[str]]:
@@ -144,7 +146,7 @@ def _of_inputs(plan: ReusePlan, app: int, before: Sequence[KeyPart]) -> tuple[bo
     nothing = ("", "", False)
     known = [(plan.contents.get(data, nothing), graph.templates[graph.template[data]].name) for data in inputs]
     is_known = all(data in plan.contents for data in inputs)
-    return is_known, input_changes(before, [(one[0] or name, one[1]) for one, name in known])
+    return is_known, input_changes(before, [(place[0] or name, place[1]) for place, name in known])
 
 
 def _in_order(graph: PhysicalGraph) -> list[int]:

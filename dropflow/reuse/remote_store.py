@@ -103,14 +103,14 @@ class RemoteStore:
 
         def find(system: Any, there: str) -> list[RemoteFile]:
             system.invalidate_cache()
-            found = system.find(there, detail=True)
+            entries = system.find(there, detail=True)
             return [
                 RemoteFile(path.rpartition("/")[2], path.split("/")[-3], int(info["size"] or 0), _written(info))
-                for path, info in found.items()
+                for path, info in entries.items()
                 if path.removeprefix(there).count("/") == 3
             ]
 
-        return sorted(self._reach("read", "", "", find), key=lambda one: one.written)
+        return sorted(self._reach("read", "", "", find), key=lambda file: file.written)
 
     def digest(self, name: str) -> str:
         """Return the digest of a content. Raises as `fetch`."""

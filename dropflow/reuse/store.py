@@ -221,9 +221,9 @@ class ResultStore:
             there = _read_record(path)
         if there is None:
             return None
-        found, changed = there
-        body = found[_MAC_BYTES:]
-        if not any(hmac.compare_digest(found[:_MAC_BYTES], _mac(body, secret)) for secret in self._secrets):
+        signed, changed = there
+        body = signed[_MAC_BYTES:]
+        if not any(hmac.compare_digest(signed[:_MAC_BYTES], _mac(body, secret)) for secret in self._secrets):
             return None
         try:
             record = msgspec.msgpack.decode(body, type=Record)
@@ -348,8 +348,8 @@ class ResultStore:
     def _has_here(self, digest: str, size: int, *, checked: bool) -> bool:
         path = self._path("contents", digest)
         try:
-            found = os.stat(path).st_size  # noqa: PTH116 - text
-            return self._is_whole(path, found == size and (not checked or _file_digest(path) == digest))
+            actual = os.stat(path).st_size  # noqa: PTH116 - text
+            return self._is_whole(path, actual == size and (not checked or _file_digest(path) == digest))
         except OSError:
             return False
 
@@ -361,10 +361,10 @@ class ResultStore:
         StorageError
             It is gone or damaged.
         """
-        found = self.read(content.digest) if content.is_apart else content.body
-        if found is None:
+        stored = self.read(content.digest) if content.is_apart else content.body
+        if stored is None:
             raise _gone(content.digest)
-        return found
+        return stored
 
     def place(self, content: StoredContent, path: str, *, linked: bool = True) -> None:
         """Make a file or directory with a content, which `is_there`, at a path where nothing is.
@@ -412,8 +412,8 @@ class ResultStore:
             raise _gone(source.rpartition("/")[2]) from error
 
     def _listing(self, content: StoredContent) -> list[_Entry] | None:
-        found = self.read(content.digest)
-        return None if found is None else msgspec.msgpack.decode(found, type=list[_Entry])
+        listing = self.read(content.digest)
+        return None if listing is None else msgspec.msgpack.decode(listing, type=list[_Entry])
 
     def _entries(self, folder: str, *, linked: bool) -> Iterator[_Entry]:
         for path, entry in _walk(folder):
@@ -513,7 +513,7 @@ class ResultStore:
 
     def _use_here(self) -> StoreUse:
         contents, records = list(_files(self.directory / "contents")), list(_files(self.directory / "records"))
-        size = sum(one.st_size for _, one in (*contents, *records))
+        size = sum(status.st_size for _, status in (*contents, *records))
         return StoreUse(records=len(records), contents=len(contents), size=size)
 
     def verify(self) -> StoreUse:
@@ -544,29 +544,29 @@ class ResultStore:
     def _prune_here(self, limit: int) -> StoreUse:
         before = self._use_here()
         records = sorted(_files(self.directory / "records"), key=lambda file: -file[1].st_mtime)
-        sizes = {path.rpartition("/")[2]: found.st_size for path, found in _files(self.directory / "contents")}
+        sizes = {path.rpartition("/")[2]: status.st_size for path, status in _files(self.directory / "contents")}
         kept: set[str] = set()
         total = removed = 0
-        for path, found in records:
+        for path, status in records:
             new = self._contents_of(path) - kept
-            size = found.st_size + sum(sizes.get(one, 0) for one in new)
+            size = status.st_size + sum(sizes.get(digest, 0) for digest in new)
             if total + size > limit:
                 removed += _remove(path)
                 continue
             total += size
             kept |= new
         young = SystemClock().now() - _GRACE_SECONDS
-        for path, found in _files(self.directory / "drops"):
+        for path, status in _files(self.directory / "drops"):
             own = self._contents_of(path, sources=True)
-            if total + found.st_size > limit:
+            if total + status.st_size > limit:
                 _remove(path)
             else:
                 kept |= own
-        for path, found in list(_files(self.directory / "contents")):
-            if path.rpartition("/")[2] not in kept and (found.st_ctime < young or total + found.st_size > limit):
+        for path, status in list(_files(self.directory / "contents")):
+            if path.rpartition("/")[2] not in kept and (status.st_ctime < young or total + status.st_size > limit):
                 _remove(path)
-        for path, found in list(_files(self.directory / "tmp")):
-            if found.st_ctime < young:
+        for path, status in list(_files(self.directory / "tmp")):
+            if status.st_ctime < young:
                 _remove(path)
         after = self._use_here()
         return msgspec.structs.replace(
@@ -594,13 +594,13 @@ class ResultStore:
         record = self.find(path.rpartition("/")[2], last="/drops/" in path, is_use=False)
         if record is None:
             return set()
-        found = {part.detail for part in record.parts if part.detail}
+        digests = {part.detail for part in record.parts if part.detail}
         for content in () if sources else record.outputs:
             if content.is_apart:
-                found.add(content.digest)
+                digests.add(content.digest)
             if content.kind == "directory":
-                found |= {one.target for one in self._listing(content) or () if one.kind in "fx"}
-        return found
+                digests |= {entry.target for entry in self._listing(content) or () if entry.kind in "fx"}
+        return digests
 
 
 def _use_of(files: Sequence["RemoteFile"]) -> StoreUse:
@@ -672,14 +672,14 @@ def digest_of(handle: Handle) -> str | None:
 
 
 def _digest(content: bytes | memoryview) -> str:
-    found = content_digest()
-    found.update(content)
-    return found.hexdigest()
+    digester = content_digest()
+    digester.update(content)
+    return digester.hexdigest()
 
 
 def _version_of(path: str) -> tuple[str, int, int, int, int]:
-    found = os.stat(path)  # noqa: PTH116 - text
-    return path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    status = os.stat(path)  # noqa: PTH116 - text
+    return path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _file_digest(path: str) -> str:
@@ -687,23 +687,23 @@ def _file_digest(path: str) -> str:
     digest = _KNOWN_DIGESTS.get(key)
     if digest is None:
         with open_file(path) as stream:
-            found = hashlib.file_digest(stream, content_digest).hexdigest()
+            computed = hashlib.file_digest(stream, content_digest).hexdigest()
         if len(_KNOWN_DIGESTS) >= _MOST_KNOWN:
             _KNOWN_DIGESTS.clear()
-        digest = _KNOWN_DIGESTS[key] = found
+        digest = _KNOWN_DIGESTS[key] = computed
     return digest
 
 
 def _walk(folder: str) -> Iterator[tuple[str, _Entry]]:
     """Yield what is below a directory, in order: paths, and entries whose paths are relative to it."""
-    for inner, path, found in below(folder):
-        if stat.S_ISLNK(found.st_mode):
+    for inner, path, status in below(folder):
+        if stat.S_ISLNK(status.st_mode):
             yield path, _Entry(inner, "l", os.readlink(path), 0)  # noqa: PTH115
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             yield path, _Entry(inner, "d", "", 0)
         else:
-            kind = "x" if found.st_mode & stat.S_IXUSR else "f"
-            yield path, _Entry(inner, kind, _file_digest(path), found.st_size)
+            kind = "x" if status.st_mode & stat.S_IXUSR else "f"
+            yield path, _Entry(inner, kind, _file_digest(path), status.st_size)
 
 
 # Files.
@@ -759,10 +759,10 @@ def _cluster_secret() -> bytes:
     try:
         with path.open("rb") as file:
             is_private = not os.fstat(file.fileno()).st_mode & 0o077
-            found = _CLUSTER_SECRET.search(file.read(_INLINE)) if is_private else None
+            match = _CLUSTER_SECRET.search(file.read(_INLINE)) if is_private else None
     except OSError:
         return b""
-    return hmac.new(found[1], b"dropflow results 1", hashlib.sha256).digest() if found else b""
+    return hmac.new(match[1], b"dropflow results 1", hashlib.sha256).digest() if match else b""
 
 
 def _write_key(path: Path) -> None:

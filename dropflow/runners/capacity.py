@@ -64,10 +64,10 @@ def judge_memory(failure: Failure, task: Task, spec: ExecutorSpec) -> Failure:
 
 def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tuple[str, ...]:
     """Return a note on each application that declares more resources than exist, or memory that is no size."""
-    found = []
+    notes = []
     for template in templates:
         if text := unreadable_memory(template):
-            found.append(f"{template.name}: {text!r} is not a size, so its memory is not limited; write it as '2 GiB'")
+            notes.append(f"{template.name}: {text!r} is not a size, so its memory is not limited; write it as '2 GiB'")
         needs = needs_of(template)
         wanted = [plural(needs.cpus, "processor")] if needs.cpus > cpus else []
         wanted += [format_size(int(needs.memory))] if needs.memory > memory else []
@@ -76,5 +76,5 @@ def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tu
             text = (
                 f"{template.name} asks for {' and '.join(wanted)}, and there are {there}: each of its drops runs alone"
             )
-            found.append(text)
-    return tuple(found)
+            notes.append(text)
+    return tuple(notes)

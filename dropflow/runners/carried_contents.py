@@ -151,8 +151,8 @@ def unpack(pieces: Iterable[bytes], path: str, checksum: int = 0) -> None:
         raise StorageError(f"the content cannot be unpacked: {error}", where=path) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if checksum and os.path.isfile(path) and (found := checksum_of(path)) != checksum:  # noqa: PTH113
-        text = f"the content has CRC-32 {found:08x} after it was sent, and {checksum:08x} before"
+    if checksum and os.path.isfile(path) and (actual := checksum_of(path)) != checksum:  # noqa: PTH113
+        text = f"the content has CRC-32 {actual:08x} after it was sent, and {checksum:08x} before"
         raise StorageError(text, where=path)
 
 
@@ -166,15 +166,20 @@ def identity_of(path: str) -> int:
     OSError
         It cannot be read.
     """
-    found = [(path, os.stat(path))]  # noqa: PTH116
-    if stat.S_ISDIR(found[0][1].st_mode):
-        found += [(one.path, one.stat(follow_symlinks=False)) for one in _below(path)]
-    return hash(tuple((name[len(path) :], one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found))
+    entries = [(path, os.stat(path))]  # noqa: PTH116
+    if stat.S_ISDIR(entries[0][1].st_mode):
+        entries += [(entry.path, entry.stat(follow_symlinks=False)) for entry in _below(path)]
+    return hash(
+        tuple(
+            (name[len(path) :], status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            for name, status in entries
+        )
+    )
 
 
 def _below(path: str) -> Iterator["os.DirEntry[str]"]:
     with os.scandir(path) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
+        for entry in sorted(entries, key=lambda child: child.name):
             yield entry
             if entry.is_dir(follow_symlinks=False):
                 yield from _below(entry.path)
@@ -393,14 +398,16 @@ class ContentRelay:
             kept.used_by.add(number)
             self._kept[identity] = kept
             self._kept.move_to_end(identity)
-            excess = sum(one.size for one in self._kept.values() if not one.used_by) - _KEPT_BYTES
-            removed = [(key, one) for key, one in self._kept.items() if not one.used_by]
+            excess = (
+                sum(kept_content.size for kept_content in self._kept.values() if not kept_content.used_by) - _KEPT_BYTES
+            )
+            removed = [(key, kept_content) for key, kept_content in self._kept.items() if not kept_content.used_by]
             gone = []
-            for key, one in removed:
+            for key, kept_content in removed:
                 if excess > 0:
                     gone.append(self._kept.pop(key))
-                    excess -= one.size
-        self._remove(piece for one in gone for piece in one.pieces)
+                    excess -= kept_content.size
+        self._remove(piece for content in gone for piece in content.pieces)
         return kept
 
     def _remove(self, pieces: Iterable[object]) -> None:
@@ -424,7 +431,7 @@ class ContentRelay:
         contents = dict(answer.contents)
         results = [self._with_outputs(result, contents) for result in answer.results]
         self._remove(piece for pieces in contents.values() for piece in pieces)
-        failed = any(one.failure is not None and one.failure.code == TransferError.code for one in results)
+        failed = any(attempt.failure is not None and attempt.failure.code == TransferError.code for attempt in results)
         is_open = self._end(answer.number, is_gone=failed) if is_last else answer.number in self._open
         if is_open:
             self._report().answered(
@@ -472,9 +479,9 @@ class ContentRelay:
     def _end(self, number: int, *, is_gone: bool = False) -> bool:
         """Forget a batch, and its objects if a lost worker may have had them; return whether the batch was known."""
         with self._lock:
-            used = [(key, one) for key, one in self._kept.items() if number in one.used_by]
-            for key, one in used:
-                one.used_by.discard(number)
+            used = [(key, content) for key, content in self._kept.items() if number in content.used_by]
+            for key, content in used:
+                content.used_by.discard(number)
                 if is_gone:
                     del self._kept[key]
             is_known = number in self._open
@@ -566,7 +573,7 @@ class OwnDirectory:
         left = _MOST_BYTES
         results, contents, logs = [], [], []
         for result in answer.results:
-            found: list[tuple[str, tuple[Piece, ...]]] = []
+            sent: list[tuple[str, tuple[Piece, ...]]] = []
             try:
                 handles = dict(result.handles)
                 for drop, handle in result.handles.items():
@@ -576,9 +583,9 @@ class OwnDirectory:
                         handles[drop] = msgspec.structs.replace(
                             handle, location=path, final=self._relative(handle.final)
                         )
-                        found.append((path, pieces))
+                        sent.append((path, pieces))
                 results.append(msgspec.structs.replace(result, handles=handles))
-                contents += found
+                contents += sent
             except DropflowError as error:
                 results.append(msgspec.structs.replace(result, handles={}, skipped=(), failure=Failure.of(error)))
             logs += self._log(result)

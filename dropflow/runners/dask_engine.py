@@ -304,13 +304,13 @@ class DaskEngine:
         if action == "remove-worker":
             self._on_removed(str(message["worker"]), (*message["processing-tasks"], *message["lost-computed-tasks"]))
         try:
-            found = await self._workers()
+            views = await self._workers()
         except DropflowError as error:
             self._report().broken(error.text)
         except Exception:  # noqa: BLE001 - it left again, or so did the scheduler: `ping` notices that
             return
         else:
-            self._report().workers(found)
+            self._report().workers(views)
 
     def _on_removed(self, worker: str, keys: Sequence[str]) -> None:
         """Have the batches of a worker that has left run again; `keys` are its tasks."""
@@ -451,12 +451,12 @@ class DaskEngine:
         if not self._views:
             return {}
         try:
-            found: Mapping[str, Any] = await self._client.run(
+            answers: Mapping[str, Any] = await self._client.run(
                 function, self._plugin, *arguments, workers=list(self._views), on_error="return"
             )
         except Exception:  # noqa: BLE001 - the scheduler is away: `ping` notices that
             return {}
-        return found
+        return answers
 
     def _report(self) -> EngineEvents:
         assert self._events is not None  # it has been started
@@ -546,8 +546,8 @@ class DaskCapacity:
         try:
             while True:
                 try:
-                    found = await asyncio.wait_for(scheduler.identity(n_workers=0), _CONNECT_SECONDS)
-                    self._now = EngineCapacity(found["total_threads"], found["total_memory"])
+                    identity = await asyncio.wait_for(scheduler.identity(n_workers=0), _CONNECT_SECONDS)
+                    self._now = EngineCapacity(identity["total_threads"], identity["total_memory"])
                 except (OSError, TimeoutError):
                     if self._now.slots:
                         _log.warning("the Dask scheduler at %s does not answer", self._address)
@@ -572,16 +572,16 @@ async def _views_of(client: Any, directory: str, workers: Collection[str]) -> di
         A worker has no dropflow, or does not answer.
     """
     with probe_file(directory) as (path, token):
-        found: Mapping[str, Any] = await client.run(
+        answers: Mapping[str, Any] = await client.run(
             _look, path, token, workers=list(workers) or None, on_error="return"
         )
     # A worker with another version may lack `_look`; this function of Python exists everywhere.
-    strange = [address for address, view in found.items() if isinstance(view, Exception)]
+    strange = [address for address, view in answers.items() if isinstance(view, Exception)]
     there = await client.nthreads() if strange else {}
     strange = [address for address in strange if address in there]
     versions = await client.run(locate, _VERSION, workers=strange, on_error="return") if strange else {}
     views = {}
-    for address, view in found.items():
+    for address, view in answers.items():
         if isinstance(view, Exception) and address not in there:
             continue  # it has left meanwhile
         if isinstance(view, OSError):
@@ -602,10 +602,10 @@ async def _begun(client: Any, session: SessionPlugin, views: Mapping[str, HostVi
     """
     if not views:
         return {}
-    found = await client.run(_begin, session, workers=list(views), on_error="return")
-    for address, answer in found.items():
+    answers = await client.run(_begin, session, workers=list(views), on_error="return")
+    for address, answer in answers.items():
         if isinstance(answer, Exception) and not isinstance(answer, OSError):
             raise WorkerStartError(
                 f"the Dask worker {address} cannot begin: {summary_of(answer)}", hint="see its log, or stop it"
             )
-    return {address: view for address, view in views.items() if address in found and found[address] is None}
+    return {address: view for address, view in views.items() if address in answers and answers[address] is None}

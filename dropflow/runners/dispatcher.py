@@ -114,7 +114,9 @@ class RunnerQueue:
     def with_gpus(self, task: Task, gpus: Sequence[str]) -> Task:
         """Return a task, with those that follow it, each with as many of these GPUs as it declares."""
         own = tuple(gpus[: self._needs[task.template].gpus])
-        return msgspec.structs.replace(task, gpus=own, then=tuple(self.with_gpus(one, gpus) for one in task.then))
+        return msgspec.structs.replace(
+            task, gpus=own, then=tuple(self.with_gpus(follower, gpus) for follower in task.then)
+        )
 
     def hold(self, *, is_held: bool) -> None:
         """Keep the attempts from workers while `is_held`."""
@@ -149,7 +151,9 @@ class RunnerQueue:
         for queue in (self.suspects, self.pending, [] if self._held is None else self._held):
             for position, task in enumerate(queue):
                 chain = members(task)
-                at = next((at for at, one in enumerate(chain) if (one.drop, one.attempt) == (drop, attempt)), None)
+                at = next(
+                    (at for at, member in enumerate(chain) if (member.drop, member.attempt) == (drop, attempt)), None
+                )
                 if at is not None:
                     if at:
                         queue[position] = msgspec.structs.replace(task, then=chain[1:at])
@@ -271,11 +275,11 @@ class Dispatcher:
 
         runner.abort(drop, attempt)
         for worker in self._workers:
-            found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
-            if found:
+            numbers = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
+            if numbers:
                 worker.outgoing += frame(AbortTask(runner.number, drop, attempt, grace))
-                worker.mark_aborted(found, self._clock.now, seconds=kill_after(grace))
-                if worker.current() not in found:
+                worker.mark_aborted(numbers, self._clock.now, seconds=kill_after(grace))
+                if worker.current() not in numbers:
                     worker.recall()  # without this, it would be answered only after the end of the attempt before it
 
     def hold(self, runner: RunnerQueue, *, is_held: bool) -> None:
@@ -354,7 +358,7 @@ class Dispatcher:
             else:
                 needs, room, worker = _PLAIN, NO_ROOM, None
                 if usable := self._usable_workers():
-                    room, worker = max(((one.room(now), one) for one in usable), key=itemgetter(0))
+                    room, worker = max(((candidate.room(now), candidate) for candidate in usable), key=itemgetter(0))
                 # Waiting attempts are spread over the workers, and no runner fills all of them.
                 share = -(-len(runner.pending) // len(self._workers))
                 count, seconds = min(max(room.attempts // waiting, 1), share), room.seconds / waiting
@@ -400,7 +404,11 @@ class Dispatcher:
         capacity = Capacity(len(self._workers), self._memory.limit.bytes)
         for worker in self._workers:
             capacity.take(worker.taken)
-        return next((one for one in self._workers if one.is_idle), None) if capacity.fits(needs) else None
+        return (
+            next((candidate for candidate in self._workers if candidate.is_idle), None)
+            if capacity.fits(needs)
+            else None
+        )
 
     def _usable_workers(self) -> Sequence[WorkerProcess]:
         """Return the workers that may be given attempts: idle ones only if their processors are not taken."""
@@ -484,7 +492,7 @@ class Dispatcher:
             runner = self._runners.get(at)
             if was_aborted:
                 rest = not_begun(reversed(following))
-                self.deliver([(at, one) for one in (aborted(task.drop, task.attempt), *rest)])
+                self.deliver([(at, result) for result in (aborted(task.drop, task.attempt), *rest)])
                 following = []
             elif task.follows:
                 following.append(task)
@@ -494,7 +502,7 @@ class Dispatcher:
                     runner.put_first(whole)
                 following = []
         if following:  # the worker has begun the chain
-            self.deliver([(at, one) for one in not_begun(reversed(following))])
+            self.deliver([(at, result) for result in not_begun(reversed(following))])
 
     def limit_of(self, worker: WorkerProcess) -> float:
         """Return the time limit of the attempt that a worker runs, in seconds; 0 for none."""
@@ -504,28 +512,28 @@ class Dispatcher:
 
     def note_running(self) -> None:
         """Note the drops that workers run, for each runner: for each worker, the drop of its first attempt."""
-        found: dict[int, dict[int, int]] = {number: {} for number in self._runners}
+        running: dict[int, dict[int, int]] = {number: {} for number in self._runners}
         for worker in self._workers:
             if worker.assigned:
                 number, task = next(iter(worker.assigned.values()))
-                if number in found:
-                    found[number][task.drop] = worker.number + 1
+                if number in running:
+                    running[number][task.drop] = worker.number + 1
         for number, runner in self._runners.items():
-            runner.running = found[number]
+            runner.running = running[number]
 
     # Results to runners.
 
     def take_results(self, worker: WorkerProcess, results: Sequence[AttemptResult]) -> None:
         """Deliver the results of a worker, and note how long its attempts took."""
-        found = []
+        delivered = []
         for (number, task), result in worker.take_results(results, self._clock.now):
             runner = self._runners.get(number)
             if runner is not None and result.failure is None:
                 written = 0 if result.usage is None else result.usage.written
                 runner.expected.note(task.template, result.seconds, written)
                 runner.await_successors(result.seconds, self._clock.now)
-            found.append((number, result))
-        self.deliver(found)
+            delivered.append((number, result))
+        self.deliver(delivered)
         if worker.gpus and worker.is_idle:
             worker.retire()
 
@@ -534,10 +542,12 @@ class Dispatcher:
         for number, group in itertools.groupby(results, key=itemgetter(0)):
             runner = self._runners.get(number)
             if runner is not None and not runner.is_leaving:
-                found = [result for _, result in group]
+                answers = [result for _, result in group]
                 if runner.broken is not None:
-                    found = [AttemptResult(one.drop, one.attempt, failure=runner.broken) for one in found]
-                runner.deliver(found)
+                    answers = [
+                        AttemptResult(waiting.drop, waiting.attempt, failure=runner.broken) for waiting in answers
+                    ]
+                runner.deliver(answers)
 
     def deliver_stream(self, number: int, opened: StreamOpened) -> None:
         """Deliver the stream that a running attempt has opened."""

@@ -83,8 +83,12 @@ def _failure_of(error: BaseException, log_tail: str) -> Failure:
         return Failure(code=DropflowError.code, kind="Interrupted", text="the attempt was stopped")
     if isinstance(error, DropflowError):
         cause = error.__cause__
-        found = Failure.of(error, detail=trace(cause) if cause is not None else log_tail)
-        return msgspec.structs.replace(found, text=f"{sendable(error.where)}: {found.text}") if error.where else found
+        failure = Failure.of(error, detail=trace(cause) if cause is not None else log_tail)
+        return (
+            msgspec.structs.replace(failure, text=f"{sendable(error.where)}: {failure.text}")
+            if error.where
+            else failure
+        )
     if isinstance(error, SystemExit):
         return Failure(
             code=AppError.code,
@@ -93,10 +97,10 @@ def _failure_of(error: BaseException, log_tail: str) -> Failure:
             hint="return from the function instead; raise an exception to fail",
             detail=trace(error),
         )
-    found = Failure.of(error, frames=_own(error.__traceback__))
+    failure = Failure.of(error, frames=_own(error.__traceback__))
     if isinstance(error, MemoryError):
-        found = msgspec.structs.replace(found, code=OutOfMemoryError.code)
-    return msgspec.structs.replace(found, hint=_hint(error)) if not found.hint else found
+        failure = msgspec.structs.replace(failure, code=OutOfMemoryError.code)
+    return msgspec.structs.replace(failure, hint=_hint(error)) if not failure.hint else failure
 
 
 def trace(error: BaseException) -> str:
@@ -297,10 +301,10 @@ class BorrowedInputs:
     def __init__(self, inputs: Iterable[Input], workspace: Workspace) -> None:
         self._found: dict[str, tuple[str, os.stat_result]] = {}
         self._open: list[int] = []
-        for one in inputs:
-            handle = one.handle
+        for source in inputs:
+            handle = source.handle
             if handle is not None and handle.kind in _KINDS and workspace.is_on_other_node(handle.location):
-                self._add(one.oid, handle.location)
+                self._add(source.oid, handle.location)
 
     def refuse_lost(self) -> None:
         """Raise unless all inputs still exist.
@@ -441,10 +445,10 @@ class LocalExecutor:
 
     def _meter(self) -> UsageMeter:
         """Return the meter of this thread."""
-        found: UsageMeter | None = getattr(self._meters, "meter", None)
-        if found is None:
-            found = self._meters.meter = UsageMeter(owns_process=self._owns_process)
-        return found
+        meter: UsageMeter | None = getattr(self._meters, "meter", None)
+        if meter is None:
+            meter = self._meters.meter = UsageMeter(owns_process=self._owns_process)
+        return meter
 
     def _result(
         self,

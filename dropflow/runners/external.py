@@ -91,17 +91,17 @@ def workers_of_places(places: Sequence[str], workers: Iterable[WorkerView]) -> M
     workers : iterable of WorkerView
         The workers of an engine.
     """
-    found = sorted(workers, key=lambda worker: worker.name)
-    if not found:
+    ordered = sorted(workers, key=lambda worker: worker.name)
+    if not ordered:
         return {}
     by_name: dict[str, list[str]] = {}
     by_host: dict[str, list[str]] = {}
-    for worker in found:
+    for worker in ordered:
         for name in {worker.name, worker.alias}:
             by_name.setdefault(name, []).append(worker.name)
         for host in worker.hosts:
             by_host.setdefault(host, []).append(worker.name)
-    hosts = {worker.hosts for worker in found}
+    hosts = {worker.hosts for worker in ordered}
     chosen: dict[int, tuple[str, ...]] = {}
     others = 0
     for row, place in enumerate(places):
@@ -111,7 +111,7 @@ def workers_of_places(places: Sequence[str], workers: Iterable[WorkerView]) -> M
         elif here is not None and len(hosts) > 1:
             chosen[row] = tuple(here)
         else:
-            chosen[row] = (found[others % len(found)].name,)
+            chosen[row] = (ordered[others % len(ordered)].name,)
             others += 1
     return chosen
 
@@ -325,14 +325,16 @@ class WaitingAttempts:
 
     def seconds(self) -> float:
         """Return the expected seconds of the attempts that wait, each counted as `ENOUGH_SECONDS` at most."""
-        found = 0.0
+        total = 0.0
         for queue in self._queues:
             ahead = [*islice(queue.suspects, _MOST_LOOKED_AT), *islice(queue.pending, _MOST_LOOKED_AT)]
             expected = [max(self._expected.of(member.template) for member in members(task)) for task in ahead]
-            counted = sum(_UNKNOWN_SECONDS if one == inf else min(one, ENOUGH_SECONDS) for one in expected)
+            counted = sum(
+                _UNKNOWN_SECONDS if duration == inf else min(duration, ENOUGH_SECONDS) for duration in expected
+            )
             waiting = len(queue.suspects) + len(queue.pending)
-            found += counted * waiting / max(len(ahead), 1)
-        return found
+            total += counted * waiting / max(len(ahead), 1)
+        return total
 
     def send_alone(self, drops: set[int]) -> None:
         """Have the next attempts of these drops in batches of their own."""
@@ -599,10 +601,10 @@ class ExternalRunner:
             batches = [sent for _, sent in self._sent.numbered()]
             long = sum(sent.slots for sent in batches if sent.is_long)
             short = sum(not sent.is_long for sent in batches)
-            found = self._waiting.next_batch(slots, long, short, self._loads(batches))
-            if found is None:
+            batch = self._waiting.next_batch(slots, long, short, self._loads(batches))
+            if batch is None:
                 return
-            tasks, queue, taken, is_long = found
+            tasks, queue, taken, is_long = batch
             number = next(self._numbers)
             self._sent.add(number, tasks, queue, slots=taken, since=now, is_long=is_long)
             node = self._spec.templates[tasks[0].template]
@@ -758,8 +760,8 @@ def _parts(address: str) -> tuple[str, str, int | None]:
     """Return the scheme, host and port of an address; a port of None if there is none."""
     scheme, separator, rest = address.rpartition("://")
     try:
-        found = urlsplit(f"//{rest}")
-        host, port = found.hostname or "", found.port
+        split = urlsplit(f"//{rest}")
+        host, port = split.hostname or "", split.port
     except ValueError:
         host, port = "", None
     return scheme if separator else "", host, port

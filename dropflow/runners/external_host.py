@@ -196,13 +196,13 @@ class Host:
         """Stop attempts that are on this host, or come later."""
         with self._lock:
             runner = self._runner
-            found = []
+            present = []
             for drop, attempt in attempts:
                 if (drop, attempt) in self._work_of:
-                    found.append((drop, attempt))
+                    present.append((drop, attempt))
                 else:
                     self._remember((drop, attempt))
-        _abort(runner, found, grace)
+        _abort(runner, present, grace)
 
     def recall(self, numbers: Iterable[int]) -> bytes:
         """Take back attempts that have not begun, if one of these batches is here; return a list of answers so far."""
@@ -394,7 +394,7 @@ def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
         )
 
 
-def view_of(worker: str, found: object, version: object = None) -> HostView:
+def view_of(worker: str, answer: object, version: object = None) -> HostView:
     """Return the answer of a worker of an engine to `look`.
 
     Parameters
@@ -415,12 +415,12 @@ def view_of(worker: str, found: object, version: object = None) -> HostView:
     """
     # Engines put exceptions into others, such as `Exception("ModuleNotFoundError(...)")`. The missing package may be
     # one that dropflow needs.
-    if isinstance(found, Exception) and (missing := _NO_MODULE.search(str(found))):
-        raise MissingDependencyError(f"the {worker} cannot import dropflow: {missing[0]}", hint=_HINT) from found
+    if isinstance(answer, Exception) and (missing := _NO_MODULE.search(str(answer))):
+        raise MissingDependencyError(f"the {worker} cannot import dropflow: {missing[0]}", hint=_HINT) from answer
     try:
-        return msgspec.convert(found, HostView)
+        return msgspec.convert(answer, HostView)
     except msgspec.ValidationError as error:
-        text = summary_of(found if isinstance(found, Exception) else error).partition("\n")[0]
+        text = summary_of(answer if isinstance(answer, Exception) else error).partition("\n")[0]
         has = f"has dropflow {version}, and " if isinstance(version, str) else ""
         raise ConflictError(
             f"the {worker} {has}cannot run this version of dropflow ({__version__}): {text}", hint=_HINT
@@ -436,6 +436,6 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _listed(found: Mapping[str, str]) -> str:
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return "; ".join(f"{name} ({text})" for name, text in sorted(found.items())[:_SHOWN]) + more
+def _listed(texts: Mapping[str, str]) -> str:
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(f"{name} ({text})" for name, text in sorted(texts.items())[:_SHOWN]) + more

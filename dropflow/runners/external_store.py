@@ -22,7 +22,7 @@ def write_blob(url: str, data: bytes) -> None:
     StorageError
         The store does not take it.
     """
-    _done(url, "written", lambda found, path: found.pipe_file(path, data))
+    _done(url, "written", lambda system, path: system.pipe_file(path, data))
 
 
 def read_blob(url: str) -> bytes:
@@ -33,7 +33,7 @@ def read_blob(url: str) -> bytes:
     StorageError
         It does not exist, or cannot be read.
     """
-    data: bytes = _done(url, "read", lambda found, path: found.cat_file(path))
+    data: bytes = _done(url, "read", lambda system, path: system.cat_file(path))
     return data
 
 
@@ -46,9 +46,9 @@ def remove_blobs(url: str) -> None:
         The store does not remove them.
     """
 
-    def remove(found: Any, path: str) -> None:
+    def remove(system: Any, path: str) -> None:
         with suppress(FileNotFoundError):
-            found.rm(path, recursive=True)
+            system.rm(path, recursive=True)
 
     _done(url, "removed", remove)
 

@@ -283,7 +283,7 @@ class ThreadRunner:
             tasks = [task for task in self._queue if (task.drop, task.attempt) in self._waiting]
             self._queue.clear()
             self._waiting.difference_update((task.drop, task.attempt) for task in tasks)
-            rest = self._leave([one for task in tasks for one in task.then])
+            rest = self._leave([follower for task in tasks for follower in task.then])
         if rest:
             self._deliver(rest)
         return tasks

@@ -150,7 +150,9 @@ def _unlimited(
     elif choice.is_engine:
         computing = _external(graph, spec, workspace, choice, workers, places=places, is_node=pool is not None)
         # Initial contents are on this host.
-        waits = [found or template.kind is Kind.DATA for found, template in zip(waits, graph.templates, strict=True)]
+        waits = [
+            does_wait or template.kind is Kind.DATA for does_wait, template in zip(waits, graph.templates, strict=True)
+        ]
     else:
         computing = choice.custom(spec, workers)
     if not any(waits):
@@ -266,18 +268,18 @@ class LimitedRunner:
 
     def _admitted(self) -> list[Task]:
         """Remove and return the first attempts of the queue within the limit, and note their resources."""
-        found: list[Task] = []
+        admitted: list[Task] = []
         for queue in (self._queue.suspects, self._queue.pending):
             while queue:
                 needs = self._capacity.admitted(ResourceNeeds(self._queue.needs_of(queue[0]).cpus))
                 if not self._capacity.fits(needs):
-                    return found
+                    return admitted
                 self._capacity.take(needs)
                 task = queue.popleft()
                 last = members(task)[-1]
                 self._taken[last.drop, last.attempt] = needs
-                found.append(task)
-        return found
+                admitted.append(task)
+        return admitted
 
     def _take_results(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
         self._deliver(results)

@@ -228,10 +228,10 @@ class RayEngine:
             for ref in ready:
                 name = f"Ray actor {looks[ref].name}"
                 try:
-                    found = ray.get(ref)
+                    answer = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    found = error
-                views[looks[ref].name] = view_of(name, found)
+                    answer = error
+                views[looks[ref].name] = view_of(name, answer)
         if not views:
             raise WorkerStartError(
                 f"Ray has not started an actor in {_START_SECONDS:g} s",
@@ -321,12 +321,12 @@ class RayEngine:
     ) -> None:
         """Call an actor: the one with the fewest batches, among them one of `workers`."""
         with self._lock:
-            usable = [one for one in self._actors.values() if one.hosts and not one.is_leaving]
+            usable = [candidate for candidate in self._actors.values() if candidate.hosts and not candidate.is_leaving]
             if not usable:
                 self._report().lost(batch.number, "there is no Ray actor now")
                 return
-            wanted = [one for one in usable if one.name in workers]
-            actor = min(usable, key=lambda one: (len(one.batches), one not in wanted))
+            wanted = [candidate for candidate in usable if candidate.name in workers]
+            actor = min(usable, key=lambda candidate: (len(candidate.batches), candidate not in wanted))
             actor.batches[batch.number] = batch
             self._actor_of[batch.number] = actor
         future = actor.handle.run.remote(encode(batch), *pieces).future()
@@ -409,7 +409,7 @@ class RayEngine:
         # the thread that reports the ends of calls.
         most = min(self._count or _MOST_ACTORS, max(_FEW_ACTORS, 2 * _capacity().slots))
         with self._lock:
-            if self._closing or any(not one.hosts for one in self._actors.values()):
+            if self._closing or any(not candidate.hosts for candidate in self._actors.values()):
                 return
             room = max(most - len(self._actors), 0)
             started = [self._start_actor(None) for _ in range(min(room, math.ceil(seconds / ENOUGH_SECONDS)))]
@@ -422,15 +422,15 @@ class RayEngine:
         """End actors without work, and have one leave if another engine of this process has no actor."""
         now = _MONOTONIC()
         with self._lock:
-            there = [one for one in self._actors.values() if one.hosts]
+            there = [candidate for candidate in self._actors.values() if candidate.hosts]
             if not self._is_wanted:
-                for one in self._actors.values():
+                for candidate in self._actors.values():
                     # Actors that have not started have no processor yet: they make a cluster grow.
-                    one.is_leaving |= not one.batches and now >= one.idle_since + _IDLE_SECONDS
-            elif _STARVED - {self} and sum(not one.is_leaving for one in there) > 1:
-                next(one for one in there if not one.is_leaving).is_leaving = True
-            ended = [one for one in self._actors.values() if one.is_leaving and not one.batches]
-            has_changed = any(one.is_leaving for one in there)
+                    candidate.is_leaving |= not candidate.batches and now >= candidate.idle_since + _IDLE_SECONDS
+            elif _STARVED - {self} and sum(not candidate.is_leaving for candidate in there) > 1:
+                next(candidate for candidate in there if not candidate.is_leaving).is_leaving = True
+            ended = [candidate for candidate in self._actors.values() if candidate.is_leaving and not candidate.batches]
+            has_changed = any(candidate.is_leaving for candidate in there)
         for actor in ended:
             self._remove(actor, "it has no work", replace=False)
             with contextlib.suppress(Exception):  # Ray may be away
@@ -520,8 +520,10 @@ class RayCapacity:
 
 
 def _capacity() -> EngineCapacity:
-    found = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-    return EngineCapacity(int(sum(one["CPU"] for one in found)), int(sum(one.get("memory", 0) for one in found)))
+    resources = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    return EngineCapacity(
+        int(sum(amounts["CPU"] for amounts in resources)), int(sum(amounts.get("memory", 0) for amounts in resources))
+    )
 
 
 def connect(address: str, workers: int | None) -> bool:
@@ -551,9 +553,9 @@ def connect(address: str, workers: int | None) -> bool:
     except Exception as error:  # Ray raises a plain `Exception` if its processes do not start in time
         where = address or "on this machine"
         if "Version mismatch" in str(error):
-            found = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
+            versions = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
             raise ConflictError(
-                f"the Ray cluster has {' and '.join(' '.join(one) for one in found)}, and this process Ray "
+                f"the Ray cluster has {' and '.join(' '.join(version) for version in versions)}, and this process Ray "
                 f"{ray.__version__} and Python {PYTHON}",
                 where=where,
                 hint="run the command in an environment with the versions of the cluster",
@@ -585,10 +587,10 @@ def _nodes() -> Mapping[str, Mapping[str, Any]]:
 def _turns(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """Yield the nodes that have a first processor, then those that have a second one, and so on."""
     for turn in itertools.count(1):
-        found = [node for node in nodes if node["Resources"]["CPU"] >= turn]
-        if not found:
+        nodes_of_turn = [node for node in nodes if node["Resources"]["CPU"] >= turn]
+        if not nodes_of_turn:
             return
-        yield found
+        yield nodes_of_turn
 
 
 @contextlib.contextmanager

@@ -120,14 +120,14 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         """
         module, _, function = self.address.partition(":")
         try:
-            found: RunnerFactory = getattr(importlib.import_module(module), function)
+            factory: RunnerFactory = getattr(importlib.import_module(module), function)
         except Exception as error:
             raise BadParameterError(
                 f"the runner {self.address!r} cannot be imported: {summary_of(error)}",
                 hint="give the name of a function that can be imported, as in package.module:function",
             ) from error
         try:
-            return found(spec, workers)
+            return factory(spec, workers)
         except DropflowError:
             raise
         except Exception as error:

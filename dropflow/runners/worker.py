@@ -140,7 +140,7 @@ class _Worker:
                 if not isinstance(item, CloseExecutor):
                     # It becomes current before it leaves the queue, so that `_abort` finds it in one of the two places.
                     _, runner, task = item
-                    self._following = deque((runner, one.drop, one.attempt) for one in task.then)
+                    self._following = deque((runner, follower.drop, follower.attempt) for follower in task.then)
                     self._current = (runner, task.drop, task.attempt)
                     self._ends_chain = False
                 self._queue.popleft()

@@ -184,10 +184,10 @@ class _LatestContents:
 
     def get(self, key: _Key) -> Handle | None:
         """Return a content, and mark it as the last one that was used; None if it is not kept."""
-        found = self._found.get(key)
-        if found is not None:
+        handle = self._found.get(key)
+        if handle is not None:
             self._found.move_to_end(key)
-        return found
+        return handle
 
     def add(self, key: _Key, content: Handle) -> None:
         """Keep a content instead of an earlier content of the drop; remove contents that were not used for longest."""
@@ -217,13 +217,13 @@ class SentContents(_LatestContents):
 
     def _without_known(self, runner: int, task: Task) -> Task:
         changed: dict[int, Input] = {}
-        for position, one in enumerate(task.inputs):
-            handle = one.handle
-            if not one.is_reread or handle is None or not handle.body:
+        for position, source in enumerate(task.inputs):
+            handle = source.handle
+            if not source.is_reread or handle is None or not handle.body:
                 continue
-            key = (runner, one.drop)
+            key = (runner, source.drop)
             if self.get(key) is handle:
-                changed[position] = msgspec.structs.replace(one, handle=msgspec.structs.replace(handle, body=b""))
+                changed[position] = msgspec.structs.replace(source, handle=msgspec.structs.replace(handle, body=b""))
             else:
                 self.add(key, handle)
         return _with_inputs(task, changed) if changed else task
@@ -238,21 +238,21 @@ class ReceivedContents(_LatestContents):
 
     def _with_known(self, runner: int, task: Task) -> Task:
         changed: dict[int, Input] = {}
-        for position, one in enumerate(task.inputs):
-            handle = one.handle
-            if not one.is_reread or handle is None or handle.kind != "bytes" or not handle.size:
+        for position, source in enumerate(task.inputs):
+            handle = source.handle
+            if not source.is_reread or handle is None or handle.kind != "bytes" or not handle.size:
                 continue
-            key = (runner, one.drop)
+            key = (runner, source.drop)
             if handle.body:
                 self.add(key, handle)
             else:
-                changed[position] = msgspec.structs.replace(one, handle=self.get(key))
+                changed[position] = msgspec.structs.replace(source, handle=self.get(key))
         return _with_inputs(task, changed) if changed else task
 
 
 def _with_inputs(task: Task, changed: dict[int, Input]) -> Task:
     """Return a task with other inputs at some positions."""
-    inputs = tuple([changed.get(position, one) for position, one in enumerate(task.inputs)])
+    inputs = tuple([changed.get(position, source) for position, source in enumerate(task.inputs)])
     return msgspec.structs.replace(task, inputs=inputs)
 
 

@@ -467,13 +467,13 @@ class WorkerProcess:
 
     def last_follower(self) -> Assigned | None:
         """Return the last attempt of its current chain; None if it runs the last one, or no chain."""
-        found = None
+        last = None
         for number, (runner, task) in self.assigned.items():
             if number > self.marker.last:
                 if not task.follows:
                     break
-                found = runner, task
-        return found
+                last = runner, task
+        return last
 
     def end_chain(self) -> None:
         """Request that the worker begins no further attempt of its current chain."""

@@ -301,7 +301,7 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
         store.prune_if_due()
         if not taken and not options.verify_reuse:  # verification computes reusable results again
             notes = (*notes, f"nothing was reused: the store {store.where} had no result that fits")
-    saved = sum(one.seconds for one in taken.values())
+    saved = sum(taken_result.seconds for taken_result in taken.values())
     return msgspec.structs.replace(
         result, notes=notes, computed=result.computed - len(taken), reused=len(taken), saved=saved
     )
@@ -423,16 +423,16 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
         raise UsageError("a file, not a directory", where=str(directory), hint="name a new or an empty directory")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        found = sorted(entry.name for entry in path.iterdir())
-        unfinished = [name for name in found if is_unfinished(name, GRAPH_FILE)]
-        foreign = [name for name in found if name not in (*_OURS, *unfinished, LOCK)]
+        names = sorted(entry.name for entry in path.iterdir())
+        unfinished = [name for name in names if is_unfinished(name, GRAPH_FILE)]
+        foreign = [name for name in names if name not in (*_OURS, *unfinished, LOCK)]
         if foreign:
             raise ConflictError(
                 f"the directory has files that are not of a session: {', '.join(foreign[:3])}",
                 where=str(directory),
                 hint="give an empty or a new directory",
             )
-        if GRAPH_FILE not in found and any(name not in (*unfinished, LOCK) for name in found):
+        if GRAPH_FILE not in names and any(name not in (*unfinished, LOCK) for name in names):
             raise ConflictError(
                 "the directory is not empty, and has no session",
                 where=str(directory),

@@ -79,8 +79,8 @@ class Replay:
     @property
     def template(self) -> Template:
         """The node of the application."""
-        found: Template = self.graph.templates[self.graph.template[self.drop]]
-        return found
+        own: Template = self.graph.templates[self.graph.template[self.drop]]
+        return own
 
     @property
     def inputs(self) -> list[int]:
@@ -120,13 +120,13 @@ class Replay:
         UsageError
             The graph does not contain it.
         """
-        found = self.template.value("func_code")
-        if not isinstance(found, str) or not found:
+        source = self.template.value("func_code")
+        if not isinstance(source, str) or not source:
             raise UsageError(
                 f"the graph has no source of {self.template.name} that could be edited",
                 hint="edit the module of its function, or its command in the graph; a replay reads modules anew",
             )
-        return found
+        return source
 
     def with_copies(self, directory: Path, most: int, *, has_secrets: bool = False) -> "Replay":
         """Copy inputs that are files or directories into `directory`, so that a colleague needs nothing else.
@@ -322,9 +322,9 @@ def replay_of_states(
     name = oid(graph, drop)
     is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
     if not is_app[drop]:
-        writers = [oid(graph, one) for one in graph.predecessors.of(drop)]
+        writers = [oid(graph, writer) for writer in graph.predecessors.of(drop)]
         raise UsageError(f"{name} is data, and nothing of it runs", hint=f"replay what wrote it: {', '.join(writers)}")
-    unsettled = [one for one in graph.predecessors.of(drop) if states[one] <= DropState.WRITING]
+    unsettled = [data for data in graph.predecessors.of(drop) if states[data] <= DropState.WRITING]
     if unsettled:
         raise ConflictError(
             f"{name} has not begun: {plural(len(unsettled), 'input')} of it, such as {oid(graph, unsettled[0])}, "
@@ -333,7 +333,7 @@ def replay_of_states(
         )
     apps, there, again = _needed(graph, drop, states, contents)
     written = {output for app in apps for output in graph.successors.of(app)}
-    rows = np.array(sorted({*apps, *written, *again, *(one for app in apps for one in graph.predecessors.of(app))}))
+    rows = np.array(sorted({*apps, *written, *again, *(data for app in apps for data in graph.predecessors.of(app))}))
     templates = {int(graph.template[row]) for row in written}
     part = _inside(subgraph(graph, rows.astype(np.int32)), templates)
     part = _kept(part, {int(graph.template[row]) for row in again.intersection(graph.predecessors.of(drop))})
@@ -357,9 +357,9 @@ def _needed(
     wave = graph.predecessors.of(drop)
     while wave:
         completed = [row for row in wave if states[row] == DropState.COMPLETED]
-        found = contents(completed)
-        there |= found
-        lost = [row for row in completed if row not in found]
+        existing = contents(completed)
+        there |= existing
+        lost = [row for row in completed if row not in existing]
         again |= {*lost}
         producers = {app for row in lost for app in graph.predecessors.of(row)} - apps
         apps |= producers

@@ -84,7 +84,7 @@ def _results(graph: PhysicalGraph, replayed: ReplayedSession, directory: Path) -
     """Return the contents of leaves and of drops that persist, from the journal."""
     is_leaf = np.diff(graph.successors.ptr) == 0
     is_root = np.diff(graph.predecessors.ptr) == 0
-    found = []
+    results = []
     for row, content in sorted(replayed.contents.items()):
         template = graph.templates[graph.template[row]]
         is_file = content.kind in ("file", "directory")
@@ -92,7 +92,7 @@ def _results(graph: PhysicalGraph, replayed: ReplayedSession, directory: Path) -
         is_result = is_leaf[row] or template.persist or is_file
         if not is_result or (is_root[row] and not content.is_inside) or content.kind in ("null", "url"):
             continue
-        found.append(
+        results.append(
             ResultInfo(
                 drop=row,
                 oid=oid(graph, row),
@@ -106,7 +106,7 @@ def _results(graph: PhysicalGraph, replayed: ReplayedSession, directory: Path) -
                 reused=reuse_origin(graph, directory, row),
             )
         )
-    return ResultList(results=tuple(found))
+    return ResultList(results=tuple(results))
 
 
 def _ending(directory: Path) -> _Ending:

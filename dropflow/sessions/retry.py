@@ -222,10 +222,10 @@ def drops_to_repeat(
     for name in names:
         named = find_drops(graph, name, states)
         writers = {other for drop in named for other in ([drop] if runs[drop] else before.of(drop))}
-        found = {drop for drop in writers if _has_run(states, causes, drop)}
-        if not found:
+        repeated = {drop for drop in writers if _has_run(states, causes, drop)}
+        if not repeated:
             raise _has_not_run(graph, states, causes, named[0], where)
-        starts |= found
+        starts |= repeated
     return _repeated_from(graph, states, causes, starts)
 
 
@@ -246,8 +246,8 @@ def _has_run(states: StateColumn, causes: Mapping[int, int], drop: int) -> bool:
 def _completed(graph: PhysicalGraph, states: StateColumn, code: Mapping[str, str]) -> list[int]:
     """Return the drops that were completed by functions which have new code."""
     rows = [row for row, template in enumerate(graph.templates) if template.key in code]
-    found: list[int] = np.flatnonzero(np.isin(graph.template, rows) & (states == DropState.COMPLETED)).tolist()
-    return found
+    drops: list[int] = np.flatnonzero(np.isin(graph.template, rows) & (states == DropState.COMPLETED)).tolist()
+    return drops
 
 
 def _with_code(
@@ -305,11 +305,11 @@ def refuse_mixed_results(
     read = {
         drop for drop in outside if runs[drop] or runs[after.neighbour[after.ptr[drop] : after.ptr[drop + 1]]].any()
     }
-    for found, what, hint in (
+    for affected, what, hint in (
         (inputs.missing, "does not exist any more", "put it back"),
         (inputs.replaced, "was written over by the session itself", "put it back, and submit the graph again"),
     ):
-        lacking = sorted(read & found)
+        lacking = sorted(read & affected)
         if lacking:
             raise ConflictError(
                 f"what is to run again needs {_listed(graph, lacking)}, which {what}", where=where, hint=hint
@@ -433,8 +433,8 @@ def _with_settings(
     templates = list(graph.templates)
     failed = sorted({int(graph.template[drop]) for drop in causes})
     for setting in settings:
-        address, found, value = setting.partition("=")
-        if not found or not address:
+        address, separator, value = setting.partition("=")
+        if not separator or not address:
             raise UsageError(f"the setting {setting!r} is not of the form name=value", where="--set")
         node, _, name = address.rpartition(".")
         rows = [row for row in failed if node in ("", templates[row].name, templates[row].key, templates[row].app_name)]
@@ -474,13 +474,13 @@ def _refuse_unwanted_settings(
     """
     pairs = zip(before.templates, graph.templates, strict=True)
     changed = [row for row, (old, new) in enumerate(pairs) if old is not new]
-    found = sorted(drop for drop in reset if graph.template[drop] in changed)
-    if found:
+    drops = sorted(drop for drop in reset if graph.template[drop] in changed)
+    if drops:
         raise ConflictError(
-            f"{oid(graph, found[0])} has to run again with the parameters that it had, since its content is gone: "
-            f"a parameter of '{graph.templates[graph.template[found[0]]].name}' cannot be changed for other drops only",
+            f"{oid(graph, drops[0])} has to run again with the parameters that it had, since its content is gone: "
+            f"a parameter of '{graph.templates[graph.template[drops[0]]].name}' cannot be changed for other drops only",
             where=where,
-            hint=f"run it again as well: --from {oid(graph, found[0])}; or leave out the setting",
+            hint=f"run it again as well: --from {oid(graph, drops[0])}; or leave out the setting",
         )
 
 

@@ -120,7 +120,7 @@ class StoppedSession:
         return FrozenSession(
             drops=drops,
             states=states.tobytes(),
-            contents={drop: one for drop, one in surviving.items() if states[drop] == DropState.COMPLETED},
+            contents={drop: content for drop, content in surviving.items() if states[drop] == DropState.COMPLETED},
             unwritten=frozenset(np.flatnonzero(self.unwritten & self.piece.is_own).tolist()),
             released=frozenset(replayed.released | ({*known.released} - {*known.reset})),
             failures=replayed.failures,
@@ -142,9 +142,9 @@ class StoppedSession:
     @cached_property
     def available(self) -> npt.NDArray[np.bool_]:
         """Which data drops here still have their content, shape (drops here,)."""
-        found = np.zeros(self.piece.graph.drops, dtype=np.bool_)
-        found[[*self.frozen.contents, *self.frozen.unwritten]] = True
-        return found
+        is_available = np.zeros(self.piece.graph.drops, dtype=np.bool_)
+        is_available[[*self.frozen.contents, *self.frozen.unwritten]] = True
+        return is_available
 
     def outside_inputs(self) -> OutsideInputs:
         """Return which inputs that existed before the session are missing or have changed."""
@@ -231,16 +231,18 @@ class StoppedRun(StoppedSession):
             ),
             computed=applications_run(snapshot(core, 0.0)) - len(reused),
             reused=len(reused),
-            saved=sum(one.seconds for one in reused.values()),
+            saved=sum(taken.seconds for taken in reused.values()),
             incomplete=incomplete_results(self.graph, self.replayed.missing),
         )
 
     def stranded(self) -> Again | None:
         """Return the drops that had no workers because an engine ended, and the drops that failed because of them."""
         failures, causes = self.replayed.failures, self.causes
-        found = {one for one in causes.values() if one in failures and failures[one].code == WorkerStartError.code}
-        repeated = tuple(sorted(drop for drop, cause in causes.items() if cause in found))
-        return Again(self.graph, repeated, tuple(sorted(found)), "there were no workers") if found else None
+        not_started = {
+            drop for drop in causes.values() if drop in failures and failures[drop].code == WorkerStartError.code
+        }
+        repeated = tuple(sorted(drop for drop, cause in causes.items() if cause in not_started))
+        return Again(self.graph, repeated, tuple(sorted(not_started)), "there were no workers") if not_started else None
 
     def plan(self, again: Again) -> ContinuationPlan:
         """Return how the session continues. Reads the contents that it has committed.

@@ -49,8 +49,8 @@ def running_by_node(statistics: Statistics, graph: PhysicalGraph, drops: Sequenc
 
     The drops are the present ones, and the statistics may be a little older. So no more drops run than are in WRITING.
     """
-    found = np.bincount(graph.template[list(drops)], minlength=len(statistics.nodes)).tolist()
-    pairs = zip(found, statistics.nodes, strict=True)
+    running = np.bincount(graph.template[list(drops)], minlength=len(statistics.nodes)).tolist()
+    pairs = zip(running, statistics.nodes, strict=True)
     return [min(count, node.counts[DropState.WRITING]) for count, node in pairs]
 
 
@@ -100,7 +100,7 @@ def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEn
     """Return how the part of a node ended; if it is cancelled, drops that are not settled count as cancelled."""
     nodes = statistics.nodes
     if is_cancelled:
-        nodes = tuple(msgspec.structs.replace(one, counts=_all_settled(one.counts)) for one in nodes)
+        nodes = tuple(msgspec.structs.replace(summary, counts=_all_settled(summary.counts)) for summary in nodes)
     statistics = msgspec.structs.replace(statistics, nodes=nodes)
     running = [0] * len(nodes)
     return PartEnd(
@@ -114,8 +114,8 @@ def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEn
 
 def _all_settled(counts: Sequence[int]) -> tuple[int, ...]:
     """Return the number of drops in each state, with all drops that are not settled counted as cancelled."""
-    found = list(counts)
+    settled = list(counts)
     for state in (DropState.INITIALIZED, DropState.WRITING):
-        found[DropState.CANCELLED] += found[state]
-        found[state] = 0
-    return tuple(found)
+        settled[DropState.CANCELLED] += settled[state]
+        settled[state] = 0
+    return tuple(settled)

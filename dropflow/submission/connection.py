@@ -41,10 +41,10 @@ def patient(client: Client, manager: ConnectionOptions, seconds: float) -> Patie
         The manager does not answer a short question in this time, if that is less than any request may take.
     """
     left = [client]
-    found = PatientClient(lambda: left.pop() if left else connect_to(client.url, manager), seconds=seconds)
+    patient_client = PatientClient(lambda: left.pop() if left else connect_to(client.url, manager), seconds=seconds)
     if seconds < _REQUEST_SECONDS:
-        found.ask(lambda one: one.within(max(seconds / 2, 1.0)).call(INFO))
-    return found
+        patient_client.ask(lambda connected: connected.within(max(seconds / 2, 1.0)).call(INFO))
+    return patient_client
 
 
 def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float, read_only: bool = False) -> TicketReply:
@@ -69,24 +69,24 @@ def manager_url(manager: ConnectionOptions) -> str:
     """
     if manager.url:
         return _checked(manager.url)
-    found = [record for record in records_here() if record.role in _RANK]
-    if not found:
+    records = [record for record in records_here() if record.role in _RANK]
+    if not records:
         raise NoManagerError(
             "no manager is named, and none runs on this host",
             hint="start one with 'dropflow up', name one with --to URL or DROPFLOW_URL, or run a graph without any: "
             "'dropflow run GRAPH'",
         )
-    top = _topmost(found)
+    top = _topmost(records)
     if len(top) > 1:
         urls = ", ".join(f"{record.url} ({record.role} {record.name})" for record in top)
         raise UsageError(f"several managers run on this host: {urls}", hint="choose one with --to URL or DROPFLOW_URL")
     return top[0].url
 
 
-def _topmost(found: list[ManagerRecord]) -> list[ManagerRecord]:
+def _topmost(records: list[ManagerRecord]) -> list[ManagerRecord]:
     """Return the highest of the managers that were started together, and all that were started alone."""
     best: dict[str, ManagerRecord] = {}
-    for record in found:
+    for record in records:
         group = record.group or record.url
         if group not in best or _RANK.index(record.role) < _RANK.index(best[group].role):
             best[group] = record
@@ -106,8 +106,8 @@ def _checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _same(one: str, other: str) -> bool:
-    return _checked(one).lower() == _checked(other).lower()
+def _same(first: str, second: str) -> bool:
+    return _checked(first).lower() == _checked(second).lower()
 
 
 def _credential(url: str, manager: ConnectionOptions) -> tuple[str | None, bytes | UserKey | None]:

@@ -52,8 +52,8 @@ def directory_of_job(job: str) -> Path | None:
 
 def jobs_of(prefix: str) -> list[Path]:
     """Return the directories of jobs whose names begin with `prefix`."""
-    found = sorted((_state() / "jobs").glob(f"{prefix}*"))
-    return [path.resolve() for path in found if path.is_dir()]
+    directories = sorted((_state() / "jobs").glob(f"{prefix}*"))
+    return [path.resolve() for path in directories if path.is_dir()]
 
 
 def forget_job(job: str) -> None:
@@ -139,8 +139,8 @@ def remove_record(path: Path) -> None:
 def records_here() -> tuple[ManagerRecord, ...]:
     """Return the records of managers of this user on this host, masters first."""
     order = ("master", "island", "node", "translator", "daemon")
-    found = [record for record in _records(token_directory()) if _is_running(record)]
-    return tuple(sorted(found, key=lambda record: (order.index(record.role), record.name, record.url)))
+    records = [record for record in _records(token_directory()) if _is_running(record)]
+    return tuple(sorted(records, key=lambda record: (order.index(record.role), record.name, record.url)))
 
 
 def record_for(url: str) -> ManagerRecord | None:
@@ -154,7 +154,7 @@ def record_for(url: str) -> ManagerRecord | None:
     if host == _LOOPBACK:
         return None
     elsewhere = (path for path in token_directory().parent.glob(f"*/{wanted}") if path.parent != token_directory())
-    return next((found for path in elsewhere if (found := _read(path)) is not None), None)
+    return next((known for path in elsewhere if (known := _read(path)) is not None), None)
 
 
 def _records(directory: Path) -> Iterator[ManagerRecord]:

@@ -63,13 +63,13 @@ def usable_nodes(client: Client, note: Callable[[str], object]) -> LiveMachines:
     UsageError
         No node is alive there.
     """
-    found = live_machines(client.nodes())
-    for text in found.left_out:
+    machines = live_machines(client.nodes())
+    for text in machines.left_out:
         note(f"{text}: nothing is planned for it")
-    if not found.nodes:
+    if not machines.nodes:
         hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
         raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
-    return found
+    return machines
 
 
 def submit_fitted(
@@ -196,10 +196,10 @@ class _Submission:
 
     def run(self, manager: PatientClient) -> SessionInfo:
         """Return the session, or raise why there is none."""
-        found = manager.ask(self._ask)
-        if isinstance(found, DropflowError):
-            raise found
-        return found
+        answer = manager.ask(self._ask)
+        if isinstance(answer, DropflowError):
+            raise answer
+        return answer
 
     def _ask(self, client: Client) -> SessionInfo | DropflowError:
         """Return the session, or an error that is final; raise one after which it is asked for again.
@@ -210,9 +210,9 @@ class _Submission:
             The manager does not answer, or the session is being deployed.
         """
         if self._was_sent:
-            found = self._found(client)
-            if found is not None:
-                return found
+            earlier = self._found(client)
+            if earlier is not None:
+                return earlier
         was_sent, self._was_sent = self._was_sent, True
         try:
             return client.submit(self._graph, self._query)
@@ -231,11 +231,11 @@ class _Submission:
         """Return the session of an earlier request; an error if another client has the name."""
         name = self._query.session
         try:
-            found = client.session(name)
+            session = client.session(name)
         except NotFoundError:
             return None
-        if found.request_id != self._query.request_id:
+        if session.request_id != self._query.request_id:
             return ConflictError(f"there is a session {name!r} already", where=client.url, hint="choose another name")
-        if found.status in _NOT_YET:
-            raise LinkError(f"session {name!r} is {found.status}", where=client.url, hint="look at its status")
-        return found
+        if session.status in _NOT_YET:
+            raise LinkError(f"session {name!r} is {session.status}", where=client.url, hint="look at its status")
+        return session

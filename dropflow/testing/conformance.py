@@ -254,7 +254,7 @@ class RunnerConformance:
             given = sorted(task.drop for task in runner.give_back())
             runner.submit(tasks[20:])
             threading.Event().wait(0.1)  # in which nothing may begin
-            began = [one.drop for one in answered if one.failure is None]
+            began = [answer.drop for answer in answered if answer.failure is None]
             runner.hold(is_held=False)
             runner.submit(())
             _wait(lambda: len(answered) + len(given) == 30)
@@ -264,7 +264,7 @@ class RunnerConformance:
         runner.close()  # twice is harmless
 
         _same(began, [])
-        _same(sorted([*given, *(one.drop for one in answered)]), list(range(30)))
+        _same(sorted([*given, *(answer.drop for answer in answered)]), list(range(30)))
         _is_true({*given} >= {*range(20)} - {3}, f"given back were {given}")
         _same([*rest], [])
 
@@ -329,9 +329,9 @@ def _wait(condition: Callable[[], bool]) -> None:
         pause.wait(_PAUSE)
 
 
-def _same(found: object, expected: object) -> None:
-    if found != expected:
-        raise AssertionError(f"found {found!r}, expected {expected!r}")
+def _same(actual: object, expected: object) -> None:
+    if actual != expected:
+        raise AssertionError(f"found {actual!r}, expected {expected!r}")
 
 
 def _is_true(condition: bool, text: str) -> None:  # noqa: FBT001 - as assert

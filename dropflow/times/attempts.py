@@ -72,16 +72,16 @@ _COLUMNS = tuple(field.name for field in fields(AttemptColumns) if field.name no
 
 def attempts_of(sections: Sequence[TimesSection]) -> AttemptColumns:
     """Return the attempts of all nodes."""
-    found = [section for section in sections if not section.missing]
-    records = np.concatenate([section.records for section in found]) if found else np.zeros(0, RECORD)
-    active = {section.node for section in found if len(section.records)}
-    node = np.repeat(np.arange(len(found), dtype=np.int32), [len(section.records) for section in found])
+    answered = [section for section in sections if not section.missing]
+    records = np.concatenate([section.records for section in answered]) if answered else np.zeros(0, RECORD)
+    active = {section.node for section in answered if len(section.records)}
+    node = np.repeat(np.arange(len(answered), dtype=np.int32), [len(section.records) for section in answered])
     ready = records["ready"].astype(np.float64)
     given = ready + records["waited"]
     began = given + records["queued"]
     ended = began + records["ran"]
     return AttemptColumns(
-        nodes=tuple(section.node for section in found),
+        nodes=tuple(section.node for section in answered),
         node=node,
         drop=records["drop"].astype(np.int64),
         attempt=np.abs(records["attempt"].astype(np.int64)),

@@ -45,8 +45,8 @@ def chrome_trace(
         yield separator + encode(
             {"ph": "M", "name": "thread_name", "pid": node, "tid": lane + 2, "args": {"name": name}}
         )
-    for one in spans:
-        yield separator + encode(one)
+    for event in spans:
+        yield separator + encode(event)
     yield b"]}\n"
 
 
@@ -113,14 +113,14 @@ def read_parts(directories: Sequence[Path]) -> tuple[PhysicalGraph, list[TimesSe
         The graph is damaged.
     """
     graph, records = read_run(directories[0])
-    found = [records, *(read_records(directory) for directory in directories[1:])]
+    recorded = [records, *(read_records(directory) for directory in directories[1:])]
     names = [directory.resolve().name for directory in directories]
     if len(set(names)) < len(names):
         names = [str(directory) for directory in directories]
-    for name, part in zip(names, found, strict=True):
+    for name, part in zip(names, recorded, strict=True):
         if len(part) and part["drop"].max() >= graph.drops:
             raise NotFoundError("these directories are not of one session", where=name)
     return graph, [
         TimesSection(node=name, total=len(part), records=part, received=read_receipts(directory))
-        for name, part, directory in zip(names, found, directories, strict=True)
+        for name, part, directory in zip(names, recorded, directories, strict=True)
     ]

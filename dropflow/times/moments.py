@@ -105,9 +105,9 @@ _Rows = npt.NDArray[np.int64]
 
 def failed_at(attempts: AttemptColumns, drops: int, time: float) -> npt.NDArray[np.bool_]:
     """Return which drops had a failed attempt by then."""
-    found = np.zeros(drops, np.bool_)
-    found[attempts.drop[attempts.failed & (attempts.committed <= time)]] = True
-    return found
+    has_failed = np.zeros(drops, np.bool_)
+    has_failed[attempts.drop[attempts.failed & (attempts.committed <= time)]] = True
+    return has_failed
 
 
 def causes_at(

@@ -60,13 +60,13 @@ def lanes_of(attempts: AttemptColumns) -> Lanes:
         here = without[attempts.node[without] == node]
         position[here] = _lowest_free(attempts.began[here], attempts.ended[here])
     keys = np.stack([attempts.node.astype(np.int64), attempts.worker, position])
-    found, lane = np.unique(keys, axis=1, return_inverse=True)
-    node = found[0].astype(np.int32)
+    lane_keys, lane = np.unique(keys, axis=1, return_inverse=True)
+    node = lane_keys[0].astype(np.int32)
     first = np.searchsorted(node, node)
     return Lanes(
         lane=lane.reshape(-1).astype(np.int32),
         node=node,
-        worker=found[1],
+        worker=lane_keys[1],
         number=np.arange(len(node)) - first,
     )
 
@@ -74,10 +74,10 @@ def lanes_of(attempts: AttemptColumns) -> Lanes:
 def _lowest_free(began: npt.NDArray[np.float64], ended: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the lowest number that no interval has which still goes on, for each interval in the order of begins."""
     order = np.lexsort((ended, began))
-    found = np.zeros(len(began), np.int64)
+    lanes = np.zeros(len(began), np.int64)
     starts, ends = began[order], ended[order]
     if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
-        return found
+        return lanes
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     numbers, used = [], 0
@@ -90,8 +90,8 @@ def _lowest_free(began: npt.NDArray[np.float64], ended: npt.NDArray[np.float64])
             number, used = used, used + 1
         heapq.heappush(busy, (end, number))
         numbers.append(number)
-    found[order] = numbers
-    return found
+    lanes[order] = numbers
+    return lanes
 
 
 # What each attempt waited for, the critical path of a session as it was executed, and the slack of
@@ -203,16 +203,16 @@ def _freers(attempts: AttemptColumns, previous: _Indices) -> _Indices:
         place = np.searchsorted(attempts.ended[ends], attempts.given[here], side="right") - 1
         last[here] = np.where(place >= 0, ends[place], -1)
     on_lane = (previous >= 0) & (attempts.ended[previous] > attempts.ready)
-    found = np.where(on_lane, previous, last)
-    return np.where((found >= 0) & (attempts.ended[found] > attempts.ready), found, -1)
+    freers = np.where(on_lane, previous, last)
+    return np.where((freers >= 0) & (attempts.ended[freers] > attempts.ready), freers, -1)
 
 
 def _last_attempts(graph: PhysicalGraph, attempts: AttemptColumns) -> _Indices:
     """Return the last attempt of each drop, -1 for drops without one."""
-    found = np.full(graph.drops, -1, np.int64)
+    last = np.full(graph.drops, -1, np.int64)
     order = np.argsort(attempts.committed, kind="stable")
-    found[attempts.drop[order]] = order  # of several, the last one is kept
-    return found
+    last[attempts.drop[order]] = order  # of several, the last one is kept
+    return last
 
 
 def _last_inputs(graph: PhysicalGraph, attempts: AttemptColumns, last: _Indices) -> tuple[_Seconds, _Indices]:
@@ -248,17 +248,17 @@ def _latest_predecessor(graph: PhysicalGraph, settled: _Seconds) -> tuple[_Secon
 def _previous_in(group: npt.NDArray[np.integer], ended: _Seconds) -> _Indices:
     """Return for each attempt the one before it in its group, in the order of their ends; -1 for the first."""
     order = np.lexsort((ended, group))
-    found = np.full(len(group), -1, np.int64)
+    previous = np.full(len(group), -1, np.int64)
     same = group[order][1:] == group[order][:-1]
-    found[order[1:][same]] = order[:-1][same]
-    return found
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
 
 
 def _ranks(attempts: AttemptColumns) -> _Indices:
     """Return the position of each attempt in the order of their begins."""
-    found = np.empty(len(attempts), np.int64)
-    found[np.lexsort((attempts.committed, attempts.began))] = np.arange(len(attempts))
-    return found
+    ranks = np.empty(len(attempts), np.int64)
+    ranks[np.lexsort((attempts.committed, attempts.began))] = np.arange(len(attempts))
+    return ranks
 
 
 def _slack(
@@ -291,18 +291,18 @@ def _slack(
     back, worker = repeated.tolist(), freer.tolist()
     out_ptr, outputs = graph.successors.ptr.tolist(), graph.successors.neighbour.tolist()
     in_ptr, in_drops = graph.predecessors.ptr.tolist(), graph.predecessors.neighbour.tolist()
-    for one in np.argsort(-rank).tolist():
-        drop, bound = drops[one], latest[one]
-        if is_last[one]:
+    for row in np.argsort(-rank).tolist():
+        drop, bound = drops[row], latest[row]
+        if is_last[row]:
             for output in outputs[out_ptr[drop] : out_ptr[drop + 1]]:
                 bound = min(bound, data[output])
-        latest[one] = bound
-        begin = bound - took[one]
-        other = back[one]
-        if other >= 0 and ranks[other] < ranks[one]:
+        latest[row] = bound
+        begin = bound - took[row]
+        other = back[row]
+        if other >= 0 and ranks[other] < ranks[row]:
             latest[other] = min(latest[other], begin)
-        other = worker[one]
-        if other >= 0 and ranks[other] < ranks[one]:
+        other = worker[row]
+        if other >= 0 and ranks[other] < ranks[row]:
             latest[other] = min(latest[other], begin + late[other])
         for source in in_drops[in_ptr[drop] : in_ptr[drop + 1]]:
             data[source] = min(data[source], begin)
@@ -313,10 +313,10 @@ def _path(attempts: AttemptColumns, before: _Indices) -> _Indices:
     if not len(attempts):
         return np.zeros(0, np.int64)
     back = before.tolist()
-    found = [int(np.lexsort((attempts.began, attempts.committed))[-1])]
-    while back[found[-1]] >= 0:
-        found.append(back[found[-1]])
-    return np.array(found[::-1], np.int64)
+    steps = [int(np.lexsort((attempts.began, attempts.committed))[-1])]
+    while back[steps[-1]] >= 0:
+        steps.append(back[steps[-1]])
+    return np.array(steps[::-1], np.int64)
 
 
 # Why workers were idle: the time between two attempts of a lane, in up to three pieces.
@@ -378,15 +378,15 @@ def profile(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[NodeProfil
     records : array of `dropflow.times.octets.RECORD`
         Its attempts, of all nodes.
     """
-    found = _profiles(graph, records)
-    return tuple(sorted(found, key=lambda node: (-node.seconds, node.name)))
+    profiles = _profiles(graph, records)
+    return tuple(sorted(profiles, key=lambda node: (-node.seconds, node.name)))
 
 
 def slowest(graph: PhysicalGraph, attempts: AttemptColumns, most: int) -> tuple[AttemptProfile, ...]:
     """Return the attempts that ran longest, the longest first, with their nodes."""
     rows = np.argsort(-attempts.records["ran"], kind="stable")[:most]
-    found = zip(described(graph, attempts.records[rows]), attempts.node[rows].tolist(), strict=True)
-    return tuple(msgspec.structs.replace(one, node=attempts.nodes[node]) for one, node in found)
+    pairs = zip(described(graph, attempts.records[rows]), attempts.node[rows].tolist(), strict=True)
+    return tuple(msgspec.structs.replace(attempt, node=attempts.nodes[node]) for attempt, node in pairs)
 
 
 def described(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[AttemptProfile, ...]:
@@ -465,7 +465,7 @@ def analyse(graph: PhysicalGraph, attempts: AttemptColumns) -> Analysis:
 
 
 def statistics_of(
-    found: Analysis,
+    analysis: Analysis,
     *,
     most: int = 10,
     most_steps: int = 100,
@@ -488,12 +488,12 @@ def statistics_of(
     uncounted : tuple of str
         Nodes that received contents which `traffic` may lack.
     """
-    attempts, path = found.attempts, found.waits.path
+    attempts, path = analysis.attempts, analysis.waits.path
     ran = attempts.ended - attempts.began
-    freed = _freed(found)
+    freed = _freed(analysis)
     waited = attempts.began - freed
     moved = np.where(
-        np.isin(found.waits.kind, (DATA, REPETITION)), np.clip(attempts.ready, freed, attempts.began) - freed, 0
+        np.isin(analysis.waits.kind, (DATA, REPETITION)), np.clip(attempts.ready, freed, attempts.began) - freed, 0
     )
     on_path = ran[path] + waited[path]
     longest = np.sort(np.argsort(-on_path, kind="stable")[:most_steps])
@@ -502,14 +502,16 @@ def statistics_of(
         failed=int(np.count_nonzero(attempts.failed)),
         began=attempts.start,
         ended=attempts.end,
-        templates=profile(found.graph, attempts.records),
-        slowest=slowest(found.graph, attempts, most),
-        critical=tuple(_step(found, one, float(waited[one]), float(moved[one])) for one in path[longest].tolist()),
+        templates=profile(analysis.graph, attempts.records),
+        slowest=slowest(analysis.graph, attempts, most),
+        critical=tuple(
+            _step(analysis, step, float(waited[step]), float(moved[step])) for step in path[longest].tolist()
+        ),
         critical_steps=len(path),
         critical_ran=float(ran[path].sum()),
         critical_waited=float(waited[path].sum()),
         critical_moved=float(moved[path].sum()),
-        lanes=_lane_uses(found),
+        lanes=_lane_uses(analysis),
         traffic=traffic[:_MOST_PAIRS],
         missing=missing,
         uncounted=uncounted,
@@ -543,73 +545,73 @@ def lane_name(worker: int, number: int) -> str:
     return f"worker {worker}" if worker else f"thread {number + 1}"
 
 
-def pack_analysis(found: Analysis) -> bytes:
+def pack_analysis(analysis: Analysis) -> bytes:
     """Return what a page draws besides the records: a section with a row for each attempt, in the order of the records.
 
     The header names the nodes with the number of their attempts, and the logical nodes; ``template`` has the logical
     node of each attempt. ``planned_begin`` and ``planned_end`` are seconds after the first attempt was ready, if the
     graph has a plan.
     """
-    attempts, waits = found.attempts, found.waits
+    attempts, waits = analysis.attempts, analysis.waits
     critical = np.zeros(len(attempts), np.uint8)
     critical[waits.path] = 1
     header = {
         "nodes": attempts.nodes,
         "counts": np.bincount(attempts.node, minlength=len(attempts.nodes)).tolist(),
         "templates": [
-            {"name": one.name, "key": one.key, "category": one.category, "planned": seconds}
-            for one, seconds in zip(found.graph.templates, planned_seconds(found.graph), strict=True)
+            {"name": template.name, "key": template.key, "category": template.category, "planned": seconds}
+            for template, seconds in zip(analysis.graph.templates, planned_seconds(analysis.graph), strict=True)
         ],
     }
     inputs = np.where(np.isfinite(waits.inputs), waits.inputs - attempts.ready, np.nan)
     columns: dict[str, npt.NDArray[Any]] = {
-        "template": found.graph.template[attempts.drop].astype("<u4"),
+        "template": analysis.graph.template[attempts.drop].astype("<u4"),
         "before": waits.before.astype("<i4"),
         "slack": waits.slack.astype("<f4"),
         "inputs": inputs.astype("<f4"),
         "kind": waits.kind.astype("|u1"),
         "critical": critical,
     }
-    if found.graph.planned is not None:
-        for name, times in zip(("planned_begin", "planned_end"), found.graph.planned, strict=True):
+    if analysis.graph.planned is not None:
+        for name, times in zip(("planned_begin", "planned_end"), analysis.graph.planned, strict=True):
             columns[name] = times[attempts.drop].astype("<f4")
     return pack_columns(header, columns)
 
 
-def _freed(found: Analysis) -> npt.NDArray[np.float64]:
+def _freed(analysis: Analysis) -> npt.NDArray[np.float64]:
     """Return when what each attempt waited for had happened; when it was ready, if it waited for nothing else."""
-    attempts, waits = found.attempts, found.waits
+    attempts, waits = analysis.attempts, analysis.waits
     is_worker = waits.kind == WORKER
     freed = np.where(is_worker, attempts.ended[waits.before], attempts.committed[waits.before])
     return np.minimum(np.where(waits.before >= 0, freed, attempts.ready), attempts.began)
 
 
-def _step(found: Analysis, one: int, waited: float, moved: float) -> CriticalStep:
-    graph, attempts = found.graph, found.attempts
-    drop = int(attempts.drop[one])
+def _step(analysis: Analysis, row: int, waited: float, moved: float) -> CriticalStep:
+    graph, attempts = analysis.graph, analysis.attempts
+    drop = int(attempts.drop[row])
     return CriticalStep(
         drop=oid(graph, drop),
         name=graph.templates[int(graph.template[drop])].name,
-        node=attempts.nodes[int(attempts.node[one])],
-        attempt=int(attempts.attempt[one]),
-        waited_for=WAITED_FOR[int(found.waits.kind[one])],
+        node=attempts.nodes[int(attempts.node[row])],
+        attempt=int(attempts.attempt[row]),
+        waited_for=WAITED_FOR[int(analysis.waits.kind[row])],
         waited=waited,
         moved=moved,
-        ran=float(attempts.ended[one] - attempts.began[one]),
-        began=float(attempts.began[one]),
+        ran=float(attempts.ended[row] - attempts.began[row]),
+        began=float(attempts.began[row]),
         row=drop,
     )
 
 
-def _lane_uses(found: Analysis) -> tuple[LaneUse, ...]:
-    attempts, lanes = found.attempts, found.lanes
+def _lane_uses(analysis: Analysis) -> tuple[LaneUse, ...]:
+    attempts, lanes = analysis.attempts, analysis.lanes
     count = np.bincount(lanes.lane, minlength=len(lanes))
     busy = np.bincount(lanes.lane, attempts.ended - attempts.began, minlength=len(lanes))
     idle = {
-        kind: np.bincount(lanes.lane, found.gaps.seconds[:, column], minlength=len(lanes))
+        kind: np.bincount(lanes.lane, analysis.gaps.seconds[:, column], minlength=len(lanes))
         for column, kind in enumerate(GAP_KINDS)
     }
-    late = _late(found)
+    late = _late(analysis)
     return tuple(
         LaneUse(
             node=attempts.nodes[int(lanes.node[lane])],
@@ -617,20 +619,20 @@ def _lane_uses(found: Analysis) -> tuple[LaneUse, ...]:
             attempts=int(count[lane]),
             busy=float(busy[lane]),
             **{kind: float(seconds[lane]) for kind, seconds in idle.items()},
-            rest=float(found.gaps.tail[lane]),
+            rest=float(analysis.gaps.tail[lane]),
             late=None if late is None or np.isnan(late[lane]) else float(late[lane]),
         )
         for lane in range(len(lanes))
     )
 
 
-def _late(found: Analysis) -> npt.NDArray[np.float64] | None:
+def _late(analysis: Analysis) -> npt.NDArray[np.float64] | None:
     """Return how much later each lane ended than its attempts were to end, or NaN; None without a plan."""
-    if found.graph.planned is None:
+    if analysis.graph.planned is None:
         return None
-    attempts, lane = found.attempts, found.lanes.lane
-    planned, ended = (np.full(len(found.lanes), -np.inf) for _ in range(2))
-    ends = found.graph.planned[1][attempts.drop].astype(np.float64)
+    attempts, lane = analysis.attempts, analysis.lanes.lane
+    planned, ended = (np.full(len(analysis.lanes), -np.inf) for _ in range(2))
+    ends = analysis.graph.planned[1][attempts.drop].astype(np.float64)
     has_plan = np.isfinite(ends)
     np.maximum.at(planned, lane[has_plan], ends[has_plan])
     np.maximum.at(ended, lane, attempts.ended - attempts.start)

@@ -24,29 +24,31 @@ _UNDECLARED = (1.0, 5.0)
 def traffic_of(graph: PhysicalGraph, sections: Sequence[TimesSection]) -> tuple[NodeTraffic, ...]:
     """Return what was moved between each two nodes, and what was planned; most bytes first."""
     answered = {section.received.node or section.node for section in sections if not section.missing}
-    found = {
+    traffic = {
         pair: NodeTraffic(source=pair[0], target=pair[1], planned=size)
         for pair, size in planned_traffic(graph).items()
         if pair[1] in answered
     }
     for section in sections:
         target = section.received.node or section.node
-        for one in section.received.received:
-            before = found.get((one.node, target)) or NodeTraffic(source=one.node, target=target)
-            found[one.node, target] = msgspec.structs.replace(
+        for amount in section.received.received:
+            before = traffic.get((amount.node, target)) or NodeTraffic(source=amount.node, target=target)
+            traffic[amount.node, target] = msgspec.structs.replace(
                 before,
-                size=before.size + one.size,
-                contents=before.contents + one.contents,
-                shared_size=before.shared_size + one.shared_size,
-                shared_contents=before.shared_contents + one.shared_contents,
+                size=before.size + amount.size,
+                contents=before.contents + amount.contents,
+                shared_size=before.shared_size + amount.shared_size,
+                shared_contents=before.shared_contents + amount.shared_contents,
             )
-    return tuple(sorted(found.values(), key=lambda one: (-one.total, -one.planned, one.source, one.target)))
+    return tuple(sorted(traffic.values(), key=lambda entry: (-entry.total, -entry.planned, entry.source, entry.target)))
 
 
 def uncounted_nodes(sections: Sequence[TimesSection]) -> tuple[str, ...]:
     """Return the nodes whose own counts are not known: they do not answer, or only others know that they sent."""
     answered = {section.received.node or section.node for section in sections if not section.missing}
-    known = {section.node for section in sections} | {one.node for each in sections for one in each.received.received}
+    known = {section.node for section in sections} | {
+        amount.node for each in sections for amount in each.received.received
+    }
     return tuple(sorted(known - answered))
 
 
@@ -72,10 +74,10 @@ def planned_traffic(graph: PhysicalGraph) -> dict[tuple[str, str], int]:
     sizes = volumes[graph.template[moves[:, 0]]] if len(moves) else np.zeros(0)
     pair = moves[:, 1]
     # Several parts may be on one node.
-    found: dict[tuple[str, str], int] = {}
+    bytes_by_pair: dict[tuple[str, str], int] = {}
     totals = np.bincount(pair, sizes, minlength=1)
-    for one in np.flatnonzero(totals).tolist():
-        names = graph.places[one // places], graph.places[one % places]
+    for pair_of_places in np.flatnonzero(totals).tolist():
+        names = graph.places[pair_of_places // places], graph.places[pair_of_places % places]
         if names[0] != names[1]:
-            found[names] = found.get(names, 0) + round(float(totals[one]))
-    return found
+            bytes_by_pair[names] = bytes_by_pair.get(names, 0) + round(float(totals[pair_of_places]))
+    return bytes_by_pair

@@ -42,17 +42,17 @@ class Cause(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """Return the text of the failure; where the failures have different numbers, ``{n}`` stands for them."""
-        return _common([one.text for one in (self.first, *self.rest)])
+        return _common([failure.text for failure in (self.first, *self.rest)])
 
     @property
     def name(self) -> str:
         """The name of the logical node, or of the lost node; ``{n}`` stands for numbers in which the names differ."""
-        return _common([one.name for one in (self.first, *self.rest)])
+        return _common([failure.name for failure in (self.first, *self.rest)])
 
     @property
     def is_varied(self) -> bool:
         """Whether the failures have different numbers in their texts."""
-        return any(one.text != self.first.text for one in self.rest)
+        return any(failure.text != self.first.text for failure in self.rest)
 
     @property
     def harm(self) -> str:
@@ -83,7 +83,7 @@ def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
     alike: dict[tuple[str, ...], list[FailureInfo]] = {}
     for failure in failures:
         alike.setdefault(_words(failure), []).append(failure)
-    found = [
+    groups = [
         Cause(
             first,
             tuple(rest),
@@ -92,7 +92,7 @@ def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
         )
         for first, *rest in alike.values()
     ]
-    return tuple(sorted(found, key=lambda cause: -cause.count))
+    return tuple(sorted(groups, key=lambda cause: -cause.count))
 
 
 def without_numbers(text: str) -> str:
@@ -104,7 +104,7 @@ def _common(texts: Sequence[str]) -> str:
     """Return the first of texts that are equal but for numbers, with ``{n}`` for the numbers that differ."""
     columns = zip(*(_NUMBER.findall(text) for text in texts), strict=False)
     varies = iter([len(set(column)) > 1 for column in columns])
-    return _NUMBER.sub(lambda found: _ANY if next(varies, False) else found[0], texts[0])
+    return _NUMBER.sub(lambda match: _ANY if next(varies, False) else match[0], texts[0])
 
 
 def _words(failure: FailureInfo) -> tuple[str, ...]:

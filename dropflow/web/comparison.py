@@ -55,8 +55,8 @@ def content_differences(
                 subject=label(graph, result.drop), what="result", left=_spelled(result), right=_spelled(other)
             )
     if not ours.missing:
-        for one in known.values():
-            yield Difference(subject=label(other_graph, one.drop), what="result", right=_spelled(one))
+        for missing in known.values():
+            yield Difference(subject=label(other_graph, missing.drop), what="result", right=_spelled(missing))
 
 
 def _place(graph: PhysicalGraph, result: ResultInfo) -> tuple[int, str]:
@@ -151,7 +151,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def modes_by_state(self) -> dict[Level, str]:
         """The names of the modes that are the same, different or unknown."""
         states = dict.fromkeys(self.modes.values())
-        return {state: ", ".join(mode for mode, one in self.modes.items() if one == state) for state in states}
+        return {state: ", ".join(mode for mode, level in self.modes.items() if level == state) for state in states}
 
     @property
     def is_same_graph(self) -> bool:
@@ -161,7 +161,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def parts(self) -> tuple[tuple[str, Listed[Difference]], ...]:
         """The lists that have rows, each with its title."""
-        found = (
+        lists = (
             ("Graph and parameters", self.graph),
             ("Nodes, plan, options and versions", self.settings),
             ("Results that differ", self.results),
@@ -169,7 +169,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             ("Times by logical node", self.times),
             ("Failures by root cause", self.failures),
         )
-        return tuple(part for part in found if part[1].rows)
+        return tuple(part for part in lists if part[1].rows)
 
     @property
     def verdict(self) -> str:
@@ -193,12 +193,12 @@ def spelled(value: str | float | None, unit: str) -> str:
 
 def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
     """Return the differences of two sessions."""
-    one, two = _session(first), _session(second)
+    before, after = _session(first), _session(second)
     results = tuple(content_differences((first.graph, first.results), (second.graph, second.results)))
-    levels = levels_of(one.signature, two.signature, len(results))
+    levels = levels_of(before.signature, after.signature, len(results))
     return Comparison(
-        first=one,
-        second=two,
+        first=before,
+        second=after,
         levels=levels,
         modes=modes_of(levels),
         graph=_listed(graph_differences(first.graph, second.graph)),
@@ -232,15 +232,15 @@ def _session(report: SessionReport) -> ComparedSession:
 
 
 def _settings(first: SessionReport, second: SessionReport) -> Iterator[Difference]:
-    for what, one, two in (
+    for what, ours, theirs in (
         ("version", dict(_versions(first)), dict(_versions(second))),
         ("nodes", dict(_places(first)), dict(_places(second))),
         ("plan", dict(_plan(first.graph)), dict(_plan(second.graph))),
         ("option", dict(_options(first.graph)), dict(_options(second.graph))),
     ):
-        for name in dict.fromkeys((*one, *two)):
-            if one.get(name) != two.get(name):
-                yield Difference(subject=name, what=what, left=one.get(name), right=two.get(name))
+        for name in dict.fromkeys((*ours, *theirs)):
+            if ours.get(name) != theirs.get(name):
+                yield Difference(subject=name, what=what, left=ours.get(name), right=theirs.get(name))
 
 
 def _versions(report: SessionReport) -> Iterator[tuple[str, str]]:
@@ -286,10 +286,10 @@ def _text(value: object) -> str:
 
 
 def _totals(first: SessionReport, second: SessionReport) -> Iterator[Difference]:
-    one, two = _numbers(first), _numbers(second)
-    for name, (unit, number) in one.items():
-        if number or two[name][1]:
-            yield Difference(subject=name, what="total", left=number, right=two[name][1], unit=unit)
+    ours, theirs = _numbers(first), _numbers(second)
+    for name, (unit, number) in ours.items():
+        if number or theirs[name][1]:
+            yield Difference(subject=name, what="total", left=number, right=theirs[name][1], unit=unit)
 
 
 def _numbers(report: SessionReport) -> dict[str, tuple[str, float]]:
@@ -304,7 +304,7 @@ def _numbers(report: SessionReport) -> dict[str, tuple[str, float]]:
         "failed attempts": ("count", int(np.count_nonzero(attempts.failed))),
         "bytes read": ("bytes", float(records["read"].sum(dtype=np.float64))),
         "bytes written": ("bytes", float(records["written"].sum(dtype=np.float64))),
-        "bytes between nodes": ("bytes", sum(one.size for one in report.traffic)),
+        "bytes between nodes": ("bytes", sum(entry.size for entry in report.traffic)),
         "largest memory of an attempt": ("bytes", float(records["memory"].max(initial=0.0))),
         "drops": ("count", report.graph.drops),
     }
@@ -316,22 +316,23 @@ _PROFILE = (("in all", "seconds", "seconds"), ("median", "median", "seconds"), (
 
 def _times(first: SessionReport, second: SessionReport) -> list[Difference]:
     ours, theirs = (
-        {one.key: one for one in profile(report.graph, report.analysis.attempts.records)} for report in (first, second)
+        {node.key: node for node in profile(report.graph, report.analysis.attempts.records)}
+        for report in (first, second)
     )
     pairs = matched_templates(first.graph.templates, second.graph.templates)
     matched = [
-        (one, second.graph.templates[pairs[row]] if row in pairs else None)
-        for row, one in enumerate(first.graph.templates)
+        (template, second.graph.templates[pairs[row]] if row in pairs else None)
+        for row, template in enumerate(first.graph.templates)
     ]
     taken = set(pairs.values())
-    matched += [(one, one) for row, one in enumerate(second.graph.templates) if row not in taken]
-    found = []
-    for row, (one, other) in enumerate(matched):
-        left = ours.get(one.key) if row < len(first.graph.templates) else None
+    matched += [(template, template) for row, template in enumerate(second.graph.templates) if row not in taken]
+    costs = []
+    for row, (template, other) in enumerate(matched):
+        left = ours.get(template.key) if row < len(first.graph.templates) else None
         right = theirs.get(other.key) if other is not None else None
         if left is not None or right is not None:
             cost = max(each.seconds for each in (left, right) if each is not None)
-            found.append((cost, (other or one).name, left, right))
+            costs.append((cost, (other or template).name, left, right))
     return [
         Difference(
             subject=name,
@@ -340,7 +341,7 @@ def _times(first: SessionReport, second: SessionReport) -> list[Difference]:
             right=None if right is None else getattr(right, field),
             unit=unit,
         )
-        for _, name, left, right in sorted(found, key=lambda each: -each[0])
+        for _, name, left, right in sorted(costs, key=lambda each: -each[0])
         for what, field, unit in _PROFILE
     ]
 
@@ -352,7 +353,10 @@ def _failures(first: Sequence[Cause], second: Sequence[Cause]) -> Iterator[Diffe
     these.
     """
     pairs: dict[int, int] = {}
-    for words in (lambda one: (*_kind(one), one.first.text), lambda one: (*_kind(one), _without_numbers(one))):
+    for words in (
+        lambda group: (*_kind(group), group.first.text),
+        lambda group: (*_kind(group), _without_numbers(group)),
+    ):
         free: dict[tuple[str, ...], list[int]] = {}
         taken = set(pairs.values())
         for row, cause in enumerate(second):
@@ -366,9 +370,9 @@ def _failures(first: Sequence[Cause], second: Sequence[Cause]) -> Iterator[Diffe
     yield from (_failure(cause, None, cause.count) for row, cause in enumerate(second) if row not in taken)
     yield from (_failure(cause, cause.count, None) for row, cause in enumerate(first) if row not in pairs)
     for row, other in pairs.items():
-        one, two = first[row], second[other]
-        before = f" (first: {one.first.text})" if one.first.text != two.first.text else ""
-        yield _failure(two, one.count, two.count, before)
+        before_cause, after_cause = first[row], second[other]
+        before = f" (first: {before_cause.first.text})" if before_cause.first.text != after_cause.first.text else ""
+        yield _failure(after_cause, before_cause.count, after_cause.count, before)
 
 
 def _kind(cause: Cause) -> tuple[str, ...]:

@@ -75,13 +75,13 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     def elsewhere(self) -> list[tuple[str, str]]:
         """Return words and addresses of the links to other servers: the front door, and the translator."""
         door = self.servers.door()
-        found: list[tuple[str, str]] = []
+        links: list[tuple[str, str]] = []
         for server in self.servers.neighbours():
             if server.url == door:
-                found.insert(0, ("Cluster", hop_url(server.url, "/")))
+                links.insert(0, ("Cluster", hop_url(server.url, "/")))
             elif server.role == "translator":
-                found.append(("Translate", hop_url(server.url, "/")))
-        return found
+                links.append(("Translate", hop_url(server.url, "/")))
+        return links
 
 
 class PageTemplates:

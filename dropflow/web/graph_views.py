@@ -91,12 +91,12 @@ class _Kept:
         self._values: OrderedDict[object, Any] = OrderedDict()
 
     def get(self, key: object, make: Callable[[], _T]) -> _T:
-        found: _T | None = self._values.get(key)
-        if found is None:
-            found = self._values[key] = make()
+        value: _T | None = self._values.get(key)
+        if value is None:
+            value = self._values[key] = make()
             while len(self._values) > self._most:
                 self._values.popitem(last=False)
-        return found
+        return value
 
 
 class GraphViews:
@@ -207,8 +207,8 @@ def _selected(graph: PhysicalGraph, query: SelectionQuery, source: GraphSource) 
         409: it needs states, and the graph is not deployed.
     """
     if query.of in _BY_TEXT:
-        found = _BY_TEXT[query.of](graph, query.text)
-        return found, plural(len(found), "drop") + (f" with {query.text!r} in id or name" if query.of == "text" else "")
+        drops = _BY_TEXT[query.of](graph, query.text)
+        return drops, plural(len(drops), "drop") + (f" with {query.text!r} in id or name" if query.of == "text" else "")
     if query.of == "critical":
         path = source.executed()
         if len(path):

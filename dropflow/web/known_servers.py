@@ -113,9 +113,9 @@ def split_target(target: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def same_server(one: str, other: str) -> bool:
+def same_server(first: str, second: str) -> bool:
     """Return whether two addresses are the same server. Loopback and the name of this host are one host."""
-    return _authority(one) == _authority(other)
+    return _authority(first) == _authority(second)
 
 
 def _authority(url: str) -> tuple[str, str, int]:

@@ -205,10 +205,10 @@ def _drops(
     tried: dict[int, list[OriginAttempt]] = {}
     for number in _attempts_of(attempts, rows, graph.drops).tolist():
         tried.setdefault(int(attempts.drop[number]), []).append(_attempt(attempts, number))
-    found = []
+    drops = []
     for row, name, distance in zip(rows.tolist(), oids(graph, rows), away.tolist(), strict=True):
         result = results.get(row)
-        found.append(
+        drops.append(
             OriginDrop(
                 drop=row,
                 oid=name,
@@ -217,12 +217,12 @@ def _drops(
                 away=distance,
                 digest=digest_text(digests.parameters[row]),
                 state=_state(report, row),
-                attempts=tuple(sorted(tried.get(row, ()), key=lambda one: one.attempt)[-_MOST_ATTEMPTS:]),
+                attempts=tuple(sorted(tried.get(row, ()), key=lambda attempt: attempt.attempt)[-_MOST_ATTEMPTS:]),
                 size=result.size if result else None,
                 checksum=result.checksum if result else None,
             )
         )
-    return tuple(found)
+    return tuple(drops)
 
 
 def _state(report: SessionReport, row: int) -> str:
@@ -263,30 +263,30 @@ def _nodes(report: SessionReport, rows: IntColumn, away: IntColumn) -> Listed[Or
     seconds = np.bincount(of, weights=(attempts.ended - attempts.began)[numbers], minlength=count)
     pairs = np.unique(np.stack([of.astype(np.int64), attempts.node[numbers].astype(np.int64)], axis=1), axis=0)
     places: dict[int, list[str]] = {}
-    for one, node in pairs.tolist():
-        places.setdefault(one, []).append(attempts.nodes[node])
-    found = []
+    for row_of_template, node in pairs.tolist():
+        places.setdefault(row_of_template, []).append(attempts.nodes[node])
+    nodes = []
     for at in order[:_MOST].tolist():
-        one = int(present[at])
-        shared = graph.templates[one]
-        found.append(
+        row_of_template = int(present[at])
+        shared = graph.templates[row_of_template]
+        nodes.append(
             OriginNode(
                 name=shared.name,
                 key=shared.key,
                 category=shared.category,
                 component=shared.component,
                 is_app=shared.kind is Kind.APP,
-                drops=int(mine[one]),
-                all_drops=int(everywhere[one]),
+                drops=int(mine[row_of_template]),
+                all_drops=int(everywhere[row_of_template]),
                 away=int(away[nearest[at]]),
-                attempts=int(tried[one]),
-                failed=int(failed[one]),
-                seconds=float(seconds[one]),
-                nodes=tuple(places.get(one, ())[:_MOST_NODES]),
+                attempts=int(tried[row_of_template]),
+                failed=int(failed[row_of_template]),
+                seconds=float(seconds[row_of_template]),
+                nodes=tuple(places.get(row_of_template, ())[:_MOST_NODES]),
                 parameters=_parameters(shared),
             )
         )
-    return Listed(rows=tuple(found), total=len(present))
+    return Listed(rows=tuple(nodes), total=len(present))
 
 
 def _parameters(template: Template) -> tuple[tuple[str, str], ...]:

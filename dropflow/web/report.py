@@ -115,12 +115,12 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def left_out(self) -> tuple[str, ...]:
         """Return which parts the report leaves out because they are too large."""
-        count, found = len(self.graph.templates), []
+        count, notes = len(self.graph.templates), []
         if count > _MOST_SHAPES:
-            found.append(f"The picture of the graph is left out: it has {count:,} logical nodes.")
+            notes.append(f"The picture of the graph is left out: it has {count:,} logical nodes.")
         if count > _MOST_NODES:
-            found.append(f"Tables have the first {_MOST_NODES} of {count:,} logical nodes.")
-        return tuple(found)
+            notes.append(f"Tables have the first {_MOST_NODES} of {count:,} logical nodes.")
+        return tuple(notes)
 
 
 def report_page(report: SessionReport) -> bytes:
@@ -179,8 +179,8 @@ class _Picture:
         if source not in self._places or target not in self._places:
             return ""
         width, height = self.drawing.node_width, self.drawing.node_height
-        one, other = self._places[source], self._places[target]
-        x, y, end, level = one.x + width, one.y + height / 2, other.x, other.y + height / 2
+        start, stop = self._places[source], self._places[target]
+        x, y, end, level = start.x + width, start.y + height / 2, stop.x, stop.y + height / 2
         if end < x:  # to the left: below both
             low = max(y, level) + height
             return f"M{x:.0f} {y:.0f}C{x + 40:.0f} {low:.0f} {end - 40:.0f} {low:.0f} {end:.0f} {level:.0f}"
@@ -252,8 +252,8 @@ def session_report(
     )
 
 
-def _states_of(found: DropStates, drops: int) -> npt.NDArray[np.uint8]:
+def _states_of(states: DropStates, drops: int) -> npt.NDArray[np.uint8]:
     """Return the state of each drop; 255 for those of nodes that did not answer."""
     signs = np.full(drops, UNKNOWN_STATE, np.uint8)
-    signs[found.rows] = found.signs
+    signs[states.rows] = states.signs
     return plain_states(signs)

@@ -112,14 +112,14 @@ def hop_routes(access: AccessRules, tickets: Tickets, servers: KnownServers) -> 
 
 
 def _found(servers: KnownServers, target: str) -> tuple[str, str, str]:
-    found = servers.find(target)
-    if found is None:
+    address = servers.find(target)
+    if address is None:
         raise HttpError(
             403,
             f"{target[:200]!r} is not a server of this cluster",
             hint="open a link of these pages, or start this manager again with --translator and its address",
         )
-    server, base, path = found
+    server, base, path = address
     return server.url, base, path
 
 
@@ -277,10 +277,10 @@ def _inside(target: str) -> str:
 
 def _attribute(text: str) -> str:
     """Return `text` as the value of an attribute in HTML."""
-    found = text
+    escaped = text
     for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
-        found = found.replace(character, entity)
-    return found
+        escaped = escaped.replace(character, entity)
+    return escaped
 
 
 def _text(name: str) -> str:

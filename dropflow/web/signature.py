@@ -84,8 +84,8 @@ class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
         """Return what is known at a level: a digest, versions, or why there is none."""
         if level == "software":
             return ", ".join(f"{program} {version}" for program, version in self.software.items()) or "not recorded"
-        found = {"graph": self.graph, "parameters": self.parameters, "contents": self.contents}[level]
-        return found or f"not known: {self.contents_note}"
+        digest = {"graph": self.graph, "parameters": self.parameters, "contents": self.contents}[level]
+        return digest or f"not known: {self.contents_note}"
 
 
 class Levels(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ def signature(graph: PhysicalGraph, results: ResultList, digests: DropDigests | 
         modes=_modes({**levels, "software": _digest(software) if software else ""}),
         results=len(results.results),
         unknown=len(unknown),
-        first_unknown=tuple(label(graph, one.drop) for one in unknown[:_FEW]),
+        first_unknown=tuple(label(graph, drop.drop) for drop in unknown[:_FEW]),
         missing=results.missing,
         repository=repository_of(graph),
     )
@@ -146,15 +146,15 @@ def drop_modes(graph: PhysicalGraph, results: ResultList, digests: DropDigests) 
 
 def _modes(levels: Mapping[str, str]) -> dict[str, str]:
     parts = {mode: [levels[name] for name in names] for mode, names in MODES.items()}
-    return {mode: _digest(found) if all(found) else "" for mode, found in parts.items()}
+    return {mode: _digest(levels_of_mode) if all(levels_of_mode) else "" for mode, levels_of_mode in parts.items()}
 
 
 def _content(graph: PhysicalGraph, result: ResultInfo) -> tuple[str, str, int, int]:
     return result.name, iid(graph, result.drop), result.size, result.checksum or 0
 
 
-def _digest(found: object) -> str:
-    return hashlib.blake2b(msgspec.json.encode(found, order="deterministic"), digest_size=16).hexdigest()
+def _digest(levels: object) -> str:
+    return hashlib.blake2b(msgspec.json.encode(levels, order="deterministic"), digest_size=16).hexdigest()
 
 
 def levels_of(first: SessionSignature, second: SessionSignature, differences: int) -> Levels:
@@ -173,11 +173,11 @@ def levels_of(first: SessionSignature, second: SessionSignature, differences: in
 
 def modes_of(levels: Levels) -> dict[str, Level]:
     """Return in which of `MODES` two sessions are the same: in those whose levels all are."""
-    found: dict[str, Level] = {}
+    levels_by_mode: dict[str, Level] = {}
     for mode, names in MODES.items():
         states = {getattr(levels, name) for name in names}
-        found[mode] = "different" if "different" in states else "unknown" if "unknown" in states else "same"
-    return found
+        levels_by_mode[mode] = "different" if "different" in states else "unknown" if "unknown" in states else "same"
+    return levels_by_mode
 
 
 def _level(is_same: bool) -> Level:  # noqa: FBT001 - the only argument

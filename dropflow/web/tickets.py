@@ -94,7 +94,7 @@ class Tickets:
         """
         ticket, now = secrets.token_urlsafe(32), self._clock.monotonic()
         with self._mutex:
-            self._valid = {known: found for known, found in self._valid.items() if found[0] > now}
+            self._valid = {known: issued for known, issued in self._valid.items() if issued[0] > now}
             if len(self._valid) >= _MOST:
                 raise HttpError(503, "too many tickets wait for their use", hint="ask again in a minute")
             self._valid[ticket] = now + seconds, read_only

@@ -52,20 +52,20 @@ def drops_at(
     wanted += [-1 if (row := row_of(graph, query.oid)) is None else row] if query.oid else []
     for row in wanted:
         is_known &= np.arange(graph.drops) == row
-    found = matching(graph, np.flatnonzero(is_known).astype(np.int32), states, query)
+    selected = matching(graph, np.flatnonzero(is_known).astype(np.int32), states, query)
     match query.sort.removeprefix("-"):
         case "state":
-            values = states[found].astype(np.int64)
+            values = states[selected].astype(np.int64)
         case "attempt":
-            values = number[found]
+            values = number[selected]
         case "node":
-            values = np.unique(np.array([*nodes, ""], dtype=object), return_inverse=True)[1][node[found]]
+            values = np.unique(np.array([*nodes, ""], dtype=object), return_inverse=True)[1][node[selected]]
         case "size":
-            values = sizes[found]
+            values = sizes[selected]
         case _:
-            values = np.zeros(len(found), np.int64)
-    found = in_order(graph, found, found, values, query)
-    shown = found[query.offset : query.offset + query.limit]
+            values = np.zeros(len(selected), np.int64)
+    selected = in_order(graph, selected, selected, values, query)
+    shown = selected[query.offset : query.offset + query.limit]
     return DropPage(
         drops=tuple(
             _info(
@@ -80,7 +80,7 @@ def drops_at(
             )
             for row, name in zip(shown.tolist(), oids(graph, shown), strict=True)
         ),
-        total=len(found),
+        total=len(selected),
         offset=query.offset,
         limit=query.limit,
         missing=missing,
@@ -92,10 +92,10 @@ def drops_at(
 def _last_attempts(attempts: AttemptColumns, drops: int, time: float) -> _Ints:
     """Return the row of the last attempt of each drop that was ready at a time; -1 without."""
     ready = np.flatnonzero(attempts.ready <= time)
-    found = np.full(drops, -1, np.int64)
+    last = np.full(drops, -1, np.int64)
     ready = ready[np.lexsort((attempts.ready[ready], attempts.attempt[ready]))]
-    found[attempts.drop[ready]] = ready  # of equal indices, the last one counts
-    return found
+    last[attempts.drop[ready]] = ready  # of equal indices, the last one counts
+    return last
 
 
 def _info(
@@ -140,8 +140,8 @@ def session_moment(
         queued=total.queued,
         counts=total,
         logical=tuple(
-            NodeMoment(key=template.key, name=template.name, drops=one.total, counts=one)
-            for template, one in zip(graph.templates, counts, strict=True)
+            NodeMoment(key=template.key, name=template.name, drops=count.total, counts=count)
+            for template, count in zip(graph.templates, counts, strict=True)
         ),
         states=states.tobytes() if query.states else b"",
         missing=missing,
@@ -248,41 +248,41 @@ class SessionTimes(ABC):
             traffic = () if query.time else traffic_of(graph, sections)
             attempts = ended_by(attempts, query.time) if query.time else attempts
             return profiles_of(graph, attempts, missing=missing, traffic=traffic, uncounted=uncounted_nodes(sections))
-        found = self._analyse(session, sections)
+        analysis = self._analyse(session, sections)
         if query.time:
-            found = analyse(found.graph, ended_by(found.attempts, query.time))
-            return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
-        traffic = traffic_of(found.graph, sections)
+            analysis = analyse(analysis.graph, ended_by(analysis.attempts, query.time))
+            return statistics_of(analysis, most=query.slowest, most_steps=query.steps, missing=missing)
+        traffic = traffic_of(analysis.graph, sections)
         uncounted = uncounted_nodes(sections)
         return statistics_of(
-            found, most=query.slowest, most_steps=query.steps, missing=missing, traffic=traffic, uncounted=uncounted
+            analysis, most=query.slowest, most_steps=query.steps, missing=missing, traffic=traffic, uncounted=uncounted
         )
 
     def moment(self, session: str, query: MomentQuery) -> SessionMoment:
         """Return a session as it was at a moment."""
-        found, moments, silent = self._moments(session)
-        return session_moment(found.graph, found.attempts, moments, query, silent)
+        analysis, moments, silent = self._moments(session)
+        return session_moment(analysis.graph, analysis.attempts, moments, query, silent)
 
     def drops_at(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops of a session as they were at the time of the query."""
-        found, moments, silent = self._moments(session)
-        return drops_at(found.graph, found.attempts, moments, query, silent)
+        analysis, moments, silent = self._moments(session)
+        return drops_at(analysis.graph, analysis.attempts, moments, query, silent)
 
     def _moments(self, session: str) -> tuple[Analysis, Moments, tuple[str, ...]]:
         """Return the moments of a session, and the nodes that did not answer."""
         sections = self._time_sections(session)
-        found = self._analyse(session, sections)
+        analysis = self._analyse(session, sections)
         known = self._last_moments
-        if known is not None and known.analysis is not found:
+        if known is not None and known.analysis is not analysis:
             known = None
         answer = self.states(session, since=known.cursor if known else "")
         if known is None or len(answer.rows):
-            states = known.states.copy() if known else np.full(found.graph.drops, UNKNOWN_STATE, np.uint8)
+            states = known.states.copy() if known else np.full(analysis.graph.drops, UNKNOWN_STATE, np.uint8)
             is_row = answer.rows < len(states)
             states[answer.rows[is_row]] = answer.values[is_row]
-            moments = moments_of(found.graph, found.attempts, states)
-            known = self._last_moments = _LastMoments(found, answer.cursor, states, moments)
-        return found, known.moments, tuple(sorted({*_missing(sections), *answer.missing}))
+            moments = moments_of(analysis.graph, analysis.attempts, states)
+            known = self._last_moments = _LastMoments(analysis, answer.cursor, states, moments)
+        return analysis, known.moments, tuple(sorted({*_missing(sections), *answer.missing}))
 
     def _time_sections(self, session: str) -> list[TimesSection]:
         """Return what all nodes have recorded."""
@@ -296,9 +296,9 @@ class SessionTimes(ABC):
         is_same = known is not None and (known.session, known.start) == (session, attempts.start)
         if known is not None and is_same and known.counts == counts:
             return known.found
-        found = analyse(self._graph_of(session, attempts), attempts)
-        self._last = _LastAnalysis(session, attempts.start, counts, found)
-        return found
+        analysis = analyse(self._graph_of(session, attempts), attempts)
+        self._last = _LastAnalysis(session, attempts.start, counts, analysis)
+        return analysis
 
     def _graph_of(self, session: str, attempts: AttemptColumns) -> PhysicalGraph:
         """Return the graph of a session with these attempts; the one that is known, if it is the same session."""

@@ -106,11 +106,11 @@ def segments(numbers: Mapping[str, int]) -> tuple[Segment, ...]:
     widths = {style: max(100 * number / total, _LEAST) if number else 0.0 for style, number in numbers.items()}
     widest = max(widths, key=lambda style: widths[style])
     widths[widest] -= sum(widths.values()) - 100
-    found, start = [], 0.0
+    parts, start = [], 0.0
     for style, width in widths.items():
-        found.append(Segment(style, round(start, 2), round(width, 2)))
+        parts.append(Segment(style, round(start, 2), round(width, 2)))
         start += width
-    return tuple(found)
+    return tuple(parts)
 
 
 def state_style(state: str, *, is_running: bool | None = None) -> str:
@@ -192,30 +192,30 @@ class TrafficGrid(msgspec.Struct, frozen=True, kw_only=True):
 def traffic_grid(traffic: Sequence[NodeTraffic], most_nodes: int = _MOST_NODES) -> TrafficGrid:
     """Return the table of the nodes that moved most."""
     by_node: dict[str, int] = {}
-    for one in traffic:
-        for name in (one.source, one.target):
-            by_node[name] = by_node.get(name, 0) + max(one.total, one.planned)
+    for pair in traffic:
+        for name in (pair.source, pair.target):
+            by_node[name] = by_node.get(name, 0) + max(pair.total, pair.planned)
     named = sorted(by_node, key=lambda name: (-by_node[name], name))
     # One row for all others, unless it would be of one node.
     kept = named if len(named) <= most_nodes else named[: most_nodes - 1]
     nodes = tuple(sorted(kept, key=_in_words_and_numbers)) + ((_OTHERS,) if len(kept) < len(named) else ())
     cells: dict[tuple[str, str], NodeTraffic] = {}
     known = set(kept)
-    for one in traffic:
-        source = one.source if one.source in known else _OTHERS
-        target = one.target if one.target in known else _OTHERS
+    for pair in traffic:
+        source = pair.source if pair.source in known else _OTHERS
+        target = pair.target if pair.target in known else _OTHERS
         before = cells.get((source, target)) or NodeTraffic(source=source, target=target)
-        cells[source, target] = _sum(before, one)
+        cells[source, target] = _sum(before, pair)
     rows = [(source, tuple(cells.get((source, target)) for target in nodes)) for source in nodes]
     whole = NodeTraffic(source="", target="")
-    for one in traffic:
-        whole = _sum(whole, one)
+    for pair in traffic:
+        whole = _sum(whole, pair)
     return TrafficGrid(
         nodes=nodes,
-        rows=tuple((name, row, sum(one.total for one in row if one is not None)) for name, row in rows),
+        rows=tuple((name, row, sum(entry.total for entry in row if entry is not None)) for name, row in rows),
         received=tuple(sum(cell.total for _, row in rows if (cell := row[at])) for at in range(len(nodes))),
         whole=whole,
-        most=max((one.total for one in cells.values()), default=0),
+        most=max((entry.total for entry in cells.values()), default=0),
         is_compact=len(nodes) > _MOST_WIDE,
         has_plan=whole.planned > 0,
     )
@@ -226,14 +226,14 @@ def _in_words_and_numbers(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
-def _sum(one: NodeTraffic, other: NodeTraffic) -> NodeTraffic:
+def _sum(first: NodeTraffic, second: NodeTraffic) -> NodeTraffic:
     """Return both together, as the pair of the first."""
     return NodeTraffic(
-        source=one.source,
-        target=one.target,
-        size=one.size + other.size,
-        contents=one.contents + other.contents,
-        shared_size=one.shared_size + other.shared_size,
-        shared_contents=one.shared_contents + other.shared_contents,
-        planned=one.planned + other.planned,
+        source=first.source,
+        target=first.target,
+        size=first.size + second.size,
+        contents=first.contents + second.contents,
+        shared_size=first.shared_size + second.shared_size,
+        shared_contents=first.shared_contents + second.shared_contents,
+        planned=first.planned + second.planned,
     )

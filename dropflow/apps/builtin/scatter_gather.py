@@ -218,8 +218,8 @@ class ArrayGatherApp(App):
 
     def run(self, context: Context) -> None:
         """Collect."""
-        found = [values_of(context, data) for data in usable(context)]
-        give(context, context.outputs, list(itertools.chain.from_iterable(found)))
+        lists = [values_of(context, data) for data in usable(context)]
+        give(context, context.outputs, list(itertools.chain.from_iterable(lists)))
 
 
 class DictGatherApp(App):
@@ -447,12 +447,12 @@ def _array(context: Context) -> InputData:
     inputs = usable(context)
     named = [data for data in inputs if fold(data.port) == _REST]
     others = [data for data in inputs if not _is_event(context, data)]
-    found = named or others
-    if not found:
+    arrays = named or others
+    if not arrays:
         raise AppError("no input has an array to pick from", hint="connect a list or array to an input port")
-    if len(found) > 1:
-        context.log(f"{len(found)} arrays are connected; picking from {found[0].name or found[0].oid}", "WARNING")
-    return found[0]
+    if len(arrays) > 1:
+        context.log(f"{len(arrays)} arrays are connected; picking from {arrays[0].name or arrays[0].oid}", "WARNING")
+    return arrays[0]
 
 
 def _is_event(context: Context, data: InputData) -> bool:

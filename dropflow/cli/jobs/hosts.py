@@ -78,8 +78,8 @@ def usable_hosts(
     if install:
         output.note("installing dropflow where it is missing")
         hosts, problems = install_on(hosts)
-    hosts, found = check_hosts(with_tunnel(hosts, tunnel) if tunnel else hosts, tunnel)
-    problems += found
+    hosts, unusable = check_hosts(with_tunnel(hosts, tunnel) if tunnel else hosts, tunnel)
+    problems += unusable
     skipped = {problem.host: problem for problem in problems if problem.is_unreachable and skip_unreachable}
     usable = tuple(host for host in hosts if host.name not in skipped)
     if not usable or any(problem.host not in skipped for problem in problems):
@@ -214,6 +214,6 @@ def _watch(connection: int, held: int, *, stays: bool) -> None:
 def end_process(process: int) -> None:
     """End a process of this host, and wait until it has ended."""
     with suppress(psutil.NoSuchProcess):
-        found = psutil.Process(process)
-        found.send_signal(signal.SIGTERM)
-        found.wait(_END_SECONDS)
+        server = psutil.Process(process)
+        server.send_signal(signal.SIGTERM)
+        server.wait(_END_SECONDS)

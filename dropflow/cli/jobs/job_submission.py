@@ -247,17 +247,17 @@ class _JobWait:
     def _ask(self, status: JobStatus | None) -> None:
         """Ask the batch system for the state of the job, and note what has changed."""
         try:
-            found: JobState | None = self._system.states_of_jobs().get(self._number)
+            state: JobState | None = self._system.states_of_jobs().get(self._number)
         except BatchSystemError as error:
             self._output.note(f"{error.text}; asking again")
             return
-        if found is not None and not found.is_over:
-            text = f"job {self._number} is {found.word}" + (f": {found.reason}" if found.reason else "")
+        if state is not None and not state.is_over:
+            text = f"job {self._number} is {state.word}" + (f": {state.reason}" if state.reason else "")
             if text != self._state:
                 self._state = text
                 self._output.note(text)
             return
-        word = found.word if found is not None else "gone"
+        word = state.word if state is not None else "gone"
         if status is not None and status.state == "stopped" and status.detail is not None:
             self._output.note(f"job {self._number} is {word}")
             self._state = "over"

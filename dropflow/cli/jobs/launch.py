@@ -178,11 +178,11 @@ def ssh_command(
     from managers.jobs.ssh import free_ports
 
     here = free_ports(1) if tunnel else ()
-    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install, tunnel=here)
+    usable = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install, tunnel=here)
     site = Facility(directory=directory) if directory else Facility()
-    if not found:
+    if not usable:
         return Exit.BAD_INPUT
-    return _launch("ssh", output, nodes=len(found), site=site, hosts=found, tunnel=here, **given)
+    return _launch("ssh", output, nodes=len(usable), site=site, hosts=usable, tunnel=here, **given)
 
 
 _PARTS = {

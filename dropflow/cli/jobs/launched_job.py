@@ -313,38 +313,38 @@ class _JobHead:
         """Return the addresses of the nodes, once all have started or those that are late are not waited for."""
         until = self._clock.monotonic() + _START_SECONDS
         while len(self._known) < self._request.nodes and self._clock.monotonic() < until:
-            found = self._job.addresses()
-            if found and not self._known:
+            addresses = self._job.addresses()
+            if addresses and not self._known:
                 until = min(until, self._clock.monotonic() + _OTHERS_SECONDS)
-            self._known = set(found)
+            self._known = set(addresses)
             failed = self._job.failures()
-            if self._signals.must_stop or self._have_nodes_ended() or len({*found, *failed}) >= self._request.nodes:
+            if self._signals.must_stop or self._have_nodes_ended() or len({*addresses, *failed}) >= self._request.nodes:
                 break
             self._pause.wait(_LOOK_SECONDS)
-        found, failed = self._job.addresses(), self._job.failures()
-        self._known = set(found)
+        addresses, failed = self._job.addresses(), self._job.failures()
+        self._known = set(addresses)
         for text in failed.values():
             self._output.note(text)
-        if not found:
+        if not addresses:
             raise BatchSystemError(
                 "no node manager has started in this job"
                 + "".join(f"; {text}" for text in dict.fromkeys(failed.values())),
                 where=str(self._job.path),
                 hint=f"see {self._job.output}; can the hosts write to this directory, and is dropflow installed there?",
             )
-        late = self._request.nodes - len({*found, *failed})
+        late = self._request.nodes - len({*addresses, *failed})
         if late:
             self._output.note(f"{plural(late, 'node')} of {self._request.nodes} had not started in time")
-        return [found[number] for number in sorted(found)]
+        return [addresses[number] for number in sorted(addresses)]
 
     def _have_nodes_ended(self) -> bool:
         return self._nodes is not None and self._nodes.poll() is not None
 
     def _add_late_nodes(self, client: Client) -> None:
-        found = self._job.addresses()
-        for number in sorted(set(found) - self._known):
+        addresses = self._job.addresses()
+        for number in sorted(set(addresses) - self._known):
             with suppress(DropflowError):  # it is tried again
-                client.add_child(found[number])
+                client.add_child(addresses[number])
                 self._known.add(number)
 
     # The session.

@@ -125,12 +125,12 @@ def _unpack(archive: IO[bytes], results: Path) -> None:
     with TemporaryDirectory(dir=results, prefix=".incoming-") as aside:
         with tarfile.open(fileobj=archive, mode="r|") as members:
             members.extractall(aside, filter="data")
-        for found in sorted(Path(aside).glob("*/*")):
-            target = results / found.relative_to(aside)
+        for path in sorted(Path(aside).glob("*/*")):
+            target = results / path.relative_to(aside)
             target.parent.mkdir(exist_ok=True)
             if target.is_dir() and not target.is_symlink():
                 shutil.rmtree(target)
-            found.replace(target)
+            path.replace(target)
 
 
 class _LoginOutput(JsonOutput):

@@ -195,10 +195,10 @@ def run_pool(output: CommandOutput, path: Path) -> Exit:
 
 
 def _directory(name: str) -> Path:
-    found = directory_of_job(f"pool-{name}")
-    if found is None:
+    directory = directory_of_job(f"pool-{name}")
+    if directory is None:
         raise NotFoundError(f"there is no pool {name}", hint="'dropflow pool list' shows those of this user")
-    return found
+    return directory
 
 
 def want(output: CommandOutput, name: str, wanted: str, *, is_answered: bool = True) -> Exit:
@@ -254,13 +254,13 @@ def _row(path: Path) -> PoolRow:
     status = "removed" if wanted == "removed" else "paused" if facts.state.paused or wanted == "paused" else "on"
     if wanted != "removed" and not _is_running(path):
         status = "its process has ended; 'dropflow pool resume' starts it"
-    found = facts.state.allocations
+    allocations = facts.state.allocations
     return PoolRow(
         name=order.name,
         island=order.island,
         status=status,
-        nodes=sum(bool(one.up) for one in found),
-        asked=sum(not one.up for one in found),
+        nodes=sum(bool(allocation.up) for allocation in allocations),
+        asked=sum(not allocation.up for allocation in allocations),
         most=order.settings.most,
         waiting=facts.waiting,
         text=facts.state.paused or facts.text,
@@ -324,7 +324,7 @@ class _PoolProcess:
                 if f"node-{allocation.job}" in alive
             }
             live = [session for session in self._client.sessions() if session.status == SessionState.RUNNING.name]
-            waiting = sum(one.queued + one.ready for one in live)
+            waiting = sum(live_session.queued + live_session.ready for live_session in live)
             self._away = 0.0
         except DropflowError as error:
             self._keep(text=f"the island does not answer: {error.text}")

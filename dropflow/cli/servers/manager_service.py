@@ -58,13 +58,13 @@ def neighbours(options: ServeOptions, more: Sequence[ServerAddress] = ()) -> tup
     more : sequence of ServerAddress
         Further ones that it knows.
     """
-    found = [*more, *(ServerAddress("translator", "translator", url) for url in split_urls(options.translator))]
+    places = [*more, *(ServerAddress("translator", "translator", url) for url in split_urls(options.translator))]
     if options.group:
         together = [record for record in records_here() if record.group == options.group]
-        found += [
+        places += [
             ServerAddress(record.role, record.name, record.url) for record in together if record.name != options.name
         ]
-    return tuple({place.url: place for place in found}.values())
+    return tuple({place.url: place for place in places}.values())
 
 
 def announce_by_zeroconf(context: ServerContext, info: ManagerInfo, options: DiscoverOptions) -> "Discovery | None":
@@ -87,13 +87,13 @@ def split_urls(given: Sequence[str]) -> tuple[str, ...]:
     UsageError
         One is a word alone.
     """
-    found = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
-    for url in found:
+    urls = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
+    for url in urls:
         if ":" not in url:
             raise UsageError(
                 f"{url!r} is not a manager URL", hint=f"such as http://{url if url.isidentifier() else 'host'}:8000"
             )
-    return tuple(dict.fromkeys(url if "://" in url else f"http://{url}" for url in found))
+    return tuple(dict.fromkeys(url if "://" in url else f"http://{url}" for url in urls))
 
 
 # The process of an island or a master, which differ in their options only.
@@ -130,9 +130,9 @@ def serve_composite(
         manager.set_url(service.url)
         manager.open()
         service.start()
-        found = announce_by_zeroconf(context, manager.info(), discovery)
-        if found is not None:
-            discover_children(manager, found)
+        announced = announce_by_zeroconf(context, manager.info(), discovery)
+        if announced is not None:
+            discover_children(manager, announced)
         return service.url
 
     return serve(role, options, build)

@@ -66,10 +66,10 @@ def memory_option(text: str) -> Decorator:
     """Return the option for the memory that nodes may use, in bytes, or None; `text` is its help."""
 
     def checked(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-        found = None if text is None else quantity(text, MEMORY)
-        if text is not None and (found is None or not 1 <= found < inf):
+        size = None if text is None else quantity(text, MEMORY)
+        if text is not None and (size is None or not 1 <= size < inf):
             raise click.BadParameter(f"{text!r} is no memory; give a number with a unit, such as '2 GiB'")
-        return None if found is None else int(found)
+        return None if size is None else int(size)
 
     return click.option("--memory", metavar="SIZE", callback=checked, help=text)
 

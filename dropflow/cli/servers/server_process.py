@@ -506,8 +506,8 @@ def start_logging(
 
 def _is_journal(descriptor: int) -> bool:
     """Return whether the journal of systemd reads a file descriptor, so that a line may begin with its level."""
-    found = os.fstat(descriptor)
-    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+    status = os.fstat(descriptor)
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 def _journal_level(level: int) -> int:

@@ -77,8 +77,8 @@ def up_command(
     if lost:
         raise UsageError(f"{lost[0]} is of nodes on this host", hint="leave it out; the file of hosts has such keys")
     here = free_ports(2) if tunnel else ()
-    found = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install, tunnel=here)
-    return run(UpOptions(**options, hosts=found, tunnel=here)) if found else Exit.BAD_INPUT
+    usable = usable_hosts(output, hosts, skip_unreachable=skip_unreachable, install=install, tunnel=here)
+    return run(UpOptions(**options, hosts=usable, tunnel=here)) if usable else Exit.BAD_INPUT
 
 
 # ``dropflow down``: the end of a cluster on this host, and of its nodes on other hosts.
