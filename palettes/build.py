@@ -272,7 +272,7 @@ def fields_of(component: Component, *, owner: str = "") -> Iterator[EagleField]:
         parameter_type="ComponentParameter",
         description="The class that does the work.",
     )
-    for parameter in (dropclass, *component.parameters, *(item for item in common if item.name not in own)):
+    for parameter in (dropclass, *component.parameters, *(field for field in common if field.name not in own)):
         if parameter.name not in {port.name for port in component.ports}:
             yield _field(whose, parameter)
     taken = {parameter.name: parameter for parameter in component.parameters}

@@ -255,7 +255,9 @@ def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
         if known is None:
             merged[key] = failure
             continue
-        best = max(known, failure, key=lambda item: (bool(item.node), item.has_log, len(item.detail), item.attempts))
+        best = max(
+            known, failure, key=lambda report: (bool(report.node), report.has_log, len(report.detail), report.attempts)
+        )
         merged[key] = msgspec.structs.replace(
             best,
             count=known.count + failure.count,

@@ -261,9 +261,9 @@ class LinkLoop:
         self._calls.append(call)
         self._wake()
 
-    def send(self, peer: str, item: OutgoingMessage) -> None:
+    def send(self, peer: str, message: OutgoingMessage) -> None:
         """Send a message for which there is room."""
-        self._messages.append((peer, item))
+        self._messages.append((peer, message))
         self._wake()
 
     def reply(self, route: bytes, frames: Frames) -> None:
@@ -332,10 +332,10 @@ class LinkLoop:
         if self._messages:
             by_peer: dict[str, list[OutgoingMessage]] = {}
             for _ in range(len(self._messages)):
-                peer, item = self._messages.popleft()
-                by_peer.setdefault(peer, []).append(item)
-            for peer, items in by_peer.items():
-                self._driver.carry_out(self._manager.send(peer, items, now))
+                peer, message = self._messages.popleft()
+                by_peer.setdefault(peer, []).append(message)
+            for peer, messages in by_peer.items():
+                self._driver.carry_out(self._manager.send(peer, messages, now))
         for _ in range(len(self._replies)):
             self._transport.reply(*self._replies.popleft())
 

@@ -138,9 +138,9 @@ class Links:
         ProtocolError
             The peer refuses this process.
         """
-        item = outgoing_message(message, frames)
-        self._window(peer).acquire(item.cost)
-        self._loop.send(peer, item)
+        outgoing = outgoing_message(message, frames)
+        self._window(peer).acquire(outgoing.cost)
+        self._loop.send(peer, outgoing)
 
     def has_room(self, peer: str) -> bool:
         """Whether `peer` has no more unprocessed data than its window."""
@@ -258,13 +258,13 @@ class Links:
             if give_up is not None and give_up() and inbox.empty():
                 raise reader.timed_out(peer, "the reader stopped waiting")
             try:
-                item = inbox.get(timeout=timeout)
+                received = inbox.get(timeout=timeout)
             except Empty:
                 raise reader.timed_out(peer, f"nothing came for {timeout:g} s") from None
-            if isinstance(item, DropflowError):
-                raise item
-            if item is not None:
-                return item
+            if isinstance(received, DropflowError):
+                raise received
+            if received is not None:
+                return received
 
     def _reply(self, route: bytes, frames: Frames) -> None:
         self._loop.reply(route, frames)

@@ -133,12 +133,12 @@ class Outbound:
         close: list[OutboundAction] = [CloseConnection(self.peer)] if is_open else []
         return [*actions, *close, *self._connect(now)]
 
-    def enqueue(self, items: Sequence[OutgoingMessage], now: float) -> list[OutboundAction]:
+    def enqueue(self, messages: Sequence[OutgoingMessage], now: float) -> list[OutboundAction]:
         """Send messages as soon as the link allows, in as few packets as possible."""
         if self.state is OutboundState.REFUSED:
-            return [ReturnCredit(self.peer, item.cost) for item in items]
-        for item in items:
-            self._packer.put(item)
+            return [ReturnCredit(self.peer, message.cost) for message in messages]
+        for message in messages:
+            self._packer.put(message)
         return self.send_pending(now)
 
     def send_pending(self, now: float) -> list[OutboundAction]:

@@ -84,9 +84,9 @@ class Packer:
         """Whether everything is packed."""
         return not self._outgoing and self._fragments is None
 
-    def put(self, item: OutgoingMessage) -> None:
+    def put(self, message: OutgoingMessage) -> None:
         """Add a message at the end."""
-        self._outgoing.append(item)
+        self._outgoing.append(message)
 
     def next_packet(self) -> NumberedPacket | None:
         """Return the next packet; None when there is nothing to pack."""
@@ -109,7 +109,7 @@ class Packer:
         """
         rest = list(self._fragments or ())
         messages = len(self._outgoing) + sum(packet.messages for packet in rest)
-        cost = sum(item.cost for item in self._outgoing) + sum(packet.cost for packet in rest)
+        cost = sum(message.cost for message in self._outgoing) + sum(packet.cost for packet in rest)
         self._outgoing.clear()
         self._fragments = None
         self.number = 0
@@ -123,19 +123,19 @@ class Packer:
         messages: list[list[bytes]] = []
         cost = size = 0
         while self._outgoing:
-            item = self._outgoing[0]
-            size += item.cost
+            message = self._outgoing[0]
+            size += message.cost
             if messages and size > MOST_IN_FRAME:
                 break
             self._outgoing.popleft()
-            messages.append([bytes(segment) for segment in item.segments])
-            cost += item.cost
+            messages.append([bytes(segment) for segment in message.segments])
+            cost += message.cost
         number = self._next_number()
         return NumberedPacket(number, (encode(MessageBatch(number, messages)),), cost, len(messages))
 
-    def _split(self, item: OutgoingMessage) -> Iterator[NumberedPacket]:
+    def _split(self, message: OutgoingMessage) -> Iterator[NumberedPacket]:
         """Yield the packets of one message: consecutive slices of its segments, `fragment` bytes in each."""
-        sizes = [len(segment) for segment in item.segments]
+        sizes = [len(segment) for segment in message.segments]
         total, start, room = sum(sizes), 0, self._fragment
         pieces: list[Buffer] = []
 
@@ -146,7 +146,7 @@ class Packer:
             return NumberedPacket(number, (header, *pieces), cost, int(end == total))
 
         position = 0
-        for segment in item.segments:
+        for segment in message.segments:
             whole = memoryview(segment)
             taken = 0
             while taken < len(whole):

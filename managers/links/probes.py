@@ -117,11 +117,11 @@ def _wait(probes: Sequence["_Probe"], end: float, clock: Clock) -> None:
     while waiting and (left := end - clock.monotonic()) > 0:
         poller = zmq.Poller()
         for probe in waiting:
-            for item, flags in probe.items():
-                poller.register(item, flags)
-        ready = {item for item, _ in poller.poll(int(left * 1000) + 1)}
+            for source, flags in probe.items():
+                poller.register(source, flags)
+        ready = {source for source, _ in poller.poll(int(left * 1000) + 1)}
         for probe in waiting:
-            if any(item in ready for item, _ in probe.items()):
+            if any(source in ready for source, _ in probe.items()):
                 probe.handle_events()
         waiting = [probe for probe in waiting if not probe.is_over]
 

@@ -52,7 +52,7 @@ def pg_json(graph: PhysicalGraph) -> Iterator[bytes]:
 def specifications(graph: PhysicalGraph) -> dict[str, Any]:
     """Return the dictionary of every drop by its id."""
     items = msgspec.json.decode(b"".join(pg_json(graph)))
-    return {item["oid"]: item for item in items if "oid" in item}
+    return {drop["oid"]: drop for drop in items if "oid" in drop}
 
 
 def expanded(node: str) -> tuple[str, int]:

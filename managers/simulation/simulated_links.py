@@ -122,9 +122,9 @@ class SimulatedLinks:
 
     def send(self, peer: str, message: Message, frames: Sequence[object] = ()) -> None:
         """Queue a message. The owner looks at `has_room` before it sends more."""
-        item = outgoing_message(message, frames)
-        self._window(peer).acquire(item.cost)
-        self.carry_out(self.manager.send(peer, [item], self._simulation.time))
+        outgoing = outgoing_message(message, frames)
+        self._window(peer).acquire(outgoing.cost)
+        self.carry_out(self.manager.send(peer, [outgoing], self._simulation.time))
 
     def has_room(self, peer: str) -> bool:
         """Whether `peer` has no more unprocessed data than its window."""
@@ -270,15 +270,15 @@ class _Download:
         self._restart_timer()
         links.carry_out(links.manager.start_transfer(transfer, links.process.simulation.time))
 
-    def _receive(self, item: PassChunk | DropflowError | None) -> None:
+    def _receive(self, received: PassChunk | DropflowError | None) -> None:
         outcome: TransferResult | BaseException | None
-        if isinstance(item, PassChunk):
+        if isinstance(received, PassChunk):
             try:
-                outcome = self._reader.accept(item.chunk, item.data)
+                outcome = self._reader.accept(received.chunk, received.data)
             except (Exception, Interrupted) as error:  # noqa: BLE001 - also what the sink raises
                 outcome = error
         else:
-            outcome = item
+            outcome = received
         if outcome is not None:
             self.end(outcome)
             return

@@ -75,12 +75,12 @@ def _read(data: bytes, format_: str) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             assert archive.testzip() is None
             return {info.filename: archive.read(info) for info in archive.infolist()}
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         for info in tar:
             content = tar.extractfile(info)
-            found[info.name] = b"" if content is None else content.read()
-    return found
+            members[info.name] = b"" if content is None else content.read()
+    return members
 
 
 def _collected(download: Download) -> tuple[bytes, DropflowError | None]:
@@ -135,12 +135,12 @@ def test_directories_are_unpacked_into_the_archive(format_: str, tmp_path: Path)
     packed = b"".join(directory_tar(tmp_path / "d", "."))
     manager = _Nodes([_result(0, 9, is_directory=True)], lambda _: _whole(0, packed, is_directory=True))
     data, error = _collected(results_archive(manager, "s", ArchiveQuery(format=format_)))  # type: ignore[arg-type]
-    found = _read(data, format_)
+    members = _read(data, format_)
 
     assert error is None
-    assert found["results/o_0/deep/x"] == b"x" * 700
-    assert found["results/o_0/big"] == (tmp_path / "d" / "big").read_bytes()
-    assert "results/o_0/link" in found
+    assert members["results/o_0/deep/x"] == b"x" * 700
+    assert members["results/o_0/big"] == (tmp_path / "d" / "big").read_bytes()
+    assert "results/o_0/link" in members
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -155,12 +155,12 @@ def test_what_is_gone_is_named_and_the_stream_is_cut_off(format_: str) -> None:
     manager = _Nodes([_result(row, 4) for row in range(3)], contents)
     manager.missing = ("far",)
     data, error = _collected(results_archive(manager, "s", ArchiveQuery(format=format_)))  # type: ignore[arg-type]
-    found = _read(data, format_)
+    members = _read(data, format_)
 
     assert isinstance(error, GoneError)
-    assert set(found) == {"results/o_0", "results/o_2", MISSING}
-    assert found[MISSING].decode().splitlines()[0] == "all results on node far: it did not answer"
-    assert "results/o_1 of o_1 on node a: the user removed it" in found[MISSING].decode()
+    assert set(members) == {"results/o_0", "results/o_2", MISSING}
+    assert members[MISSING].decode().splitlines()[0] == "all results on node far: it did not answer"
+    assert "results/o_1 of o_1 on node a: the user removed it" in members[MISSING].decode()
 
 
 def test_a_node_that_is_lost_costs_its_own_results_only() -> None:
@@ -175,11 +175,11 @@ def test_a_node_that_is_lost_costs_its_own_results_only() -> None:
 
     manager = _Nodes([_result(row, 4, node="ab"[row == 3]) for row in range(4)], contents)
     data, error = _collected(results_archive(manager, "s", ArchiveQuery()))
-    found = _read(data, "tar")
-    lines = found[MISSING].decode().splitlines()
+    members = _read(data, "tar")
+    lines = members[MISSING].decode().splitlines()
 
     assert isinstance(error, GoneError)
-    assert set(found) == {"results/o_0", "results/o_3", MISSING}
+    assert set(members) == {"results/o_0", "results/o_3", MISSING}
     assert [line.split(" of ")[0] for line in lines] == ["results/o_1", "results/o_2"]
     assert all("the connection broke" in line for line in lines)
 

@@ -34,43 +34,43 @@ def pair() -> Iterator[Pair]:
 def test_managers_are_found_and_leave(pair: Pair) -> None:
     """A discovery that browses reports all that a manager announced, and when it leaves."""
     announcer, browser = pair
-    heard: queue.Queue[tuple[str, Announcement]] = queue.Queue()
+    events: queue.Queue[tuple[str, Announcement]] = queue.Queue()
 
-    def record(what: str, found: Announcement) -> None:
-        if found.key == _KEY:
-            heard.put((what, found))
+    def record(what: str, announcement: Announcement) -> None:
+        if announcement.key == _KEY:
+            events.put((what, announcement))
 
     browser.browse("node", partial(record, "joined"), partial(record, "left"))
     announcer.announce(_NODE)
 
-    assert heard.get(timeout=60) == ("joined", _NODE)
+    assert events.get(timeout=60) == ("joined", _NODE)
 
     announcer.close()
 
-    assert heard.get(timeout=60) == ("left", _NODE)
+    assert events.get(timeout=60) == ("left", _NODE)
 
 
 @pytest.mark.slow
 def test_a_callback_that_raises_does_not_end_browsing(pair: Pair) -> None:
     """The next manager is still reported."""
     announcer, browser = pair
-    heard: queue.Queue[str] = queue.Queue()
+    names: queue.Queue[str] = queue.Queue()
 
-    def joined(found: Announcement) -> None:
-        if found.key != _KEY:
+    def joined(announcement: Announcement) -> None:
+        if announcement.key != _KEY:
             return
-        heard.put(found.name)
-        if found.name == "n1":
+        names.put(announcement.name)
+        if announcement.name == "n1":
             raise RuntimeError("on purpose")
 
     browser.browse("node", joined, lambda _: None)
     announcer.announce(_NODE)
-    assert heard.get(timeout=60) == "n1"
+    assert names.get(timeout=60) == "n1"
     announcer.announce(
         Announcement(name="n2", role="node", url="http://127.0.0.1:8124", incarnation=_LIFE + 1, key=_KEY)
     )
 
-    assert heard.get(timeout=60) == "n2"
+    assert names.get(timeout=60) == "n2"
 
 
 @pytest.mark.slow

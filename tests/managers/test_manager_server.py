@@ -138,14 +138,19 @@ def test_the_key_of_a_user_does_what_people_do(manager: FakeManager, tmp_path: P
         transport.close()
         served.close()
 
-    one, drop = "/api/v1/sessions/{session}", "/api/v1/sessions/{session}/drops/{drop}"
+    session_path, drop = "/api/v1/sessions/{session}", "/api/v1/sessions/{session}/drops/{drop}"
     verbs = ("cancel", "pause", "continue", "rebalance", "force-continue", "resume", "retry", "release", "contents")
     assert admitted == {
         *(f"POST /api/v1/{name}" for name in ("sessions", "components", "probe", "tickets")),
-        *(f"POST {one}/{verb}" for verb in verbs),
-        *(f"DELETE {one}", f"POST {drop}/cancel"),
+        *(f"POST {session_path}/{verb}" for verb in verbs),
+        *(f"DELETE {session_path}", f"POST {drop}/cancel"),
     }
-    assert {f"PUT {one}/deployment", "POST /api/v1/children", "DELETE /api/v1/children", "POST /hop"} <= refused
+    assert {
+        f"PUT {session_path}/deployment",
+        "POST /api/v1/children",
+        "DELETE /api/v1/children",
+        "POST /hop",
+    } <= refused
 
 
 def test_a_session_is_of_the_user_whose_key_submitted_it(manager: FakeManager, tmp_path: Path) -> None:
@@ -302,7 +307,7 @@ def test_a_node_knows_the_user_of_a_session_from_the_island_only(tmp_path: Path)
         node, _, above = _node_and_island(stack, tmp_path)
         alice = stack.enter_context(Client(above.url, secret=_user("alice")))
         assert node.session("hers").status == "FINISHED"
-        assert {found.session("hers").user for found in (node, alice)} == {"alice"}
+        assert {client.session("hers").user for client in (node, alice)} == {"alice"}
         with Client(above.url, secret=_user("bob")) as other, pytest.raises(NotOwnerError, match="is of user alice"):
             other.delete("hers")
         alice.delete("hers")
@@ -431,10 +436,12 @@ def test_without_a_token_only_loopback_is_served(manager: FakeManager) -> None:
 
 def test_all_sockets_are_on_loopback_by_default(service: Service) -> None:
     """No socket of the process listens on an address that other hosts can reach."""
-    mine = [found for found in psutil.Process().net_connections("inet") if found.status == psutil.CONN_LISTEN]
+    mine = [
+        connection for connection in psutil.Process().net_connections("inet") if connection.status == psutil.CONN_LISTEN
+    ]
 
-    assert service.port in [found.laddr.port for found in mine]
-    assert [found.laddr for found in mine if not is_loopback(found.laddr.ip)] == []
+    assert service.port in [connection.laddr.port for connection in mine]
+    assert [connection.laddr for connection in mine if not is_loopback(connection.laddr.ip)] == []
 
 
 def test_a_server_on_all_addresses_answers_for_its_own_names_only() -> None:

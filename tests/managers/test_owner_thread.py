@@ -248,22 +248,22 @@ def test_each_action_of_a_machine_has_an_effect() -> None:
 
 def test_results_and_errors_are_returned_by_name() -> None:
     """Each call has its own result, in the order of the calls."""
-    found = call_in_parallel(
+    results = call_in_parallel(
         {"a": lambda: 1, "b": lambda: _raise(NotFoundError("no")), "c": lambda: 3}, seconds=30, clock=SystemClock()
     )
 
-    assert list(found) == ["a", "b", "c"]
-    assert (found["a"].value, found["c"].value) == (1, 3)
-    assert isinstance(found["b"].error, NotFoundError)
+    assert list(results) == ["a", "b", "c"]
+    assert (results["a"].value, results["c"].value) == (1, 3)
+    assert isinstance(results["b"].error, NotFoundError)
 
 
 def test_other_exceptions_become_internal_errors(caplog: pytest.LogCaptureFixture) -> None:
     """A bug in one call does not end the others."""
-    found = call_in_parallel({"a": lambda: _raise(KeyError("x")), "b": lambda: None}, seconds=30, clock=SystemClock())
+    results = call_in_parallel({"a": lambda: _raise(KeyError("x")), "b": lambda: None}, seconds=30, clock=SystemClock())
 
-    assert isinstance(found["a"].error, InternalError)
-    assert "KeyError" in found["a"].error.text
-    assert found["b"].error is None
+    assert isinstance(results["a"].error, InternalError)
+    assert "KeyError" in results["a"].error.text
+    assert results["b"].error is None
     assert "a call to a failed" in caplog.text
 
 
@@ -271,18 +271,20 @@ def test_calls_run_in_parallel() -> None:
     """Two calls that wait for each other both return."""
     both = threading.Barrier(2)
 
-    found = call_in_parallel({"a": lambda: both.wait(60), "b": lambda: both.wait(60)}, seconds=60, clock=SystemClock())
+    results = call_in_parallel(
+        {"a": lambda: both.wait(60), "b": lambda: both.wait(60)}, seconds=60, clock=SystemClock()
+    )
 
-    assert all(result.error is None for result in found.values())
+    assert all(result.error is None for result in results.values())
 
 
 def test_a_call_that_hangs_is_late() -> None:
     """At the deadline the other calls have their results."""
     free = threading.Event()
 
-    found = call_in_parallel({"slow": lambda: free.wait(60), "fast": lambda: True}, seconds=0.1, clock=SystemClock())
+    results = call_in_parallel({"slow": lambda: free.wait(60), "fast": lambda: True}, seconds=0.1, clock=SystemClock())
 
-    assert found["fast"].value is True
-    assert found["slow"].late
-    assert isinstance(found["slow"].error, LinkError)
+    assert results["fast"].value is True
+    assert results["slow"].late
+    assert isinstance(results["slow"].error, LinkError)
     free.set()

@@ -69,20 +69,20 @@ def test_a_host_with_two_nodes_is_ambiguous() -> None:
 @pytest.mark.parametrize("places", [("x", "y"), ("localhost", "localhost"), ("127.0.0.1:8000:5555:6666", "::1")])
 def test_a_graph_of_another_cluster_is_spread_with_a_note(places: tuple[str, str]) -> None:
     """If all its nodes are unknown, a graph is placed as one that names none; the note has the names."""
-    found = assign(_graph(2, places), _ALIVE)
+    assignment = assign(_graph(2, places), _ALIVE)
 
-    assert found.places == ("n1", "n2")
-    assert f"names unknown nodes ({places[0]!r}" in found.note
-    assert "n1, n2" in found.note
+    assert assignment.places == ("n1", "n2")
+    assert f"names unknown nodes ({places[0]!r}" in assignment.note
+    assert "n1, n2" in assignment.note
 
 
 @pytest.mark.parametrize("places", [("localhost", "h7"), ("n1", "h7"), ("h7:8000", "h8:8000")])
 def test_the_only_node_takes_all_parts(places: tuple[str, str]) -> None:
     """A single node gets all parts, even if the graph names other nodes."""
-    found = assign(_graph(2, places), [_ALIVE[1]])
+    assignment = assign(_graph(2, places), [_ALIVE[1]])
 
-    assert found.places == ("n1", "n1")
-    assert "'h7" in found.note
+    assert assignment.places == ("n1", "n1")
+    assert "'h7" in assignment.note
 
 
 def test_localhost_means_the_only_node() -> None:
@@ -149,8 +149,8 @@ def test_a_placed_graph_is_refused_with_what_its_nodes_lack() -> None:
     with pytest.raises(BadGraphError, match=r"cannot run what is placed on them: a0 on n1, a1 on n1") as refused:
         where_they_run(_needing("wsclean", "DP3"), ["n1", "n2"], [_lacking("n1", "wsclean", "DP3")], is_movable=False)
 
-    found = [problem for problem in refused.value.problems if isinstance(problem, Problem)]
-    assert [(one.where, one.text, one.hint) for one in found] == [
+    problems = [problem for problem in refused.value.problems if isinstance(problem, Problem)]
+    assert [(problem.where, problem.text, problem.hint) for problem in problems] == [
         ("a0 on n1", "no wsclean", "install wsclean"),
         ("a1 on n1", "no DP3", "install DP3"),
     ]

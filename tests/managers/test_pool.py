@@ -34,22 +34,22 @@ def _pool(*up: str, since: float = 1.0) -> PoolState:
 def _actions(state: PoolState, *seen: Seen, settings: PoolSettings = SETTINGS) -> list[PoolAction]:
     """Return what is done at the last of these times."""
     actions: list[PoolAction] = []
-    for one in seen:
-        state, actions = decide(state, settings, one)
+    for moment in seen:
+        state, actions = decide(state, settings, moment)
     return actions
 
 
 def test_a_node_is_asked_for_only_while_work_waits_and_all_nodes_work() -> None:
     """Not without work; not while a node is idle, or asked for; not beyond the limit; not while paused."""
     busy = {"1": 2, "2": 1}
-    asked = submitted(_pool("1"), "2", 5.0)
+    state = submitted(_pool("1"), "2", 5.0)
     full = _pool("1", "2", "3")
 
     assert _actions(PoolState(), Seen(5.0, 1, {})) == [PoolAction("submit")]
     assert _actions(PoolState(), Seen(5.0, 0, {})) == []
     assert _actions(_pool("1", "2"), Seen(5.0, 1, busy)) == [PoolAction("submit")]
     assert _actions(_pool("1", "2"), Seen(5.0, 1, busy | {"2": 0})) == []
-    assert _actions(asked, Seen(9.0, 1, {"1": 1})) == []
+    assert _actions(state, Seen(9.0, 1, {"1": 1})) == []
     assert _actions(full, Seen(5.0, 1, {"1": 1, "2": 1, "3": 1})) == []
     assert _actions(msgspec.structs.replace(PoolState(), paused="why"), Seen(5.0, 1, {})) == []
 
@@ -119,7 +119,7 @@ def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> 
         now += data.draw(st.sampled_from([2.0, 31.0, 400.0]))
         for job in list(jobs):
             jobs[job] = data.draw(st.sampled_from([jobs[job], RUNNING, ENDED])) if not jobs[job].is_over else ENDED
-        running = {job: data.draw(st.integers(0, 2)) for job, found in jobs.items() if found == RUNNING}
+        running = {job: data.draw(st.integers(0, 2)) for job, job_state in jobs.items() if job_state == RUNNING}
         waiting = data.draw(st.integers(0, 3))
         seen = Seen(now, waiting, running, dict(jobs) if data.draw(st.booleans()) else None)
         before = {allocation.job: allocation for allocation in state.allocations}
@@ -138,7 +138,7 @@ def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> 
             ]
             assert now - last >= SETTINGS.every
             assert len(lasting) < SETTINGS.most
-            assert all(one.up for one in lasting)
+            assert all(allocation.up for allocation in lasting)
             last = now
             jobs[f"{number}"] = PENDING
             state = submitted(state, f"{number}", now)
@@ -156,7 +156,7 @@ def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
 ) -> None:
     """Counted over an hour of its process, whose nodes are idle, and are kept by --min; without nodes it never asks."""
     clock = VirtualClock()
-    asked: list[float] = []
+    times: list[float] = []
     ends: list[float] = []
     path, key = tmp_path / "pool-p", tmp_path / "key"
     path.mkdir()
@@ -166,7 +166,7 @@ def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
         """Knows one job, which runs."""
 
         def states_of_jobs(self) -> dict[str, JobState]:
-            asked.append(clock.now())
+            times.append(clock.now())
             return {"1": RUNNING}
 
     class Island:
@@ -204,11 +204,11 @@ def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
     order = PoolOrder(name="p", island="http://i", settings=settings, site=Facility(), arguments=())
     job.write_text(path / "pool.json", msgspec.json.encode(order).decode())
     for wanted, state, most in (("on", _pool("1", since=clock.now()), 120), ("paused", PoolState(), 0)):
-        asked.clear()
+        times.clear()
         ends.append(clock.monotonic() + 3600.0)
         job.write_text(path / "wanted", wanted)
         job.write_text(path / "state.json", msgspec.json.encode(PoolFacts(state=state)).decode())
         with pytest.raises(TimeoutError, match="hour"):
             run_pool(CommandOutput(), path)
-        assert most - 5 <= len(asked) <= most + 1
-        assert all(later - earlier >= 30.0 for earlier, later in pairwise(asked))
+        assert most - 5 <= len(times) <= most + 1
+        assert all(later - earlier >= 30.0 for earlier, later in pairwise(times))

@@ -58,9 +58,9 @@ def servers() -> Iterator[Servers]:
 
 
 def _one(prober: Prober, address: str, seconds: float = 30.0) -> ProbeResult:
-    (found,) = prober.probe(ProbeRequest(addresses=(address,), seconds=seconds))
-    assert found.address == address
-    return found
+    (result,) = prober.probe(ProbeRequest(addresses=(address,), seconds=seconds))
+    assert result.address == address
+    return result
 
 
 @pytest.mark.slow
@@ -68,13 +68,13 @@ def test_links_and_managers_are_probed_together(keys: tuple[ClusterKey, ClusterK
     """The results have the order of the addresses, and an address may occur twice."""
     links, url = servers.links("b", keys[0]), servers.manager(FakeManager("m", clock=SystemClock()), keys[0])
     addresses = (url, links, "tcp://127.0.0.1:9", url)
-    found = Prober("a", keys[0]).probe(ProbeRequest(addresses=addresses))
+    results = Prober("a", keys[0]).probe(ProbeRequest(addresses=addresses))
 
-    assert [reach.address for reach in found] == list(addresses)
-    assert [(reach.ok, reach.name) for reach in found] == [(True, "m"), (True, "b"), (False, ""), (True, "m")]
-    assert (found[1].key, found[1].protocol, found[1].incarnation > 0) == (keys[0].fingerprint, PROTOCOL, True)
-    assert found[2].trouble == "nothing listens there"
-    assert found[2].hint
+    assert [reach.address for reach in results] == list(addresses)
+    assert [(reach.ok, reach.name) for reach in results] == [(True, "m"), (True, "b"), (False, ""), (True, "m")]
+    assert (results[1].key, results[1].protocol, results[1].incarnation > 0) == (keys[0].fingerprint, PROTOCOL, True)
+    assert results[2].trouble == "nothing listens there"
+    assert results[2].hint
 
 
 def test_names_of_hosts_are_looked_up(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
@@ -98,9 +98,9 @@ def test_the_skew_of_a_clock_is_measured(keys: tuple[ClusterKey, ClusterKey], se
     """The skew is relative to the clock of the manager that probes."""
     here = SystemClock()
     url = servers.manager(_SkewedManager("m", seconds, clock=here), keys[0])
-    found = _one(Prober("a", keys[0], clock=here), url)
+    result = _one(Prober("a", keys[0], clock=here), url)
 
-    assert found.skew == pytest.approx(seconds, abs=1.0)
+    assert result.skew == pytest.approx(seconds, abs=1.0)
 
 
 class _SkewedManager(FakeManager):
@@ -112,18 +112,18 @@ class _SkewedManager(FakeManager):
 
     def info(self) -> ManagerInfo:
         """Return the info with the time of that clock."""
-        found = super().info()
-        return msgspec.structs.replace(found, time=found.time + self._ahead)
+        info = super().info()
+        return msgspec.structs.replace(info, time=info.time + self._ahead)
 
 
 def test_a_large_skew_is_measured(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
     """The client signs with the clock of the other manager, which therefore answers."""
     here = SystemClock()
     url = servers.manager(FakeManager("m", clock=here), keys[0])
-    found = _one(Prober("a", keys[0], clock=VirtualClock(1e9)), url)
+    result = _one(Prober("a", keys[0], clock=VirtualClock(1e9)), url)
 
-    assert (found.ok, found.code) == (True, "")
-    assert found.skew == pytest.approx(here.now() - 1e9, abs=60.0)
+    assert (result.ok, result.code) == (True, "")
+    assert result.skew == pytest.approx(here.now() - 1e9, abs=60.0)
 
 
 def test_another_cluster_key_is_reported(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
@@ -142,10 +142,10 @@ def test_another_protocol_is_reported(
 ) -> None:
     """The links answer, but their protocol is not ours."""
     monkeypatch.setattr("managers.probing.PROTOCOL", 9)
-    found = _one(Prober("a", keys[0]), servers.links("b", keys[0]))
+    result = _one(Prober("a", keys[0]), servers.links("b", keys[0]))
 
-    assert (found.ok, found.protocol, found.code) == (False, PROTOCOL, "DF120")
-    assert found.trouble == f"its links use protocol {PROTOCOL}, those here 9"
+    assert (result.ok, result.protocol, result.code) == (False, PROTOCOL, "DF120")
+    assert result.trouble == f"its links use protocol {PROTOCOL}, those here 9"
 
 
 def test_probing_by_rest(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
@@ -153,24 +153,24 @@ def test_probing_by_rest(keys: tuple[ClusterKey, ClusterKey], servers: Servers) 
     links = servers.links("b", keys[0])
     url = servers.manager(FakeManager("m"), keys[0], Prober("m", keys[0]))
     with Client(url, secret=keys[0].secret) as client:
-        (found,) = client.probe([links], seconds=5.0)
+        (result,) = client.probe([links], seconds=5.0)
     with Client(url) as other, pytest.raises(HttpError, match="token") as refused:
         other.probe([links])
 
-    assert (found.ok, found.name) == (True, "b")
+    assert (result.ok, result.name) == (True, "b")
     assert refused.value.status == 401
 
 
 def test_a_server_that_is_not_a_manager_is_reported(keys: tuple[ClusterKey, ClusterKey]) -> None:
     """Redirects are not followed, and answers without an end are not read to the end."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     def moved(_: object) -> Response:
-        asked.append("moved")
+        paths.append("moved")
         return Response(status=302, headers=(("Location", "/secret"),))
 
     def secret(_: object) -> Response:
-        asked.append("secret")
+        paths.append("secret")
         return Response(body=b"{}")
 
     def endless(_: object) -> Response:
@@ -182,10 +182,10 @@ def test_a_server_that_is_not_a_manager_is_reported(keys: tuple[ClusterKey, Clus
             Route(method="GET", path="/secret", handler=secret, summary="secret"),
         ]
         with serve(routes) as server:
-            found = _one(Prober("a", keys[0]), server.url)
-        assert (found.ok, found.code) == (False, "DF120"), handler
-        assert found.hint
-    assert asked == ["moved", "secret"]
+            result = _one(Prober("a", keys[0]), server.url)
+        assert (result.ok, result.code) == (False, "DF120"), handler
+        assert result.hint
+    assert paths == ["moved", "secret"]
 
 
 def test_silent_addresses_end_at_the_time_limit(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
@@ -202,24 +202,24 @@ def test_silent_addresses_end_at_the_time_limit(keys: tuple[ClusterKey, ClusterK
         port = mute.getsockname()[1]
         links = servers.links("b", keys[0])
         addresses = (f"http://127.0.0.1:{port}", f"tcp://127.0.0.1:{port}", "tcp://slow:1", links)
-        found = Prober("a", keys[0], resolve=resolve).probe(ProbeRequest(addresses=addresses, seconds=0.6))
+        results = Prober("a", keys[0], resolve=resolve).probe(ProbeRequest(addresses=addresses, seconds=0.6))
     waited = over.is_set()
     hang.set()
 
-    assert [reach.ok for reach in found] == [False, False, False, True]
-    assert "does not answer" in found[0].trouble
-    assert "does not answer as links do" in found[1].trouble
-    assert found[2].trouble == "resolving the host name 'slow' takes too long"
+    assert [reach.ok for reach in results] == [False, False, False, True]
+    assert "does not answer" in results[0].trouble
+    assert "does not answer as links do" in results[1].trouble
+    assert results[2].trouble == "resolving the host name 'slow' takes too long"
     assert not waited
 
 
 @pytest.mark.parametrize("address", ["tcp://a:1\n", "http://a:1\n", "tcp://127.0.0.1:99999", "http://127.0.0.1:99999"])
 def test_malformed_addresses_are_reported(address: str) -> None:
     """Addresses that match the pattern of the request are checked again, without a lookup."""
-    found = _one(Prober("a", None, resolve=_never), address)
+    result = _one(Prober("a", None, resolve=_never), address)
 
-    assert not found.ok
-    assert found.trouble
+    assert not result.ok
+    assert result.trouble
 
 
 def _never(host: str) -> str:

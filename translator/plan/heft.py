@@ -425,10 +425,10 @@ def min_parts(graph: PhysicalGraph, options: PartitionOptions, machines: Machine
 
     def plan(count: int) -> tuple[float, PlannedParts]:
         chosen = order[:count]
-        some = msgspec.structs.replace(machines, nodes=tuple(machines.nodes[number] for number in chosen))
-        made = heft(graph, options, some)
+        subset = msgspec.structs.replace(machines, nodes=tuple(machines.nodes[number] for number in chosen))
+        made = heft(graph, options, subset)
         part = np.array(chosen, dtype=np.int32)[made.part]
-        return simulate(work, some, made.part, made.priority).completion, PlannedParts(part, made.priority)
+        return simulate(work, subset, made.part, made.priority).completion, PlannedParts(part, made.priority)
 
     best, made = plan(len(order))
     deadline = options.deadline

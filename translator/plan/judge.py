@@ -289,9 +289,9 @@ class _Simulation:
             done = links.finish(now) if links is not None and links.next_end <= now else []
             while queue and queue[0][0] <= now:
                 done.append(heapq.heappop(queue)[1])
-            for item in done:
-                vertex = abs(item)  # a move whose latency is over has a negative number
-                if item < 0 and self._transmit(now, vertex):
+            for number in done:
+                vertex = abs(number)  # a move whose latency is over has a negative number
+                if number < 0 and self._transmit(now, vertex):
                     continue
                 end[vertex] = now
                 if vertex < drops:

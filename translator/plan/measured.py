@@ -89,10 +89,10 @@ def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
     for node in nodes:
         alike.setdefault((node.key, node.kind, node.shape), []).append(node)
     merged = []
-    for (key, kind, shape), some in alike.items():
-        instance, place = np.unique(np.concatenate([node.instance for node in some]), return_inverse=True)
-        counts = np.concatenate([node.count for node in some])
-        sums = np.concatenate([node.mean * node.count for node in some])
+    for (key, kind, shape), group in alike.items():
+        instance, place = np.unique(np.concatenate([node.instance for node in group]), return_inverse=True)
+        counts = np.concatenate([node.count for node in group])
+        sums = np.concatenate([node.mean * node.count for node in group])
         count = np.bincount(place.reshape(-1), weights=counts, minlength=len(instance)).astype(np.float64)
         total = np.bincount(place.reshape(-1), weights=sums, minlength=len(instance))
         merged.append(
@@ -103,10 +103,10 @@ def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
                 instance=instance,
                 mean=total / count,
                 count=count,
-                least=-_largest(-np.concatenate([node.least for node in some]), place, len(instance)),
-                most=_largest(np.concatenate([node.most for node in some]), place, len(instance)),
-                processor=_means(np.concatenate([node.processor for node in some]), counts, place, len(instance)),
-                memory=_largest(np.concatenate([node.memory for node in some]), place, len(instance)),
+                least=-_largest(-np.concatenate([node.least for node in group]), place, len(instance)),
+                most=_largest(np.concatenate([node.most for node in group]), place, len(instance)),
+                processor=_means(np.concatenate([node.processor for node in group]), counts, place, len(instance)),
+                memory=_largest(np.concatenate([node.memory for node in group]), place, len(instance)),
             )
         )
     return tuple(merged)

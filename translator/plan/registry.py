@@ -91,17 +91,17 @@ def machines_for(graph: PhysicalGraph, options: PartitionOptions, machines: Mach
     """
     count = max(min(options.parts, graph.drops), 1)
     if machines is None:
-        some = equal_machines(count, cores=max(options.dop, 1))
+        chosen = equal_machines(count, cores=max(options.dop, 1))
         if options.islands > 1:
             named = [
-                (node, f"island {island_of(part, count, options.islands)}") for part, node in enumerate(some.nodes)
+                (node, f"island {island_of(part, count, options.islands)}") for part, node in enumerate(chosen.nodes)
             ]
             nodes = tuple(msgspec.structs.replace(node, island=name) for node, name in named)
-            some = msgspec.structs.replace(some, nodes=nodes)
+            chosen = msgspec.structs.replace(chosen, nodes=nodes)
     else:
-        some = machines.first(count)
+        chosen = machines.first(count)
     least = max((template.cpus for template in graph.templates if template.kind is Kind.APP), default=1)
-    return some.limited(options.dop, options.memory, least=max(least, 1))
+    return chosen.limited(options.dop, options.memory, least=max(least, 1))
 
 
 def check_partition(
@@ -215,7 +215,11 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
         made = _within_limits(graph, options, where, chosen(graph, options, where), are_equal=machines is None)
     else:
         made = PlannedParts(
-            partition_groups(graph, options, lambda group, some: _fitting(group, some, where.first(some.parts), chosen))
+            partition_groups(
+                graph,
+                options,
+                lambda group, group_options: _fitting(group, group_options, where.first(group_options.parts), chosen),
+            )
         )
     work = work_of(graph)
     priority = made.priority

@@ -64,10 +64,10 @@ def finding_groups(problems: Sequence[Problem]) -> list[FindingGroup]:
     for problem in problems:
         alike.setdefault((problem.code, problem.severity, problem.hint), []).append(problem)
     groups = []
-    for (code, severity, hint), some in alike.items():
-        texts = {problem.text for problem in some}
-        text = some[0].text if len(texts) == 1 else ""
-        places = dict.fromkeys((problem.where, "" if text else problem.text) for problem in some)
+    for (code, severity, hint), group in alike.items():
+        texts = {problem.text for problem in group}
+        text = group[0].text if len(texts) == 1 else ""
+        places = dict.fromkeys((problem.where, "" if text else problem.text) for problem in group)
         groups.append(FindingGroup(code, severity, hint, text, tuple(places)))
     return groups
 
@@ -76,5 +76,7 @@ def findings_by_severity(problems: Sequence[Problem]) -> list[tuple[str, list[Fi
     """Return findings in groups by severity, the worst first, with a heading for each severity that occurs."""
     by_severity = {severity: [problem for problem in problems if problem.severity is severity] for severity in _WORDS}
     return [
-        (plural(len(some), _WORDS[severity]), finding_groups(some)) for severity, some in by_severity.items() if some
+        (plural(len(group), _WORDS[severity]), finding_groups(group))
+        for severity, group in by_severity.items()
+        if group
     ]

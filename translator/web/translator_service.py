@@ -651,8 +651,8 @@ class TranslatorService:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise WorldError(f"what would run cannot be found out: {error}") from error
         except msgspec.DecodeError as error:
-            told = ended.stderr.decode(errors="replace").strip()[-2000:]
-            raise WorldError(f"what would run cannot be found out: {told}") from error
+            printed = ended.stderr.decode(errors="replace").strip()[-2000:]
+            raise WorldError(f"what would run cannot be found out: {printed}") from error
 
     def delete(self, identity: str) -> None:
         """Stop a translation if it runs, and delete it.

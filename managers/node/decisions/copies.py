@@ -354,7 +354,7 @@ class ContentCopies:
         for row in [row for row in self._count if row in reset]:
             self._forget(row)
         self.safe = {row: left for row, holders in self.safe.items() if (left := holders & members)}
-        self._told = {row: left for row, told in self._told.items() if (left := told & members)}
+        self._told = {row: left for row, informed in self._told.items() if (left := informed & members)}
         adopted, unwanted = self._here.next_view(self._node, _owners(self._here.rows, decision), reset)
         self._discard(unwanted)
         self._count.update({row: copy.count for row, copy in adopted.items()})

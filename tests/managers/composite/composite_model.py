@@ -62,8 +62,8 @@ class DeploymentRecord:
             assert url in self.steps["undo"], f"a deployment that failed is not undone on {url}: {self.steps}"
 
     def _are_all(self, step: str) -> bool:
-        found: Mapping[str, bool | None] = self.steps[step]
-        return set(found) == self.children and all(found.values())
+        outcomes: Mapping[str, bool | None] = self.steps[step]
+        return set(outcomes) == self.children and all(outcomes.values())
 
 
 # A slow, obvious model of what a composite may show of a session: which answers it got, and which supersede others.
@@ -132,18 +132,20 @@ class SessionEvidence:
 
     def add(self, session: str, url: str, evidence: Evidence) -> None:
         """Add an answer."""
-        found = self._of(session, url)
-        if len(found) > _MANY:
-            newest = max(found, key=lambda one: one.part or (-1, -1))
-            found[:] = [one for one in found if one is newest or not any(other.replaces(one) for other in found)]
-        found.append(evidence)
+        known = self._of(session, url)
+        if len(known) > _MANY:
+            newest = max(known, key=lambda entry: entry.part or (-1, -1))
+            known[:] = [
+                entry for entry in known if entry is newest or not any(other.replaces(entry) for other in known)
+            ]
+        known.append(evidence)
         if evidence.part is not None:
             self.past.add((session, url, evidence.part))
 
     def forget_child(self, url: str) -> None:
         """Remove what is known from a child that was removed."""
-        self.found = {key: found for key, found in self.found.items() if key[1] != url}
-        self.hidden = {key: found for key, found in self.hidden.items() if key[1] != url}
+        self.found = {key: entries for key, entries in self.found.items() if key[1] != url}
+        self.hidden = {key: epochs for key, epochs in self.hidden.items() if key[1] != url}
         self.past = {key for key in self.past if key[1] != url}
 
     def hide(self, session: str, url: str, sure: int, perhaps: int) -> None:
@@ -153,8 +155,8 @@ class SessionEvidence:
 
     def current(self, session: str, url: str) -> list[tuple[int, int] | None]:
         """Return the parts that may be shown of a child: those of answers that nothing supersedes."""
-        found = self._of(session, url)
-        left = [one.part for one in found if not any(other.supersedes(one) for other in found)]
+        known = self._of(session, url)
+        left = [entry.part for entry in known if not any(other.supersedes(entry) for other in known)]
         sure, perhaps = self.hidden.get((session, url), (-1, -1))
         shown = [part for part in left if part is None or part[0] > sure]
         return shown if any(part and part[0] > perhaps for part in shown) else [*shown, None]
@@ -165,8 +167,8 @@ class SessionEvidence:
 
     def newest_epoch(self, session: str) -> int:
         """Return the newest epoch that may be known."""
-        found = [one.part for (name, _), many in self.found.items() if name == session for one in many]
-        return max((part[0] for part in found if part), default=0)
+        parts = [entry.part for (name, _), many in self.found.items() if name == session for entry in many]
+        return max((part[0] for part in parts if part), default=0)
 
     def check(self, session: str, info: SessionInfo | None, children: Mapping[str, str]) -> None:
         """Check what is shown of a session: a record, or that there is none.
@@ -452,8 +454,8 @@ class CompositeModel:
     def _check_number(self) -> bool:
         """Check how many requests are under way; return whether a child has so many that others wait."""
         kinds = Counter(
-            (found.ask.url, found.key, kind if (kind := found.ask.operation) in ("status", "watch") else "")
-            for found in self.requests.values()
+            (request.ask.url, request.key, kind if (kind := request.ask.operation) in ("status", "watch") else "")
+            for request in self.requests.values()
         )
         most = {
             kind: max((count for key, count in kinds.items() if key[2] == kind), default=0) for kind in ("status", "")
@@ -464,27 +466,29 @@ class CompositeModel:
 
     def _deployment(self, ask: Ask) -> DeploymentRecord | None:
         """Return the deployment that a step belongs to; None if calls order the steps one by one."""
-        found = ask.arguments.get("deployment")
-        key = (found.session, found.epoch) if found else (ask.arguments["session"], ask.arguments["epoch"])
+        deployment = ask.arguments.get("deployment")
+        key = (
+            (deployment.session, deployment.epoch) if deployment else (ask.arguments["session"], ask.arguments["epoch"])
+        )
         records = [record for call in self.calls.values() for record in call.deployments]
         return next((record for record in records if (record.session, record.epoch) == key), None)
 
     def _new_round(self, operation: str, session: str) -> _Round:
         wanted = _SOURCES[operation]
         sources = [call for call in self.calls.values() if call.operation in wanted and call.session == session]
-        asked = min((call.began for call in sources), default=self.event)
-        return _Round(operation, session, sources, asked, self.event, self.now)
+        began = min((call.began for call in sources), default=self.event)
+        return _Round(operation, session, sources, began, self.event, self.now)
 
     def _answers(self, url: str) -> bool:
         """Whether a child certainly answers."""
-        asked, time = self._heard.get(url, (-1, -inf))
-        return asked > self._trouble[url] and self.now - time < 1.0
+        number, time = self._heard.get(url, (-1, -inf))
+        return number > self._trouble[url] and self.now - time < 1.0
 
     def _note_failures(self) -> None:
         """Note the children that failed in requests that are not over: at their end, they are found not to answer."""
-        self._rounds = [one for one in self._rounds if one.sources or len(one.outcomes) < len(one.urls)]
-        for one in self._rounds:
-            for url, event in one.outcomes.items():
+        self._rounds = [round_ for round_ in self._rounds if round_.sources or len(round_.outcomes) < len(round_.urls)]
+        for round_ in self._rounds:
+            for url, event in round_.outcomes.items():
                 if isinstance(_error_of(event), LinkError):
                     self._trouble[url] = self.event
 
@@ -494,8 +498,8 @@ class CompositeModel:
             if call in round_.sources:
                 round_.sources.remove(call)
                 self._trouble |= dict.fromkeys(round_.urls & self.children.keys() - round_.outcomes.keys(), self.event)
-                for one in round_.evidence if not round_.sources else ():
-                    one.by = min(one.by, self.event)
+                for entry in round_.evidence if not round_.sources else ():
+                    entry.by = min(entry.by, self.event)
 
     # Answers.
 
@@ -520,10 +524,10 @@ class CompositeModel:
         elif isinstance(event, Unanswered) and isinstance(event.error, NotFoundError) and round_.operation == "session":
             round_.evidence.append(self._add(round_.session, url, None, like))
         if round_.is_sure and len(round_.outcomes) == len(round_.urls):
-            for one in round_.evidence:
+            for entry in round_.evidence:
                 # A request in the background goes to one child, and does not count what is absent.
-                is_certain = one.part is not None or len(round_.urls) > 1
-                one.taken, one.by = (self.event if is_certain else inf), self.event
+                is_certain = entry.part is not None or len(round_.urls) > 1
+                entry.taken, entry.by = (self.event if is_certain else inf), self.event
 
     def _add(self, session: str, url: str, part: tuple[int, int] | None, like: Evidence) -> Evidence:
         made = Evidence(like.asked, part, like.taken, like.by, like.sent)
@@ -545,13 +549,13 @@ class CompositeModel:
             return
         session, newest = call.session, self._evidence.newest_epoch(call.session)
         rounds = [
-            one
-            for one in self._rounds
-            if (one.operation, one.session) == ("delete", session) and one.sent >= call.began
+            round_
+            for round_ in self._rounds
+            if (round_.operation, round_.session) == ("delete", session) and round_.sent >= call.began
         ]
         forgotten = []
         for url in self.children:
-            errors = [_error_of(one.outcomes[url]) if url in one.outcomes else LinkError("") for one in rounds]
+            errors = [_error_of(round_.outcomes[url]) if url in round_.outcomes else LinkError("") for round_ in rounds]
             away = [isinstance(error, LinkError) for error in errors]
             if any(error is not None and not isinstance(error, LinkError | NotFoundError) for error in errors):
                 self._add(session, url, None, Evidence(self.event, None))  # it may be one of another deletion

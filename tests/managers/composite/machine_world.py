@@ -126,8 +126,8 @@ class MachineWorld:
 
     def open(self, *operations: str) -> Iterator[Ask]:
         """Yield the open requests of these operations, or all, including new ones."""
-        while found := [ask for ask in self.asked.values() if not operations or ask.operation in operations]:
-            yield found[0]
+        while asks := [ask for ask in self.asked.values() if not operations or ask.operation in operations]:
+            yield asks[0]
 
     def answer_all(self, *operations: str) -> None:
         """Answer all requests, or those of these operations."""

@@ -215,9 +215,11 @@ class RandomWorld:
 
     def open(self, *operations: str) -> list[int]:
         """Return the numbers of the plans and requests without an answer."""
-        found = {number: request.ask.operation for number, request in self.model.requests.items()}
-        found |= dict.fromkeys(self.plans, "plan")
-        return [number for number, operation in sorted(found.items()) if not operations or operation in operations]
+        operation_of = {number: request.ask.operation for number, request in self.model.requests.items()}
+        operation_of |= dict.fromkeys(self.plans, "plan")
+        return [
+            number for number, operation in sorted(operation_of.items()) if not operations or operation in operations
+        ]
 
     def carry_out(self, number: int) -> Answered | Unanswered:
         """Carry out a request at its child, or compute a plan; return the answer."""
@@ -247,8 +249,8 @@ class RandomWorld:
 
     def answer(self, *operations: str) -> None:
         """Answer all requests of these operations, and those that follow."""
-        while found := self.open(*operations):
-            self.deliver(self.carry_out(found[0]))
+        while numbers := self.open(*operations):
+            self.deliver(self.carry_out(numbers[0]))
 
     def advance(self, seconds: float, *prompt: str) -> None:
         """Advance the time; requests of the `prompt` operations are answered at once."""
@@ -343,9 +345,9 @@ class RandomWorld:
         """Call an operation while all children answer, and return its value."""
         number = self.call(operation, **arguments)
         self.answer(*REQUESTS)
-        found = self._returns[number]
-        assert found.error is None, found.error
-        return found.value
+        outcome = self._returns[number]
+        assert outcome.error is None, outcome.error
+        return outcome.value
 
 
 def _check_exact(info: SessionInfo, children: Mapping[str, RestartableChild]) -> None:

@@ -172,15 +172,15 @@ def test_a_graph_is_planned_again_after_a_node_was_restarted(world: World) -> No
 
 def test_closing_an_island_does_not_end_its_sessions(world: World) -> None:
     """When an island stops, its nodes and sessions go on."""
-    one = world.node("n1")
+    node = world.node("n1")
     island = world.composite("n1")
     island.submit(fan(4), SUBMIT)
 
     island.close()
     island.close()
 
-    assert one.session("s").status == "RUNNING"
-    assert not one.closed
+    assert node.session("s").status == "RUNNING"
+    assert not node.closed
 
 
 # The cache of what children reported about sessions.
@@ -343,7 +343,7 @@ def test_watching_returns_when_a_node_is_lost(world: World) -> None:
     """`watch` returns when a node is lost, and does not wait forever."""
     island, _, two = world.session_of_two()
     world.managers["http://n1:8000"].complete("s")
-    found: list[str] = []
+    texts: list[str] = []
     version = island.session("s").version
 
     def watch() -> None:
@@ -352,7 +352,7 @@ def test_watching_returns_when_a_node_is_lost(world: World) -> None:
             detail = island.watch("s", version=seen, seconds=60)
             seen = detail.version
             if detail.status == "UNKNOWN":
-                found.append(detail.text)
+                texts.append(detail.text)
                 return
 
     thread = threading.Thread(target=watch)
@@ -361,23 +361,23 @@ def test_watching_returns_when_a_node_is_lost(world: World) -> None:
     lose(world, island, "n2")
     thread.join(60)
 
-    assert "n2 is unavailable (nothing listens there" in found[0]
+    assert "n2 is unavailable (nothing listens there" in texts[0]
 
 
 def test_watching_returns_the_details_of_the_end(world: World) -> None:
     """Logical nodes have their final counts, even if the list of sessions reported the end first."""
-    one = world.hanging("n1")
-    one.hang("watch")
+    node = world.hanging("n1")
+    node.hang("watch")
     island = world.composite("n1")
     island.submit(parts(1), SUBMIT)
-    found: list[SessionDetail] = []
+    details: list[SessionDetail] = []
     version = island.session("s").version
 
-    thread = threading.Thread(target=lambda: found.append(island.watch("s", version=version, seconds=60)))
+    thread = threading.Thread(target=lambda: details.append(island.watch("s", version=version, seconds=60)))
     thread.start()
-    until(lambda: "watch" in one.calls)
-    one.complete("s")
+    until(lambda: "watch" in node.calls)
+    node.complete("s")
     thread.join(60)
 
-    assert (found[0].status, found[0].states) == ("FINISHED", {"COMPLETED": 41})
-    assert {state for node in found[0].logical for state in node.states} == {"COMPLETED"}
+    assert (details[0].status, details[0].states) == ("FINISHED", {"COMPLETED": 41})
+    assert {state for node in details[0].logical for state in node.states} == {"COMPLETED"}

@@ -36,9 +36,9 @@ def _asked_by_a_call(world: MachineWorld) -> list[str]:
 
 
 def _states(world: MachineWorld, number: int) -> dict[str, int]:
-    found = world.returned[number]
-    assert found.error is None
-    return dict(found.value.states)
+    outcome = world.returned[number]
+    assert outcome.error is None
+    return dict(outcome.value.states)
 
 
 def test_each_child_is_asked_once_per_period_with_one_request_at_a_time() -> None:
@@ -158,9 +158,9 @@ def test_a_session_is_deleted_on_a_child_that_was_away() -> None:
         gone = Unanswered(ask.id, LinkError("nothing listens there"))
         world.deliver(gone if "b" in ask.url else world.outcome(ask))
     assert isinstance(world.returned[number].error, LinkError)
-    found = world.call("session", session="s")
+    call = world.call("session", session="s")
     world.answer_all("session")
-    assert isinstance(world.returned[found].error, NotFoundError)
+    assert isinstance(world.returned[call].error, NotFoundError)
 
     world.advance(1.0)
     world.answer_all("status")
@@ -245,13 +245,13 @@ def test_the_session_of_a_removed_child_is_not_shown_when_its_answer_comes_late(
     world = MachineWorld("a", "b")
     world.answer_all()
     world.nodes["http://b:8000"].sessions["s"] = (1, 3, "RUNNING")
-    asked = world.call("session", session="s")
+    call = world.call("session", session="s")
     late = [world.outcome(ask) for ask in world.asked.values() if ask.operation == "session"]
     world.call("remove_child", url="http://b:8000")
     for event in late:
         world.deliver(event)
 
-    assert isinstance(world.returned[asked].error, NotFoundError)
+    assert isinstance(world.returned[call].error, NotFoundError)
     listed = world.call("sessions")
     world.answer_all("sessions")
     assert world.returned[listed].value == ()
@@ -462,8 +462,8 @@ class Island(RuleBasedStateMachine):
     @rule(number=_numbers)
     def carry_out(self, number: int) -> None:
         """Carry out a request at a child; the answer is delivered later, or never."""
-        if found := self.world.open():
-            self.answers.append(self.world.carry_out(found[number % len(found)]))
+        if numbers := self.world.open():
+            self.answers.append(self.world.carry_out(numbers[number % len(numbers)]))
 
     @rule(number=_numbers, is_kept=st.booleans())
     def deliver(self, number: int, is_kept: bool) -> None:  # noqa: FBT001 - drawn
@@ -475,8 +475,8 @@ class Island(RuleBasedStateMachine):
     @rule(number=_numbers, status=st.sampled_from(["RUNNING", "FINISHED"]), operation=st.sampled_from(REQUESTS))
     def overtake(self, number: int, status: str, operation: str) -> None:
         """Carry out a request, change a part, answer other requests, and deliver the answer after theirs."""
-        if found := self.world.open(*REQUESTS[1:], "watch"):
-            late = self.world.carry_out(found[number % len(found)])
+        if numbers := self.world.open(*REQUESTS[1:], "watch"):
+            late = self.world.carry_out(numbers[number % len(numbers)])
             self.move(number, status)
             for other in self.world.open(operation):
                 if other != late.id:
@@ -488,15 +488,15 @@ class Island(RuleBasedStateMachine):
     )
     def fail(self, number: int, error: LinkError | StorageError) -> None:
         """Fail a request without an effect."""
-        if found := self.world.open(*REQUESTS[1:], "watch"):
-            self.world.deliver(Unanswered(found[number % len(found)], error))
+        if numbers := self.world.open(*REQUESTS[1:], "watch"):
+            self.world.deliver(Unanswered(numbers[number % len(numbers)], error))
 
     @rule(number=_numbers)
     def lose(self, number: int) -> None:
         """Carry out a request, and lose its answer."""
-        if found := self.world.open(*REQUESTS[1:], "watch"):
-            self.world.carry_out(found[number % len(found)])
-            self.world.deliver(Unanswered(found[number % len(found)], LinkError("the connection was closed")))
+        if numbers := self.world.open(*REQUESTS[1:], "watch"):
+            self.world.carry_out(numbers[number % len(numbers)])
+            self.world.deliver(Unanswered(numbers[number % len(numbers)], LinkError("the connection was closed")))
 
     @rule(operation=st.sampled_from([*REQUESTS, "watch"]))
     def answer_some(self, operation: str) -> None:
@@ -506,8 +506,8 @@ class Island(RuleBasedStateMachine):
     @rule(number=_numbers)
     def answer_one(self, number: int) -> None:
         """Answer a request."""
-        if found := self.world.open():
-            self.world.deliver(self.world.carry_out(found[number % len(found)]))
+        if numbers := self.world.open():
+            self.world.deliver(self.world.carry_out(numbers[number % len(numbers)]))
 
     @rule(seconds=st.sampled_from([0.05, 0.5, 1.0, 3.0, 20.0]), prompt=st.sampled_from([(), ("status",), REQUESTS]))
     def advance(self, seconds: float, prompt: tuple[str, ...]) -> None:
@@ -553,11 +553,11 @@ class Island(RuleBasedStateMachine):
     def start_or_undo(self, number: int, is_start: bool) -> None:  # noqa: FBT001 - drawn
         """Start or undo what a master has prepared."""
         if self.prepared:
-            found = self.prepared[number % len(self.prepared)]
+            deployment = self.prepared[number % len(self.prepared)]
             if is_start:
-                self.call("start", session=found.session, epoch=found.epoch)
+                self.call("start", session=deployment.session, epoch=deployment.epoch)
             else:
-                self.call("undo", session=found.session, epoch=found.epoch, reason="")
+                self.call("undo", session=deployment.session, epoch=deployment.epoch, reason="")
 
     @invariant()
     def look_often(self) -> None:

@@ -106,14 +106,14 @@ def test_pages_of_drops_run_over_all_nodes(world: World) -> None:
     island = world.composite("n1", "n2", "n3")
     island.submit(parts(3), SUBMIT)
 
-    found: list[str] = []
-    while len(found) < 41:
-        page = island.drops("s", DropQuery(offset=len(found), limit=7))
+    ids: list[str] = []
+    while len(ids) < 41:
+        page = island.drops("s", DropQuery(offset=len(ids), limit=7))
         assert page.total == 41
         assert not page.missing
-        found += [row.oid for row in page.drops]
+        ids += [row.oid for row in page.drops]
 
-    assert len(set(found)) == 41
+    assert len(set(ids)) == 41
     assert island.drops("s", DropQuery(node="n2")).total == sum(
         row.node == "n2" for row in island.drops("s", DropQuery(limit=100)).drops
     )
@@ -125,13 +125,13 @@ def test_a_sorted_list_is_merged_from_all_nodes(world: World) -> None:
         world.node(name)
     island = world.composite("n1", "n2", "n3")
     island.submit(parts(3), SUBMIT)
-    whole = island.drops("s", DropQuery(limit=100)).drops
+    every = island.drops("s", DropQuery(limit=100)).drops
     for sort in ("-row", "id", "name", "-node", "state"):
         key, is_reversed = order_of(sort)
-        found: list[DropInfo] = []
-        for offset in range(0, len(whole), 7):
-            found += island.drops("s", DropQuery(sort=sort, offset=offset, limit=7)).drops
-        assert found == sorted(whole, key=key, reverse=is_reversed), sort
+        rows: list[DropInfo] = []
+        for offset in range(0, len(every), 7):
+            rows += island.drops("s", DropQuery(sort=sort, offset=offset, limit=7)).drops
+        assert rows == sorted(every, key=key, reverse=is_reversed), sort
     with pytest.raises(UsageError, match="only the first 20,000 rows"):
         island.drops("s", DropQuery(sort="id", offset=20_000))
 
@@ -172,9 +172,9 @@ def test_the_hint_about_a_missing_log_is_about_the_drop(world: World) -> None:
     node.add(fan(2), "s")
     node.refuse("log", NotFoundError("drop fan_a_0-0 has written no log"))
 
-    with pytest.raises(NotFoundError, match="there is no log of drop 'fan_a_0-0'") as found:
+    with pytest.raises(NotFoundError, match="there is no log of drop 'fan_a_0-0'") as refused:
         world.composite("n1").log("s", "fan_a_0-0")
-    assert found.value.hint == NO_LOG
+    assert refused.value.hint == NO_LOG
 
 
 def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
@@ -204,10 +204,14 @@ def test_a_drop_counts_its_root_cause_on_all_nodes(world: World) -> None:
         node.fail("s", 0, "broken", also=also)
     island = world.composite("n1", "n2")
     (cause,) = island.session("s").failures
-    found = island.drop("s", cause.drop).failure
+    failure = island.drop("s", cause.drop).failure
 
-    assert found is not None
-    assert (found.count, found.took_along, found.text) == (cause.count, cause.took_along, "broken") == (5, 3, "broken")
+    assert failure is not None
+    assert (
+        (failure.count, failure.took_along, failure.text)
+        == (cause.count, cause.took_along, "broken")
+        == (5, 3, "broken")
+    )
 
 
 def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
@@ -248,9 +252,9 @@ def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None
     island = world.composite("n1", "n2")
     wanted = (ContentRequest(row=1), ContentRequest(row=2))
 
-    found = list(read_records(island.contents("s", ContentsRequest(node="n2", wanted=wanted)).chunks))
-    assert found[:2] == [ContentBegin(0, size=7, checksum=zlib.crc32(b"content")), ContentPiece(b"content")]
-    assert isinstance(found[-1], ContentError)
+    contents = list(read_records(island.contents("s", ContentsRequest(node="n2", wanted=wanted)).chunks))
+    assert contents[:2] == [ContentBegin(0, size=7, checksum=zlib.crc32(b"content")), ContentPiece(b"content")]
+    assert isinstance(contents[-1], ContentError)
     with pytest.raises(NotFoundError, match="node n3 is not below"):
         island.contents("s", ContentsRequest(node="n3", wanted=wanted))
 
@@ -288,9 +292,9 @@ def test_failed_drops_are_listed_first_for_an_ambiguous_name(world: World) -> No
     node.fail("s", row.drop, "broken")
     island = world.composite("n1")
 
-    with pytest.raises(AmbiguousError, match=f"are named '{row.name}'") as found:
+    with pytest.raises(AmbiguousError, match=f"are named '{row.name}'") as refused:
         island.drop("s", row.name)
-    assert f": '{row.name} 4' ({row.oid}, ERROR) or '{row.name} 0' (" in found.value.hint
+    assert f": '{row.name} 4' ({row.oid}, ERROR) or '{row.name} 0' (" in refused.value.hint
     assert island.drop("s", f"{row.name} 4").oid == row.oid
 
 
@@ -353,13 +357,13 @@ def test_the_graph_comes_whole_from_one_child(world: World) -> None:
     world.managers["http://n1:8000"].refuse("graph", GoneError("the files cannot be read"))
     world.managers["http://n2:8000"].refuse("graph", LinkError("nothing listens there"))
 
-    found = island.graph("s")
+    from_child = island.graph("s")
 
     for column in ("template", "instance", "part"):
-        assert getattr(found, column).tolist() == getattr(graph, column).tolist()
+        assert getattr(from_child, column).tolist() == getattr(graph, column).tolist()
     for column in ("ptr", "neighbour", "link"):
-        assert getattr(found.successors, column).tolist() == getattr(graph.successors, column).tolist()
-    assert found.places == ("n1", "n2", "n3")
+        assert getattr(from_child.successors, column).tolist() == getattr(graph.successors, column).tolist()
+    assert from_child.places == ("n1", "n2", "n3")
 
 
 def test_times_of_all_nodes_are_merged(world: World) -> None:
@@ -376,12 +380,12 @@ def test_times_of_all_nodes_are_merged(world: World) -> None:
     master = world.composite("i1", "i2", name="m", role="master")
     master.submit(parts(3), SUBMIT)
 
-    found = {section.node: section for section in read_sections(master.times("s").chunks)}
-    assert sorted(found) == ["n1", "n2", "n3"]
-    assert all(len(section.records) == 2 for section in found.values())
+    sections = {section.node: section for section in read_sections(master.times("s").chunks)}
+    assert sorted(sections) == ["n1", "n2", "n3"]
+    assert all(len(section.records) == 2 for section in sections.values())
     statistics = master.times_statistics("s")
     assert (statistics.attempts, statistics.failed, len(statistics.lanes)) == (6, 3, 3)
-    moved = [(one.source, one.target, one.size, one.contents) for one in statistics.traffic]
+    moved = [(row.source, row.target, row.size, row.contents) for row in statistics.traffic]
     assert moved == [("n1", "n2", 70, 2), ("n1", "n3", 70, 2), ("n3", "n1", 70, 2)]
     query = TimesQuery(since="n1:2,n2:1")
     later = {section.node: len(section.records) for section in read_sections(master.times("s", query).chunks)}

@@ -46,15 +46,15 @@ def test_a_deployment_has_the_whole_graph(graph: PhysicalGraph, data: st.DataObj
     part = data.draw(st.lists(st.integers(0, 4), min_size=graph.drops, max_size=graph.drops))
     parted = replace(graph, part=(graph.part + part).astype("int32"))
 
-    found = plan_deployment(parted, _SUBMIT, _NODES, clock=VirtualClock())
+    deployment = plan_deployment(parted, _SUBMIT, _NODES, clock=VirtualClock())
 
-    whole = parse(found.dfg)
-    assert found.drops == graph.drops
-    assert digest(whole) == digest(replace(parted, places=whole.places))
-    used = tuple(sorted({whole.places[part] for part in parted.part.tolist()}))
+    whole_graph = parse(deployment.dfg)
+    assert deployment.drops == graph.drops
+    assert digest(whole_graph) == digest(replace(parted, places=whole_graph.places))
+    used = tuple(sorted({whole_graph.places[part] for part in parted.part.tolist()}))
     standby = tuple(node.name for node in _NODES if node.name not in used)
-    assert tuple(place.node for place in found.places) == found.nodes == used + standby
-    assert all(place.address == f"tcp://h:{place.incarnation}" for place in found.places)
+    assert tuple(place.node for place in deployment.places) == deployment.nodes == used + standby
+    assert all(place.address == f"tcp://h:{place.incarnation}" for place in deployment.places)
 
 
 def test_a_later_deployment_is_newer() -> None:
@@ -75,14 +75,14 @@ def test_a_later_deployment_is_newer_with_any_clock() -> None:
 
 def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None:
     """When one node cannot prepare, all are undone soon, without waiting for those that still try."""
-    one = world.hanging("n1")
+    node = world.hanging("n1")
     world.node("n2").refuse("prepare", StorageError("the disk is full"))
     island = world.composite("n1", "n2", deploy_seconds=600.0)
-    one.hang("prepare")
+    node.hang("prepare")
 
     with pytest.raises(StorageError, match="could not prepare session 's': the disk is full"):
         island.submit(_parts(2), _SUBMIT)
-    assert "undo" in one.calls
+    assert "undo" in node.calls
 
 
 def test_nothing_starts_when_one_node_cannot_prepare(world: World) -> None:
@@ -116,7 +116,7 @@ def test_started_nodes_are_undone_when_one_cannot_start(world: World) -> None:
 
 def test_a_node_that_hangs_is_undone_when_it_answers(world: World) -> None:
     """The deadline is kept, the others are undone, and the late node is undone as soon as it answers."""
-    one = world.node("n1")
+    node = world.node("n1")
     two = world.hanging("n2")
     island = world.composite("n1", "n2", deploy_seconds=0.2)
     two.hang("prepare")
@@ -124,21 +124,21 @@ def test_a_node_that_hangs_is_undone_when_it_answers(world: World) -> None:
     with pytest.raises(LinkError, match=r"n2 could not prepare session 's': no answer within 0\.2 s"):
         island.submit(_parts(2), _SUBMIT)
 
-    assert not one.sessions()
+    assert not node.sessions()
     until(lambda: bool(two.manager.undone))
 
 
 def test_a_session_that_was_started_is_returned_although_its_nodes_do_not_answer(world: World) -> None:
     """The caller gets the name and epoch of what runs, and not an error, after which it would submit it again."""
-    one = world.node("n1")
+    node = world.node("n1")
     island = world.composite("n1")
-    one.refuse("session", LinkError("the connection was closed"))
+    node.refuse("session", LinkError("the connection was closed"))
 
-    found = island.submit(_parts(1), SubmitQuery())
+    session = island.submit(_parts(1), SubmitQuery())
 
-    assert (found.status, found.unknown, found.whole) == ("UNKNOWN", ("n1",), 41)
-    assert "could not be looked up since: session" in found.text
-    assert [(info.session, info.epoch) for info in one.sessions()] == [(found.session, found.epoch)]
+    assert (session.status, session.unknown, session.whole) == ("UNKNOWN", ("n1",), 41)
+    assert "could not be looked up since: session" in session.text
+    assert [(info.session, info.epoch) for info in node.sessions()] == [(session.session, session.epoch)]
 
 
 def test_a_node_that_dies_between_the_steps_is_named(world: World) -> None:
@@ -164,12 +164,12 @@ def test_several_failures_are_all_named() -> None:
         "n3": StorageError("full"),
     }
 
-    found = merge_errors(errors, "could not prepare")
+    error = merge_errors(errors, "could not prepare")
 
-    assert isinstance(found, BadGraphError)
-    assert found.problems == (problem,)
-    assert (found.where, found.hint) == ("n2: graph", "install it")
-    assert "n1: it does not answer; n3: full" in found.text
+    assert isinstance(error, BadGraphError)
+    assert error.problems == (problem,)
+    assert (error.where, error.hint) == ("n2: graph", "install it")
+    assert "n1: it does not answer; n3: full" in error.text
 
 
 def test_a_problem_of_all_nodes_is_named_once() -> None:
@@ -180,11 +180,11 @@ def test_a_problem_of_all_nodes_is_named_once() -> None:
         name: BadGraphError("X1 bad", problems=(shared, own) if name == "n3" else (shared,))
         for name in ("n1", "n2", "n3")
     }
-    found = merge_errors(errors, "could not prepare")
+    error = merge_errors(errors, "could not prepare")
 
-    assert isinstance(found, BadGraphError)
-    assert found.problems == (shared, own)
-    assert found.text == "n1 could not prepare: X1 bad; the same at n2, n3"
+    assert isinstance(error, BadGraphError)
+    assert error.problems == (shared, own)
+    assert error.text == "n1 could not prepare: X1 bad; the same at n2, n3"
 
 
 def test_the_http_status_of_a_child_is_not_passed_on() -> None:
@@ -200,10 +200,10 @@ def test_each_node_gets_the_whole_graph_through_its_island(world: World) -> None
     master = world.composite("east", "west", role="master", name="master-1")
     master.submit(_parts(3), _SUBMIT)
 
-    found = [deployment for node in nodes for deployment in node.prepared.values()]
-    assert [deployment.nodes for deployment in found] == [("n1",), ("n2",), ("n3",)]
-    assert all(deployment.dfg is found[0].dfg for deployment in found)
-    assert parse(found[0].dfg).places == ("n1", "n2", "n3")
+    deployments = [deployment for node in nodes for deployment in node.prepared.values()]
+    assert [deployment.nodes for deployment in deployments] == [("n1",), ("n2",), ("n3",)]
+    assert all(deployment.dfg is deployments[0].dfg for deployment in deployments)
+    assert parse(deployments[0].dfg).places == ("n1", "n2", "n3")
 
 
 def test_a_master_passes_the_graph_on_and_its_islands_undo(world: World) -> None:
@@ -256,12 +256,12 @@ def test_a_deployment_that_was_not_prepared_cannot_be_started(world: World) -> N
 
 def test_a_node_that_lost_its_prepared_session_fails_the_deployment(world: World) -> None:
     """If a node that was prepared does not find the session, the island fails the deployment."""
-    one = world.node("n1")
+    node = world.node("n1")
     world.node("n2")
     island = world.composite("n1", "n2")
     deployment = _deployment("n1", "n2")
     island.prepare(deployment, seconds=30)
-    one.prepared.clear()
+    node.prepared.clear()
 
     with pytest.raises(NotFoundError, match="n1 could not start session 's'"):
         island.start("s", deployment.epoch)
@@ -269,12 +269,12 @@ def test_a_node_that_lost_its_prepared_session_fails_the_deployment(world: World
 
 def test_deployments_for_unknown_nodes_are_refused(world: World) -> None:
     """A node that is to prepare and is not below is an error that names it, before any node prepares."""
-    one = world.node("n1")
+    node = world.node("n1")
     island = world.composite("n1")
 
     with pytest.raises(LinkError, match="n9 cannot be reached: it is unknown"):
         island.prepare(_deployment("n1", "n9"), seconds=30)
-    assert not one.prepared
+    assert not node.prepared
 
 
 def test_of_two_simultaneous_deployments_of_one_name_one_is_undone(
@@ -319,13 +319,13 @@ def test_sessions_that_are_submitted_in_the_same_millisecond_have_different_name
 ) -> None:
     """The name of a session without a given name is made from the time, and gets a number if it is in use."""
     monkeypatch.setattr("managers.planning.dated_session_name", lambda *_: "fan-now")
-    one = world.hanging("n1")
+    node = world.hanging("n1")
     island = world.composite("n1", deploy_seconds=60.0)
-    one.hang("prepare")
+    node.hang("prepare")
     with ThreadPoolExecutor(3) as pool:
         submits = [pool.submit(island.submit, _parts(1), SubmitQuery()) for _ in range(3)]
-        until(lambda: one.calls.count("prepare") == 3)
-        one.release()
+        until(lambda: node.calls.count("prepare") == 3)
+        node.release()
         names = [submit.result(60).session for submit in submits]
 
     assert sorted(names) == ["fan-now", "fan-now-2", "fan-now-3"]

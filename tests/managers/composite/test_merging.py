@@ -199,7 +199,8 @@ def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) 
 def test_a_session_is_over_when_all_parts_are(parts: str, whole: str) -> None:
     """As long as one node has work the session runs; then the worst end counts."""
     reported = [
-        SessionPart(f"n{at}", SessionDetail(session="s", graph="g", status=one)) for at, one in enumerate(parts.split())
+        SessionPart(f"n{at}", SessionDetail(session="s", graph="g", status=status))
+        for at, status in enumerate(parts.split())
     ]
 
     assert merge(reported, version=1).status == whole
@@ -210,11 +211,11 @@ def test_a_node_that_lost_its_part_fails_the_session_and_is_named() -> None:
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2, nodes=("n2",))
     over = SessionDetail(session="s", graph="g", status="FAILED", drops=5, settled=5, nodes=("n1",))
 
-    found = merge([SessionPart("n1", over), SessionPart("n2", detail, Freshness.LOST, "was started again")], version=1)
+    merged = merge([SessionPart("n1", over), SessionPart("n2", detail, Freshness.LOST, "was started again")], version=1)
 
-    assert (found.status, found.running, found.drops, found.nodes) == ("FAILED", 0, 15, ("n1", "n2"))
-    assert found.text == "node n2 is lost: was started again; 6 of its 10 drops were not settled"
-    assert [(failure.name, failure.drop, failure.count) for failure in found.failures] == [("n2", "", 6)]
+    assert (merged.status, merged.running, merged.drops, merged.nodes) == ("FAILED", 0, 15, ("n1", "n2"))
+    assert merged.text == "node n2 is lost: was started again; 6 of its 10 drops were not settled"
+    assert [(failure.name, failure.drop, failure.count) for failure in merged.failures] == [("n2", "", 6)]
 
 
 def test_a_silent_node_that_its_peers_report_as_lost_is_lost() -> None:
@@ -223,20 +224,20 @@ def test_a_silent_node_that_its_peers_report_as_lost_is_lost() -> None:
     reported = FailureInfo(drop="", name="n2", node="n1", code="DF220", kind="NodeLost", text="n2 is lost", count=3)
     other = SessionDetail(session="s", graph="g", status="FAILED", text="n2 is lost", failures=(reported,))
 
-    found = merge([SessionPart("n1", other), SessionPart("n2", lost, Freshness.STALE, "is silent")], version=1)
+    merged = merge([SessionPart("n1", other), SessionPart("n2", lost, Freshness.STALE, "is silent")], version=1)
 
     counted = msgspec.structs.replace(reported, count=3 + 6)
-    assert (found.status, found.failures, found.unknown) == ("FAILED", (counted,), ())
-    assert found.text == "n2 is lost; n2: 6 of its 10 drops were not settled"
+    assert (merged.status, merged.failures, merged.unknown) == ("FAILED", (counted,), ())
+    assert merged.text == "n2 is lost; n2: 6 of its 10 drops were not settled"
 
 
 def test_the_last_report_of_a_silent_part_is_used() -> None:
     """A node that is silent for a moment does not fail the session; a note says that its numbers are old."""
     detail = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
 
-    found = merge([SessionPart("n2", detail, missing="does not answer")], version=1)
+    merged = merge([SessionPart("n2", detail, missing="does not answer")], version=1)
 
-    assert (found.status, found.running, found.notes) == ("RUNNING", 2, ("n2: does not answer",))
+    assert (merged.status, merged.running, merged.notes) == ("RUNNING", 2, ("n2: does not answer",))
 
 
 def test_a_silent_node_whose_part_had_ended_changes_nothing() -> None:
@@ -270,13 +271,13 @@ def test_a_part_that_is_cancelling_is_not_over() -> None:
     """A node that has cancelled its part does not know of the others, whose nodes answer that they still stop."""
     members = _NODES[:3]
     end = PartEnd(node="n1", status="CANCELLED", counts=DropCounts(cancelled=2), states={"CANCELLED": 2})
-    one = SessionDetail(
+    cancelling = SessionDetail(
         session="s", graph="g", status="CANCELLED", nodes=("n1",), members=members, ends=(end,), drops=2
     )
     island = SessionDetail(session="s", graph="g", status="CANCELLING", nodes=members, members=members, drops=6)
     island = msgspec.structs.replace(island, ends=(end,))
 
-    assert merge([SessionPart("n1", one), SessionPart("i", island)], version=1).status == "CANCELLING"
+    assert merge([SessionPart("n1", cancelling), SessionPart("i", island)], version=1).status == "CANCELLING"
     silent = merge([SessionPart("i", island, Freshness.STALE, "does not answer")], version=1)
     assert (silent.status, silent.drops) == ("UNKNOWN", 6)
 
@@ -316,16 +317,16 @@ def test_an_unfinished_part_of_a_silent_node_makes_the_session_unknown(other: st
     silent = msgspec.structs.replace(_NOT_OVER, nodes=("n2",))
 
     since = "2026-11-22 03:00:00 UTC"
-    found = merge(
+    merged = merge(
         [SessionPart("n1", reported), SessionPart("n2", silent, Freshness.STALE, "does not answer", since)], version=1
     )
 
-    assert (found.status, found.unknown, found.finished) == (whole, ("n2",), 0.0)
+    assert (merged.status, merged.unknown, merged.finished) == (whole, ("n2",), 0.0)
     assert (
-        found.text
+        merged.text
         == f"n2 is unavailable (does not answer): its part was RUNNING at {since}, when 4 of its 10 drops were settled"
     )
-    assert not found.is_over
+    assert not merged.is_over
 
 
 def test_a_node_that_is_given_up_below_another_island_is_known_to_be_lost() -> None:
@@ -344,12 +345,12 @@ def test_silence_never_ends_a_session(rows: list[Row], silent: set[str]) -> None
     """With any silent nodes, an end is reported only if every part was over in its last report; then it is right."""
     parts = _parts(rows)
     seen = [replace(part, freshness=Freshness.STALE, missing="x") if part.child in silent else part for part in parts]
-    whole, found = merge(parts, version=0), merge(seen, version=0)
+    whole, merged = merge(parts, version=0), merge(seen, version=0)
     hidden = {part.child for part in parts if part.child in silent and not part.detail.is_over}
 
-    assert set(found.unknown) == hidden
-    assert found.is_over == whole.is_over
-    assert found.status == whole.status or (found.status == "UNKNOWN" and hidden)
+    assert set(merged.unknown) == hidden
+    assert merged.is_over == whole.is_over
+    assert merged.status == whole.status or (merged.status == "UNKNOWN" and hidden)
 
 
 @given(_rows, st.sets(st.sampled_from(_NODES)))
@@ -370,9 +371,9 @@ def test_failures_with_one_root_cause_are_merged() -> None:
     own = msgspec.structs.replace(plain, count=2, has_log=True, detail="Traceback")
     other = msgspec.structs.replace(plain, drop="e", count=4)
 
-    found = merge_failures([plain, other, own])
+    merged = merge_failures([plain, other, own])
 
-    assert [(failure.drop, failure.count, failure.has_log) for failure in found] == [("d", 5, True), ("e", 4, False)]
+    assert [(failure.drop, failure.count, failure.has_log) for failure in merged] == [("d", 5, True), ("e", 4, False)]
 
 
 def test_every_field_of_a_session_is_merged() -> None:
@@ -443,13 +444,13 @@ def test_row_ranges_select_a_slice_of_all_rows(totals: list[int], offset: int, l
     """The rows that `row_ranges` requests from the nodes are a slice of the concatenated rows of all nodes."""
     rows = [(child, row) for child, total in enumerate(totals) for row in range(total)]
 
-    asked = [
+    ranges = [
         (rows_wanted.child, row)
         for rows_wanted in row_ranges(totals, DropQuery(offset=offset, limit=limit))
         for row in range(rows_wanted.offset, rows_wanted.offset + rows_wanted.limit)
     ]
 
-    assert asked == rows[offset : offset + limit]
+    assert ranges == rows[offset : offset + limit]
 
 
 # Figures of a session agree, on each node and merged: every drop in ERROR is counted for exactly one cause.
@@ -574,21 +575,21 @@ def test_a_page_is_that_of_all_records(
 ) -> None:
     """Each page has what it has if all records of all children are merged; only its records are asked for."""
     answers = [FailureList.of(merge_failures(child), FailureQuery(columns=True)) for child in children]
-    remembered = [failure for one in silent for failure in one]
+    remembered = [failure for failures in silent for failure in failures]
     every = merge_failures([*(failure for child in children for failure in child), *remembered])
-    asked: list[int] = []
+    requested: list[int] = []
 
     def records(rows: Sequence[int]) -> list[FailureInfo]:
-        asked.extend(rows)
+        requested.extend(rows)
         query = FailureQuery(rows=",".join(map(str, rows)))
-        return [found for child in children for found in FailureList.of(child, query).failures] if rows else []
+        return [failure for child in children for failure in FailureList.of(child, query).failures] if rows else []
 
     known = KnownCauses(answers, remembered)
     page = known.page(FailureQuery(offset=offset, limit=limit), records)
 
     assert known.total == len(every)
     assert page == every[offset : offset + limit]
-    assert len(asked) <= limit
+    assert len(requested) <= limit
 
 
 @given(children=_CHILDREN)
@@ -597,7 +598,7 @@ def test_managers_above_merge_columns_of_managers_below(children: list[list[Fail
     answers = [FailureList.of(merge_failures(child), FailureQuery(columns=True)) for child in children]
     once = KnownCauses(answers, ())
     below = [KnownCauses(part, ()) for part in (answers[:2], answers[2:])]
-    lists = [FailureList(failures=one.lost, total=one.total, columns=one.columns) for one in below]
+    lists = [FailureList(failures=causes.lost, total=causes.total, columns=causes.columns) for causes in below]
     twice = KnownCauses(lists, ())
 
     assert msgspec.json.encode(twice.columns) == msgspec.json.encode(once.columns)

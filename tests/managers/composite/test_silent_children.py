@@ -114,11 +114,11 @@ def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> N
     two.refuse("info", LinkError("nothing listens there"))
 
     island = world.composite("n1", "n2")
-    found = island.session("s")
-    left = 41 - found.drops
+    detail = island.session("s")
+    left = 41 - detail.drops
 
-    assert (found.status, found.whole, found.silent_children) == ("UNKNOWN", 41, ("http://n2:8000",))
-    assert f"{left} of its 41 drops are unknown: http://n2:8000 did not answer yet; the others: FINISHED" in found.text
+    assert (detail.status, detail.whole, detail.silent_children) == ("UNKNOWN", 41, ("http://n2:8000",))
+    assert f"{left} of its 41 drops are unknown: http://n2:8000 did not answer yet; the others: FINISHED" in detail.text
     assert [info.status for info in island.sessions()] == ["UNKNOWN"]
     assert island.results("s").missing == ("http://n2:8000",)
 
@@ -157,10 +157,10 @@ def test_only_sessions_on_a_lost_node_are_unknown(world: World) -> None:
 
     lose(world, island, "n2")
 
-    found = island.session("s")
-    assert (found.status, found.drops, found.unknown) == ("UNKNOWN", 41, ("n2",))
-    assert "its part was RUNNING at 2027-01-15 08:00:" in found.text
-    assert f" UTC, when 0 of its {left} drops were settled" in found.text
+    detail = island.session("s")
+    assert (detail.status, detail.drops, detail.unknown) == ("UNKNOWN", 41, ("n2",))
+    assert "its part was RUNNING at 2027-01-15 08:00:" in detail.text
+    assert f" UTC, when 0 of its {left} drops were settled" in detail.text
     assert island.failures("s").failures == ()
     assert island.watch("s", version=0, seconds=60).status == "UNKNOWN"
     assert island.session("other").status == "RUNNING"
@@ -192,11 +192,11 @@ def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
     two.hang("session", "sessions", "info")
 
     assert island.session("s").drops == 41
-    asked = two.calls.count("session")
-    found = island.session("s")
+    calls_before = two.calls.count("session")
+    detail = island.session("s")
 
-    assert (found.drops, found.status, two.calls.count("session")) == (41, "RUNNING", asked)
-    assert any("n2" in note for note in found.notes)
+    assert (detail.drops, detail.status, two.calls.count("session")) == (41, "RUNNING", calls_before)
+    assert any("n2" in note for note in detail.notes)
 
 
 @pytest.mark.slow
@@ -223,11 +223,11 @@ def test_a_node_that_lost_its_part_fails_the_session(world: World) -> None:
     island.session("s")
     two.delete("s")
 
-    found = island.session("s")
+    detail = island.session("s")
 
-    assert found.status == "FAILED"
-    assert "n2" in found.text
-    assert found.drops == 41
+    assert detail.status == "FAILED"
+    assert "n2" in detail.text
+    assert detail.drops == 41
 
 
 def test_details_that_are_older_than_numbers_are_noted(world: World) -> None:
@@ -239,10 +239,10 @@ def test_details_that_are_older_than_numbers_are_noted(world: World) -> None:
     settled = island.session("s").settled
     until(lambda: island.sessions()[0].settled > settled)
 
-    found = island.session("s")
+    detail = island.session("s")
 
-    assert found.settled > sum(node.counts.settled for node in found.logical)
-    assert any("n2 did not answer in time" in note for note in found.notes)
+    assert detail.settled > sum(node.counts.settled for node in detail.logical)
+    assert any("n2 did not answer in time" in note for note in detail.notes)
     two.allow("session")
     until(lambda: not island.session("s").notes)
 
@@ -271,18 +271,18 @@ def test_after_a_pause_of_the_island_all_children_are_alive(world: World) -> Non
 
 def test_a_restarted_node_with_an_older_clock_is_alive(world: World) -> None:
     """The latest process of a child follows from the order of its answers, not from the clock of its host."""
-    one = world.node("n1")
+    node = world.node("n1")
     island = world.composite("n1")
-    info, asked = one.info, []
+    info, requests = node.info, []
 
     def answer(incarnation: int, process: int) -> ManagerInfo:
-        asked.append(incarnation)
+        requests.append(incarnation)
         return msgspec.structs.replace(info(), incarnation=incarnation, process=process)
 
-    one.info = lambda: answer(1_000, 2)  # type: ignore[method-assign]
-    until(lambda: asked.count(1_000) > 1)
-    one.info = lambda: answer(40, 3)  # type: ignore[method-assign]
-    until(lambda: asked.count(40) > 1)
+    node.info = lambda: answer(1_000, 2)  # type: ignore[method-assign]
+    until(lambda: requests.count(1_000) > 1)
+    node.info = lambda: answer(40, 3)  # type: ignore[method-assign]
+    until(lambda: requests.count(40) > 1)
     world.advance(30.0)
 
     until(lambda: [child.state for child in island.children()] == ["alive"])
@@ -328,9 +328,9 @@ def test_a_lost_island_does_not_fail_its_sessions(world: World) -> None:
     world.advance(20.0)
     until(lambda: master.children()[0].state == "lost")
 
-    found = master.session("s")
-    assert (found.status, found.unknown) == ("UNKNOWN", ("n1",))
-    assert any("east" in note for note in found.notes)
+    detail = master.session("s")
+    assert (detail.status, detail.unknown) == ("UNKNOWN", ("n1",))
+    assert any("east" in note for note in detail.notes)
 
 
 def test_a_child_that_was_silent_for_a_moment_is_waited_for(world: World) -> None:
@@ -392,7 +392,7 @@ def test_a_goodbye_of_a_node_that_answers_changes_nothing(world: World) -> None:
     island = world.composite("n1")
 
     island.child_left("http://n1:8000")
-    asked = len(node.calls)
-    until(lambda: len(node.calls) > asked + 2)
+    calls_before = len(node.calls)
+    until(lambda: len(node.calls) > calls_before + 2)
 
     assert [child.state for child in island.children()] == ["alive"]

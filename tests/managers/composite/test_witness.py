@@ -41,10 +41,10 @@ def _deployment(members: int = 2, epoch: int = 1) -> Deployment:
 @pytest.fixture
 def witness() -> Witness:
     """A witness of a session on two nodes."""
-    found = Witness()
-    found.place = _PLACE
-    found.prepare(_deployment())
-    return found
+    made = Witness()
+    made.place = _PLACE
+    made.prepare(_deployment())
+    return made
 
 
 def _send(witness: Witness, message: object, peer: str = "a", incarnation: int = 1) -> list[object]:
@@ -239,7 +239,7 @@ def _trial(seed: int) -> int:
         cluster.start("w0")
         cluster.ask("w0", "n0")
         cluster.run(60)
-        cluster.cut = {(one, other) for one in names for other in names}
+        cluster.cut = {(name, other) for name in names for other in names}
         for name in names:
             if name not in cluster.dead:
                 lost = {other: "silent" for other in names if other != name}

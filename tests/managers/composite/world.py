@@ -80,15 +80,15 @@ class World:
 
     def node(self, name: str, **options: Any) -> FakeManager:
         """A node manager."""
-        found = FakeManager(name, url=f"http://{name}:8000", clock=self.clock, **options)
-        self.managers[f"http://{name}:8000"] = found
-        return found
+        manager = FakeManager(name, url=f"http://{name}:8000", clock=self.clock, **options)
+        self.managers[f"http://{name}:8000"] = manager
+        return manager
 
     def hanging(self, name: str) -> Hanging:
         """A node manager that can be made to hang."""
-        found = Hanging(self.node(name))
-        self.managers[f"http://{name}:8000"] = found
-        return found
+        hanging = Hanging(self.node(name))
+        self.managers[f"http://{name}:8000"] = hanging
+        return hanging
 
     def composite(self, *names: str, role: str = "island", name: str = "island-1", **options: Any) -> Composite:
         """An island or master over managers that are there, asked for their health ten times a second."""

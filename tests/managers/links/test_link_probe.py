@@ -47,11 +47,11 @@ def test_a_probe_returns_name_incarnation_and_protocol(
 ) -> None:
     """They are returned after a handshake with the key."""
     links = listen(key=keys[0])
-    found = _probe(links.address, keys[0])
+    probe = _probe(links.address, keys[0])
 
-    assert found.welcome == HandshakeReply(PROTOCOL, "b", links.incarnation)
-    assert (found.is_ours, found.trouble) == (True, "")
-    assert found.seconds > 0
+    assert probe.welcome == HandshakeReply(PROTOCOL, "b", links.incarnation)
+    assert (probe.is_ours, probe.trouble) == (True, "")
+    assert probe.seconds > 0
 
 
 def test_probes_do_not_affect_links(listen: Callable[..., Links]) -> None:
@@ -79,11 +79,11 @@ def test_another_key_is_reported(
     """A different key on either end is reported as the reason, without waiting for the time limit."""
     pick = [*keys, None]
     links = listen(key=None if there is None else pick[there])
-    found = _probe(links.address, None if here is None else pick[here], 20.0)
+    probe = _probe(links.address, None if here is None else pick[here], 20.0)
 
-    assert "cluster key" in found.trouble
-    assert found.hint
-    assert not found.is_ours
+    assert "cluster key" in probe.trouble
+    assert probe.hint
+    assert not probe.is_ours
 
 
 def test_a_port_without_a_listener_is_reported() -> None:
@@ -91,28 +91,28 @@ def test_a_port_without_a_listener_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute, socket.create_server(("127.0.0.1", 0)) as gone:
         closed, silent = (f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (gone, mute))
         gone.close()
-        found = probe_links([closed, silent], name="a", key=None, seconds=0.5)
+        probes = probe_links([closed, silent], name="a", key=None, seconds=0.5)
 
-    assert found[closed].trouble == "nothing listens there"
-    assert found[silent].trouble == "something listens there, but does not answer as links do within 0.5 s"
+    assert probes[closed].trouble == "nothing listens there"
+    assert probes[silent].trouble == "something listens there, but does not answer as links do within 0.5 s"
 
 
 def test_a_host_that_cannot_be_reached_is_reported_with_the_reason() -> None:
     """The reason is the error text of the operating system."""
-    found = _probe("tcp://[fe80::1]:5555", ClusterKey(*zmq.curve_keypair()))
+    probe = _probe("tcp://[fe80::1]:5555", ClusterKey(*zmq.curve_keypair()))
 
-    assert found.trouble
-    assert found.hint
-    assert not found.is_ours
+    assert probe.trouble
+    assert probe.hint
+    assert not probe.is_ours
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1", "tcp://127.0.0.1:0", "http://127.0.0.1:1", "tcp://10.9.8.7:5"])
 def test_invalid_addresses_are_reported_with_a_hint(address: str) -> None:
     """A missing port, another protocol, or another host without a key is reported with what to do."""
-    found = _probe(address)
+    probe = _probe(address)
 
-    assert "address" in found.trouble or "without a cluster key" in found.trouble
-    assert found.hint
+    assert "address" in probe.trouble or "without a cluster key" in probe.trouble
+    assert probe.hint
 
 
 def _answering() -> tuple[zmq.Context[zmq.Socket[bytes]], zmq.Socket[bytes], str]:
@@ -141,13 +141,13 @@ def test_answers_of_other_versions_are_understood(packet: bytes, words: str) -> 
         target=lambda: router.send_multipart([router.recv_multipart()[0], packet]), daemon=True
     )
     answering.start()
-    found = _probe(address)
+    probe = _probe(address)
     answering.join(60)
     context.destroy(0)
 
-    assert found.is_ours
-    assert words in found.trouble
-    assert bool(found.trouble) == bool(words)
+    assert probe.is_ours
+    assert words in probe.trouble
+    assert bool(probe.trouble) == bool(words)
 
 
 def test_probes_of_other_protocol_versions_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_only_ports_without_a_process_are_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
         open_port, closed_port = (each.getsockname()[1] for each in (listener, other))
         other.close()
-        found = refused_ports(
+        refused = refused_ports(
             {
                 "alive": f"tcp://127.0.0.1:{open_port}",
                 "gone": f"tcp://127.0.0.1:{closed_port}",
@@ -179,7 +179,7 @@ def test_only_ports_without_a_process_are_refused() -> None:
             }
         )
 
-    assert found == {"alive": False, "gone": True, "unknown": False}
+    assert refused == {"alive": False, "gone": True, "unknown": False}
 
 
 def test_nothing_to_try_takes_no_time() -> None:

@@ -220,21 +220,21 @@ def test_events_and_data_do_not_wait_for_each_other(link_factory: LinkFactory) -
 
 def test_a_slow_reader_limits_requested_data(link_factory: LinkFactory) -> None:
     """A fetch requests no more than its credit while its sink is busy."""
-    asked: list[int] = []
+    requested: list[int] = []
 
     class Watched(BufferSource):
         """A content that records how much of it was read."""
 
         def read(self, offset: int, length: int) -> memoryview | bytes | bytearray:
             """Record the request and read."""
-            asked.append(offset + length)
+            requested.append(offset + length)
             return super().read(offset, length)
 
     a, _ = link_factory.open("a", settings=SMALL)
     b, _ = link_factory.open("b", open_content=lambda *_: Watched(CONTENT))
     a.connect("b", b.address)
     ahead: list[int] = []
-    a.fetch("b", wanted_content(1, size=len(CONTENT)), lambda offset, _: ahead.append(max(asked) - offset))
+    a.fetch("b", wanted_content(1, size=len(CONTENT)), lambda offset, _: ahead.append(max(requested) - offset))
 
     assert max(ahead) <= (SMALL.ahead + 1) * SMALL.chunk_most
 

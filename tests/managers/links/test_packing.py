@@ -28,20 +28,20 @@ def _packets_of(packer: Packer) -> list[NumberedPacket]:
 
 
 def _messages_of(packets: list[NumberedPacket]) -> list[tuple[str, list[bytes]]]:
-    found: list[tuple[str, list[bytes]]] = []
+    received: list[tuple[str, list[bytes]]] = []
     reassembler = Reassembler()
     for numbered in packets:
         header, *raw = (bytes(frame) for frame in numbered.frames)
         packet = decode_packet(header)
         check_frames(packet, raw)
-        whole: list[list[bytes]] = packet.messages if isinstance(packet, MessageBatch) else []
+        complete: list[list[bytes]] = packet.messages if isinstance(packet, MessageBatch) else []
         segments: list[Buffer] | None = reassembler.add(packet, raw) if isinstance(packet, Fragment) else None
-        for body, *frames in [*whole, *([segments] if segments else [])]:
+        for body, *frames in [*complete, *([segments] if segments else [])]:
             message = decode_message(body)
             assert isinstance(message, StopSession)
-            found.append((message.reason, [bytes(frame) for frame in frames]))
+            received.append((message.reason, [bytes(frame) for frame in frames]))
     assert not reassembler.is_open
-    return found
+    return received
 
 
 @given(messages, st.integers(1, 70_000))

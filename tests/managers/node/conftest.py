@@ -52,11 +52,11 @@ class Cluster:
 
     def end(self, session: str = "s") -> dict[str, SessionDetail]:
         """Wait until a session is over on every node that has it, and return its details by node."""
-        found = {}
+        details = {}
         for name, node in self.nodes.items():
             if any(info.session == session for info in node.sessions()):
-                found[name] = until(node, session, lambda detail: bool(detail.finished))
-        return found
+                details[name] = until(node, session, lambda detail: bool(detail.finished))
+        return details
 
     def run(self, graph: PhysicalGraph, session: str = "s") -> dict[str, SessionDetail]:
         """Run a session from its graph to its end."""
@@ -66,9 +66,9 @@ class Cluster:
 
 def hosted(node: NodeManager, session: str = "s") -> HostedSession:
     """Return the session whose engine runs in a node manager of this process."""
-    found = node._host.sessions[session]
-    assert isinstance(found, HostedSession)
-    return found
+    session_ = node._host.sessions[session]
+    assert isinstance(session_, HostedSession)
+    return session_
 
 
 def session_threads(node: NodeManager, session: str = "s") -> list[threading.Thread]:

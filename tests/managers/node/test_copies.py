@@ -180,11 +180,11 @@ class Session:
             assert self.copies[owner].safe.get(row, set()) == holders
             assert min(count, len(able - {owner})) <= len(holders) <= self.copies[owner]._count[row]
             assert all(self.copies[name].held[row].owner == owner for name in holders)
-        for name, one in self.copies.items():
-            assert one.held.keys() <= self.contents.keys()
-            assert self.disks[name] == {copy.handle.location for copy in one.held.values()}
-            assert not one.waits_for()
-            assert not one.waiting
+        for name, copies in self.copies.items():
+            assert copies.held.keys() <= self.contents.keys()
+            assert self.disks[name] == {copy.handle.location for copy in copies.held.values()}
+            assert not copies.waits_for()
+            assert not copies.waiting
 
 
 @settings(max_examples=60, deadline=None)
@@ -232,9 +232,9 @@ def test_copies_are_found_by_a_later_process_although_the_directory_was_moved(tm
     records.write((7, 0), 3, large)
     records.write((7, 0), 4, small)
     before.rename(after)
-    found = CopyRecords(after).read((7, 0))
+    copies = CopyRecords(after).read((7, 0))
 
-    assert found == {3: _copy(after, 3), 4: small}
+    assert copies == {3: _copy(after, 3), 4: small}
     assert CopyRecords(tmp_path / "none").read((7, 0)) == {}
 
 
@@ -265,9 +265,9 @@ def test_a_copy_that_became_a_content_is_found_there(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     final = Path(copy.handle.location).rename(copy.handle.final)
     records.moved(3, msgspec.structs.replace(copy.handle, location=str(final), final=""))
-    found = records.read((1, 0))[3].handle
+    handle = records.read((1, 0))[3].handle
 
-    assert (found.location, found.final) == (str(final), str(final))
+    assert (handle.location, handle.final) == (str(final), str(final))
 
 
 @pytest.mark.slow
@@ -333,12 +333,12 @@ def test_a_fetched_content_is_not_fetched_again_in_the_next_view(kind: str, tmp_
     workspace.prepare()
     contents = ContentExchange("s", workspace)
     handle = Handle(kind=kind, size=len(BODY), checksum=zlib.crc32(BODY), location="" if kind == "bytes" else "x.txt")
-    found = {drop: _fetched(contents, Content(drop, handle)) for drop in (1, 2, 3)}
+    fetched = {drop: _fetched(contents, Content(drop, handle)) for drop in (1, 2, 3)}
     contents.next_view([], {1, 3})
     contents.remove_copy(3)
 
-    assert contents.copy(Content(1, handle)) == found[1]
-    assert found[1].body == (BODY if kind == "bytes" else b"")
+    assert contents.copy(Content(1, handle)) == fetched[1]
+    assert fetched[1].body == (BODY if kind == "bytes" else b"")
     assert contents.copy(Content(2, handle)) is None
     assert contents.copy(Content(3, handle)) is None
     assert contents.copy(Content(1, handle, producer=4)) is None
@@ -398,14 +398,14 @@ def test_a_content_in_place_outlives_the_directory_of_its_node(folder: str, tmp_
     path = tmp_path / "a" / "s" / folder / "x.txt"
     path.write_bytes(BODY)
     content = owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path)))
-    found = _in_place(reader, content)
+    handle = _in_place(reader, content)
     shutil.rmtree(tmp_path / "a")
 
-    assert Path(found.location).read_bytes() == BODY
-    assert found.location.endswith("x.txt")
-    assert reader.copy(content) == found
+    assert Path(handle.location).read_bytes() == BODY
+    assert handle.location.endswith("x.txt")
+    assert reader.copy(content) == handle
     reader.remove_copy(1)
-    assert not Path(found.location).exists()
+    assert not Path(handle.location).exists()
 
 
 def test_a_file_outside_of_the_session_is_read_by_its_own_name(tmp_path: Path) -> None:
@@ -413,10 +413,10 @@ def test_a_file_outside_of_the_session_is_read_by_its_own_name(tmp_path: Path) -
     owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
     path = tmp_path / "outside.fits"
     path.write_bytes(BODY)
-    found = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
+    handle = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
     reader.remove_copy(1)
 
-    assert found.location == str(path)
+    assert handle.location == str(path)
     assert path.read_bytes() == BODY
 
 
@@ -430,10 +430,10 @@ def test_a_content_that_cannot_be_linked_is_read_in_place(tmp_path: Path, monkey
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
-    found = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
+    handle = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
     reader.remove_copy(1)
 
-    assert found.location == str(path)
+    assert handle.location == str(path)
     assert path.read_bytes() == BODY
 
 

@@ -90,7 +90,7 @@ def test_a_directory_continues_where_it_broke_off(
 
     assert (kept.size, received) == (cut, len(data) - cut)
     assert fingerprint(here / "out") == fingerprint(source)
-    assert [one.name for one in here.iterdir()] == ["out"]
+    assert [entry.name for entry in here.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("change", ["content", "time", "name"])
@@ -145,13 +145,13 @@ def _handle(kind: str, path: Path, content: bytes) -> Handle:
 def test_parts_of_a_content_make_the_whole(kind: str, tmp_path: Path) -> None:
     """A download that was interrupted continues where it stopped, if the ETag is still the same."""
     handle = _handle(kind, tmp_path / "content", _LARGE)
-    whole = content_download(handle, "x")
-    rest = content_download(handle, "x", DataQuery(range="bytes=1000001-", if_range=whole.etag))
+    download = content_download(handle, "x")
+    rest = content_download(handle, "x", DataQuery(range="bytes=1000001-", if_range=download.etag))
 
-    assert b"".join(whole.chunks) == _LARGE
+    assert b"".join(download.chunks) == _LARGE
     assert b"".join(rest.chunks) == _LARGE[1_000_001:]
     assert rest.part == PartOfContent(1_000_001, len(_LARGE) - 1, len(_LARGE))
-    assert (rest.size, rest.etag) == (len(_LARGE) - 1_000_001, whole.etag)
+    assert (rest.size, rest.etag) == (len(_LARGE) - 1_000_001, download.etag)
     with pytest.raises(RangeError, match="begins at byte 9,999,999"):
         content_download(handle, "x", DataQuery(range="bytes=9999999-"))
 
@@ -160,8 +160,8 @@ def test_a_content_in_a_store_is_downloaded_through_the_node(tmp_path: Path) -> 
     """It is read there with the node's credentials, compared at its end, and refused if it is not there any more."""
     stored = _handle("file", tmp_path / "content", _LARGE)
     handle = replace(stored, kind="url", location=location_of(f"file://{tmp_path}/content", {}))
-    found = content_download(handle, "x")
-    assert (found.size, b"".join(found.chunks)) == (len(_LARGE), _LARGE)
+    download = content_download(handle, "x")
+    assert (download.size, b"".join(download.chunks)) == (len(_LARGE), _LARGE)
     begin, *pieces, end = read_records(write_records(batch((ContentRequest(row=0),), lambda _: handle)))
     assert begin == ContentBegin(0, checksum=handle.checksum)
     assert end == ContentEnd(handle.checksum)
@@ -266,7 +266,7 @@ def test_a_content_that_was_never_seen_is_not_there(tmp_path: Path) -> None:
 def test_a_file_system_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that cannot be looked at in time count as lost."""
     gate = threading.Event()
-    found = {1: _file(tmp_path / "quick"), 2: _file(tmp_path / "hangs")}
+    files = {1: _file(tmp_path / "quick"), 2: _file(tmp_path / "hangs")}
     stat = os.stat
 
     def slow(path: str) -> os.stat_result:
@@ -275,7 +275,7 @@ def test_a_file_system_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch:
         return stat(path)
 
     monkeypatch.setattr("managers.node.contents.os.stat", slow)
-    seen = still_there(found, seconds=0.2)
+    seen = still_there(files, seconds=0.2)
     gate.set()
 
     assert seen == [1]

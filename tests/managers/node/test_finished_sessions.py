@@ -341,10 +341,10 @@ def test_a_missing_result_is_listed_and_its_fetch_fails(stack: ExitStack, tmp_pa
     first.close()
     session = tmp_path / "first" / "sessions" / "s"
     (result,) = (session / "results").iterdir()
-    whole = result.read_bytes()
+    original = result.read_bytes()
     outcomes = {}
     for is_interrupted in (False, True):
-        for case, content in {"gone": None, "short": whole[:-1], "damaged": b"?" + whole[1:]}.items():
+        for case, content in {"gone": None, "short": original[:-1], "damaged": b"?" + original[1:]}.items():
             root = tmp_path / f"{case}-{is_interrupted}"
             _copy(tmp_path / "first", root)
             copy = root / "sessions" / "s"
@@ -357,12 +357,15 @@ def test_a_missing_result_is_listed_and_its_fetch_fails(stack: ExitStack, tmp_pa
             node = _node(stack, root)
             with pytest.raises(GoneError, match="past_two_0") as refusal:
                 node.data("s", "past_two_0")
-            assert [found.oid for found in node.results("s").results] == ["past_two_0"]
+            assert [listed.oid for listed in node.results("s").results] == ["past_two_0"]
             outcomes[case, is_interrupted] = (refusal.value.text, len(node.session("s").notes))
 
     for is_interrupted in (False, True):
         assert "is not there any more" in outcomes["gone", is_interrupted][0]
-        assert f"has {len(whole) - 1} bytes where {len(whole)} were committed" in outcomes["short", is_interrupted][0]
+        assert (
+            f"has {len(original) - 1} bytes where {len(original)} were committed"
+            in outcomes["short", is_interrupted][0]
+        )
         assert "has CRC-32" in outcomes["damaged", is_interrupted][0]
     assert [outcomes[case, True][1] for case in ("gone", "short", "damaged")] == [1, 1, 0]
 
@@ -374,9 +377,9 @@ def test_files_that_were_replaced_are_no_results(stack: ExitStack, tmp_path: Pat
     until(first, "s", lambda detail: bool(detail.finished))
 
     def check(node: NodeManager) -> None:
-        found = {result.name: node.data("s", result.oid) for result in node.results("s").results}
-        assert set(found) == {"log3", "end"}
-        assert b"".join(found["log3"].chunks).decode().split()[-1] == "300"
+        contents = {result.name: node.data("s", result.oid) for result in node.results("s").results}
+        assert set(contents) == {"log3", "end"}
+        assert b"".join(contents["log3"].chunks).decode().split()[-1] == "300"
         with pytest.raises(GoneError, match="log1_0 was replaced by that of a later drop"):
             node.data("s", "replacing_log1_0")
         assert node.session("s").notes == ()
@@ -456,9 +459,9 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
         root = tmp_path / str(number)
         _copy(tmp_path / "first", root)
         (root / "sessions" / "s" / name).write_bytes(whole[:position] + b"\xff" + whole[position + 1 :])
-        (found,) = recover_all(root / "sessions", "a").values()
-        assert found.info().status == "FINISHED"  # the end, or else the journal, has the same state
-        assert found.detail().states == before_restart.states
+        (session,) = recover_all(root / "sessions", "a").values()
+        assert session.info().status == "FINISHED"  # the end, or else the journal, has the same state
+        assert session.detail().states == before_restart.states
     assert len(recover_all(tmp_path / "first" / "sessions", "a")) == 1
 
 

@@ -175,12 +175,12 @@ def test_a_drop_tells_how_much_of_its_data_is_missing(make_cluster: Make) -> Non
     for ends in (("BAD", "bad"), ("bad", "HALF"), ("GOOD", "good"), ("good", "HALF"), ("HALF", "half")):
         drawing.connect(*ends)
     cluster.run(drawing.connect("half", "TAKE").connect("TAKE", "result").build())
-    found = {
+    missing = {
         f"{name}: {drop}": cluster[name].drop("s", f"half_{drop}_0").missing
         for name, drop in (("a", "good"), ("a", "HALF"), ("a", "half"), ("b", "TAKE"), ("b", "result"))
     }
 
-    assert found == {"a: good": 0.0, "a: HALF": 0.5, "a: half": 0.5, "b: TAKE": 0.5, "b: result": 0.5}
+    assert missing == {"a: good": 0.0, "a: HALF": 0.5, "a: half": 0.5, "b: TAKE": 0.5, "b: result": 0.5}
     assert [result.missing for result in cluster["b"].results("s").results] == [0.5]
 
 
@@ -244,11 +244,11 @@ def test_a_drop_is_cancelled_on_its_node(make_cluster: Make) -> None:
     (times,) = read_sections(cluster["a"].times("s").chunks)
     assert times.running["drop"].tolist() == [active.drop]
     assert 0 < times.running["since"][0] <= times.now
-    found = cluster["a"].cancel_drop("s", active.oid, "too slow", grace=0.0)
+    cancelled = cluster["a"].cancel_drop("s", active.oid, "too slow", grace=0.0)
     ended = cluster.end()
 
-    assert (found.state, found.oid) == ("CANCELLED", active.oid)
-    assert "it was cancelled alone" in found.reasons
+    assert (cancelled.state, cancelled.oid) == ("CANCELLED", active.oid)
+    assert "it was cancelled alone" in cancelled.reasons
     assert ended["b"].status == "FAILED"
     (merged,) = merge_failures([failure for detail in ended.values() for failure in detail.failures])
     assert (merged.drop, merged.text) == (active.oid, "the drop was cancelled: too slow")
@@ -302,12 +302,12 @@ def f():
     drawing = GraphBuilder("slow").app("F", component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
     cluster.start(drawing.data("out").connect("F", "out", source_port="out").build())
     assert soon(begun.exists)
-    asked = cluster["a"].cancel("s", "enough", grace=1000.0)
+    cancelled = cluster["a"].cancel("s", "enough", grace=1000.0)
     seen = until(cluster["a"], "s", lambda detail: "CANCELLED" in detail.states)
     gate.touch()
     ended = cluster.end()["a"]
 
-    assert (asked.status, asked.text) == ("CANCELLING", "cancelled: enough")
+    assert (cancelled.status, cancelled.text) == ("CANCELLING", "cancelled: enough")
     assert (seen.status, seen.states) == ("CANCELLING", {"WRITING": 1, "CANCELLED": 1})
     assert (ended.status, ended.states) == ("CANCELLED", {"CANCELLED": 2})
 
@@ -403,19 +403,19 @@ def test_each_node_has_the_whole_graph(make_cluster: Make) -> None:
     cluster = make_cluster(2)
     graph = relay(100, 2)
     cluster.prepare(cluster.cut(graph))
-    found = [cluster[name].graph("s") for name in "ab"]
+    graphs = [cluster[name].graph("s") for name in "ab"]
 
-    assert [digest(one) for one in found] == [digest(replace(graph, places=("a", "b")))] * 2
-    assert all(isinstance(_memory(one.template), mmap.mmap) for one in found)
+    assert [digest(graph_) for graph_ in graphs] == [digest(replace(graph, places=("a", "b")))] * 2
+    assert all(isinstance(_memory(graph_.template), mmap.mmap) for graph_ in graphs)
     assert not any(isinstance(_memory(hosted(cluster[name]).piece.graph.template), mmap.mmap) for name in "ab")
 
 
 def _memory(column: npt.NDArray[np.int32]) -> object:
     """Return the object that holds the bytes of a column."""
-    found: object = column
-    while isinstance(found, np.ndarray) and found.base is not None:
-        found = found.base
-    return found.obj if isinstance(found, memoryview) else found
+    owner: object = column
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    return owner.obj if isinstance(owner, memoryview) else owner
 
 
 def test_a_deployment_of_another_graph_is_refused(make_cluster: Make) -> None:
@@ -499,7 +499,7 @@ def test_long_lists_come_in_pages(make_cluster: Make) -> None:
         drawing.connect(f"FAIL{name}", f"d{name}").connect("MAKE", f"e{name}").connect(f"d{name}", "TAKE")
     node = make_cluster(1)["a"]
     node.submit(drawing.build(), SubmitQuery(session="s"))
-    detail = until(node, "s", lambda found: bool(found.finished))
+    detail = until(node, "s", lambda info: bool(info.finished))
 
     assert detail.states["ERROR"] == 2 * copies
     assert (len(detail.failures), detail.unlisted) == (100, 2 * (copies - 100))
@@ -509,7 +509,7 @@ def test_long_lists_come_in_pages(make_cluster: Make) -> None:
     first = node.drop("s", "wide_MAKE_0")
     assert (first.output_count, len(first.outputs), first.input_count) == (copies, 100, 0)
     rest = node.drop("s", "wide_MAKE_0", PageQuery(offset=100, limit=1000)).outputs
-    assert len({one.oid for one in (*first.outputs, *rest)}) == copies
+    assert len({neighbour.oid for neighbour in (*first.outputs, *rest)}) == copies
     assert node.drop("s", "wide_TAKE_0", PageQuery(offset=200)).inputs == ()
 
 
@@ -548,7 +548,7 @@ def test_details_of_a_drop_name_neighbours_on_other_nodes(make_cluster: Make) ->
     cluster.run(_line(make="echo made; echo 1 > %o0", take="cat %i0 > %o0"))
     detail = cluster["a"].drop("s", "line_data_0")
 
-    assert [(one.oid, one.node) for one in detail.inputs] == [("line_MAKE_0", "a")]
+    assert [(neighbour.oid, neighbour.node) for neighbour in detail.inputs] == [("line_MAKE_0", "a")]
     assert [(output.oid, output.node, output.state) for output in detail.outputs] == [("line_TAKE_0", "b", "COMPLETED")]
     assert b"made" in _bytes(cluster["a"].log("s", "line_MAKE_0"))
     assert cluster["a"].drop("s", "line_MAKE_0").parameters["command"].startswith("echo made")
@@ -621,8 +621,10 @@ def test_older_sessions_are_reported_unchanged_from_disk(make_cluster: Make, mon
         before[name] = until(node, name, lambda detail: bool(detail.finished))
         settle(node, name)
 
-    assert soon(lambda: sum(isinstance(found, HostedSession) for found in node._host.sessions.values()) == 2)
-    assert {name: node.session(name).states for name in before} == {name: one.states for name, one in before.items()}
+    assert soon(lambda: sum(isinstance(session, HostedSession) for session in node._host.sessions.values()) == 2)
+    assert {name: node.session(name).states for name in before} == {
+        name: detail_.states for name, detail_ in before.items()
+    }
     assert [info.session for info in node.sessions()] == ["s4", "s3", "s2", "s1", "s0"]
     assert _bytes(node.data("s0", "x_y_0")) == b"1\n"
     assert b"said" in _bytes(node.log("s0", "x_X_0"))

@@ -597,7 +597,9 @@ class AnyOrder(RuleBasedStateMachine):
         """Deploy without other events in between, if the name is free, so that more runs reach later phases."""
         self.prepare(session, 30.0, again=False)
         wanted = (session, self.epochs[session])
-        build = next((one for one in self.builds if (one.deployment.session, one.deployment.epoch) == wanted), None)
+        build = next(
+            (build_ for build_ in self.builds if (build_.deployment.session, build_.deployment.epoch) == wanted), None
+        )
         if build is None:
             return
         self.builds.remove(build)
@@ -669,8 +671,8 @@ class AnyOrder(RuleBasedStateMachine):
         """End writing a request to cancel."""
         self._recorded(self.records.pop(0))
 
-    def _recorded(self, one: RecordCancel) -> None:
-        self._send(CancelRecorded(one.session, one.epoch, one.call, one.request))
+    def _recorded(self, record: RecordCancel) -> None:
+        self._send(CancelRecorded(record.session, record.epoch, record.call, record.request))
 
     @precondition(lambda self: self.removals)
     @rule(fails=SELDOM)
@@ -683,8 +685,12 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(fails=SELDOM)
     def retire(self, *, fails: bool) -> None:
         """Let the read of a session from its directory succeed or fail."""
-        one = self.retirements.pop(0)
-        self._send(Retired(one.session, one.epoch, None if fails else Finished(one.session, one.epoch)))
+        retirement = self.retirements.pop(0)
+        self._send(
+            Retired(
+                retirement.session, retirement.epoch, None if fails else Finished(retirement.session, retirement.epoch)
+            )
+        )
 
     @rule(last_received=st.sampled_from([{}, {"b": 1}, {"b": 1}, {"b": 1}, {"b": 2}]))
     def read(self, last_received: dict[str, int]) -> None:
@@ -747,8 +753,10 @@ class AnyOrder(RuleBasedStateMachine):
                 self._step(hosted, SessionState.CANCELLED)
             for removal in self._taken(self.removals):
                 self._send(Removed(removal.session, removal.epoch))
-            for one in self._taken(self.retirements):
-                self._send(Retired(one.session, one.epoch, Finished(one.session, one.epoch)))
+            for retirement in self._taken(self.retirements):
+                self._send(
+                    Retired(retirement.session, retirement.epoch, Finished(retirement.session, retirement.epoch))
+                )
 
         if self.machine.deadline() < inf:
             self.wait(self.machine.deadline() - self.now)  # a drained node answers once managers above can have seen it

@@ -162,12 +162,12 @@ def test_a_silent_peer_is_no_loss_before_it_counts_as_lost() -> None:
     """A peer that is only suspect keeps its part of the sessions."""
     monitor = PeerMonitor("a", suspect_after=3.0, lost_after=15.0, now=0.0)
     assert monitor.need("s", {"b": Place("b", "tcp://b:1", 1)}, 0.0) == []
-    found = []
+    losses = []
     for now in range(1, 20):
-        found += [(now, loss.peer) for loss in monitor.update({"b": (1, 0.5)}, float(now))]
+        losses += [(now, loss.peer) for loss in monitor.update({"b": (1, 0.5)}, float(now))]
 
-    assert [peer for _, peer in found] == ["b"]
-    assert found[0][0] >= 15
+    assert [peer for _, peer in losses] == ["b"]
+    assert losses[0][0] >= 15
 
 
 # The count of the starts of a node in its directory.
@@ -178,10 +178,10 @@ def test_a_silent_peer_is_no_loss_before_it_counts_as_lost() -> None:
 def test_each_start_has_a_greater_number(tmp_path_factory: pytest.TempPathFactory, times: list[float]) -> None:
     """Also when the clock jumps between the starts."""
     root = tmp_path_factory.mktemp("node")
-    found = [next_incarnation(root, VirtualClock(time)) for time in times]
+    numbers = [next_incarnation(root, VirtualClock(time)) for time in times]
 
-    assert found == sorted(set(found))
-    assert 0 < found[-1] < 2**53
+    assert numbers == sorted(set(numbers))
+    assert 0 < numbers[-1] < 2**53
 
 
 def test_a_new_directory_exceeds_one_that_was_lost(tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ _TEXT = Handle(body=b"text")
 @pytest.fixture(scope="module")
 def previews() -> Iterator[ContentPreviews]:
     """Processes with the limits of a node."""
-    found = ContentPreviews()
-    yield found
-    found.close()
+    previews_ = ContentPreviews()
+    yield previews_
+    previews_.close()
 
 
 def test_a_process_shows_contents_as_this_one_would(previews: ContentPreviews, tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_others_have_previews_while_one_session_waits_for_its_own() -> None:
     with _Held(previews, "slow"), ThreadPoolExecutor(10) as threads:
         more = [threads.submit(previews.preview, "slow", _TEXT, FIRST_LOOK) for _ in range(10)]
         assert previews.preview("other", _TEXT, FIRST_LOOK).text == "text"
-        for one in more:
+        for thread in more:
             with pytest.raises(WorldError, match="too many previews"):
-                one.result()
+                thread.result()
     previews.close()
 
 
@@ -184,8 +184,8 @@ def test_a_content_that_takes_too_much_has_no_preview(tmp_path: Path) -> None:
         tuple(few.preview("s", Handle(body=slow), FIRST_LOOK) for _ in range(10))
     with pytest.raises(BadFileError, match="needs more than 500 MB of memory"):
         small.preview("s", Handle(kind="directory", location=str(tmp_path)), FIRST_LOOK)
-    for one in (previews, few, small):
-        one.close()
+    for previewer in (previews, few, small):
+        previewer.close()
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def test_results_in_stores_are_apart() -> None:
         rows["x"]: Handle(kind="url", location='s3://bucket/dir/x y.fits#{"anon":true}', size=3),
         rows["y"]: Handle(kind="bytes", body=b"abc", size=3),
     }
-    found = results(piece, contents, Path("/nowhere"))
+    listing = results(piece, contents, Path("/nowhere"))
 
-    assert [result.name for result in found.results] == ["y"]
-    assert [(store.name, store.path) for store in found.in_stores] == [("x", "results/x_y.fits")]
+    assert [result.name for result in listing.results] == ["y"]
+    assert [(store.name, store.path) for store in listing.in_stores] == [("x", "results/x_y.fits")]
 
 
 def test_an_empty_leaf_in_memory_is_no_result(tmp_path: Path) -> None:

@@ -354,8 +354,8 @@ def test_a_name_with_blanks_works_everywhere(
             assert json.loads(answer.read()) == 4
         assert command("watch", NAME, "--once", "--to", served.url)[0] == 0
         assert command("fetch", NAME, "--to", served.url, "-o", "got")[0] == 0
-        found = [path.read_text() for path in (tmp_path / "got").rglob("name.txt")]
-        assert found == [f"{NAME}\n"]
+        texts = [path.read_text() for path in (tmp_path / "got").rglob("name.txt")]
+        assert texts == [f"{NAME}\n"]
         served.close()
     assert [path.name for path in (tmp_path / "n" / "sessions").iterdir()] == [quoted.replace("%3a", "%3A")]
     with closing(NodeManager("n", root=tmp_path / "n", runner="threads", workers=1)) as manager:

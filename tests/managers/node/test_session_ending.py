@@ -84,11 +84,11 @@ class Member:
 
     def message(self, message: Any, peer: str = "b") -> list[Any]:
         """Let the machine handle a message of another member, and return what is to be done with the session."""
-        return [one for one in self.send(PeerSent(peer, 1, message)) if isinstance(one, KINDS)]
+        return [action for action in self.send(PeerSent(peer, 1, message)) if isinstance(action, KINDS)]
 
     def stop(self, event: Any) -> list[Any]:
         """Let the machine handle an event, and return what is to be done with the session."""
-        return [one for one in self.send(event) if isinstance(one, KINDS)]
+        return [action for action in self.send(event) if isinstance(action, KINDS)]
 
 
 def test_a_thread_that_executes_a_session_ends_it_when_it_is_over_elsewhere() -> None:
@@ -327,8 +327,8 @@ class OneEnding(RuleBasedStateMachine):
     @rule()
     def record(self) -> None:
         """End writing a request to cancel."""
-        one = self.records.pop(0)
-        self.carry_out(self.member.send(CancelRecorded("s", 1, one.call, one.request)))
+        record = self.records.pop(0)
+        self.carry_out(self.member.send(CancelRecorded("s", 1, record.call, record.request)))
 
     @rule(peer=st.sampled_from(["b", "c"]), round_number=st.integers(1, 4))
     def prepare(self, peer: str, round_number: int) -> None:
@@ -340,12 +340,12 @@ class OneEnding(RuleBasedStateMachine):
     @rule()
     def answer(self) -> None:
         """Let another member promise or accept what this one asked for."""
-        peer, asked = self.unanswered.pop(0)
+        peer, request = self.unanswered.pop(0)
         answer: ViewMessage
-        if isinstance(asked, PrepareView):
-            answer = PromiseView("s", 1, asked.view, asked.ballot, msgspec.msgpack.encode(REPORT))
+        if isinstance(request, PrepareView):
+            answer = PromiseView("s", 1, request.view, request.ballot, msgspec.msgpack.encode(REPORT))
         else:
-            answer = AcceptView("s", 1, asked.view, asked.ballot)
+            answer = AcceptView("s", 1, request.view, request.ballot)
         self.message(peer, answer)
 
     @precondition(lambda self: self.promised == self.view)

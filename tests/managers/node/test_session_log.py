@@ -28,9 +28,9 @@ Read = Callable[[LogQuery], LogPage]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
     """The clock of printed text."""
-    found = VirtualClock()
-    monkeypatch.setattr(drop_log, "_CLOCK", found)
-    return found
+    virtual_clock = VirtualClock()
+    monkeypatch.setattr(drop_log, "_CLOCK", virtual_clock)
+    return virtual_clock
 
 
 def _reader(folder: Path, clock: VirtualClock) -> Read:
@@ -147,17 +147,17 @@ def test_who_follows_gets_each_line_once(tmp_path: Path, clock: VirtualClock) ->
     """A part to which more may be added is shown when it is settled; a line without an end when it has one."""
     read = _reader(tmp_path, clock)
     log = DropLog(str(tmp_path), "a", 100_000)
-    cursor, found = read(LogQuery()).newer or "n:-1", list[str]()
+    cursor, texts = read(LogQuery()).newer or "n:-1", list[str]()
     for text in ("one\n", "two\nthr", "ee\n", "four"):
         log.write_bytes(text.encode())
         page = read(LogQuery(after=cursor))
-        cursor, found = page.newer, [*found, *(line.text for line in page.lines)]
+        cursor, texts = page.newer, [*texts, *(line.text for line in page.lines)]
         clock.advance(0.04)
     log.close()
     clock.advance(1.0)
     page = read(LogQuery(after=cursor))
 
-    assert [*found, *(line.text for line in page.lines)] == ["one", "two", "three", "four"]
+    assert [*texts, *(line.text for line in page.lines)] == ["one", "two", "three", "four"]
 
 
 _LINES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["x", "y"])), max_size=20)
@@ -188,9 +188,9 @@ def test_merged_pages_are_the_log_of_all_nodes(nodes: list[list[tuple[int, str]]
     )
     back = [line for page in reversed(_older(read, LogQuery(limit=limit, text=text))) for line in page]
     on = [line for page in _newer(read, LogQuery(limit=limit, text=text, after="-:-1")) for line in page]
-    for found in (back, on):
-        assert sorted((line.time, line.node, line.text) for line in found) == wanted
-        assert [line.time for line in found] == sorted(line.time for line in found)
+    for lines_read in (back, on):
+        assert sorted((line.time, line.node, line.text) for line in lines_read) == wanted
+        assert [line.time for line in lines_read] == sorted(line.time for line in lines_read)
 
 
 def test_a_node_that_does_not_answer_is_named() -> None:

@@ -60,12 +60,12 @@ def test_running_queued_and_ready_are_the_applications_in_writing(graph: Physica
     drops = data.draw(st.lists(st.integers(0, graph.drops - 1), unique=True))
     ready = data.draw(st.integers(0, 20))
     running = running_by_node(statistics, graph, drops)
-    found = attempts_of(statistics, running, Attempts(ready=ready))
+    attempts = attempts_of(statistics, running, Attempts(ready=ready))
     writing = [node.counts[DropState.WRITING] for node in statistics.nodes if node.is_app]
 
     of_data = sum(count for node, count in zip(statistics.nodes, running, strict=True) if not node.is_app)
-    assert found.running - of_data + found.queued + found.ready == sum(writing)
-    assert min(found.running, found.queued, found.ready) >= 0
+    assert attempts.running - of_data + attempts.queued + attempts.ready == sum(writing)
+    assert min(attempts.running, attempts.queued, attempts.ready) >= 0
     nodes = logical_nodes(statistics, running)
     assert sum(node.counts.running + node.counts.queued for node in nodes if node.is_app) == sum(writing)
 
@@ -356,15 +356,15 @@ def test_a_page_of_a_sorted_list_is_that_of_the_whole_list(
     lists = []
     for node in cluster.nodes.values():
         live = _Live(node.core)
-        whole = page(live, node.piece, DropQuery(limit=1000), whole=graph.drops).drops
-        wanted = sorted(whole, key=key, reverse=is_reversed)
-        found = page(live, node.piece, DropQuery(sort=sort, offset=offset, limit=limit), whole=graph.drops)
+        every = page(live, node.piece, DropQuery(limit=1000), whole=graph.drops).drops
+        wanted = sorted(every, key=key, reverse=is_reversed)
+        page_ = page(live, node.piece, DropQuery(sort=sort, offset=offset, limit=limit), whole=graph.drops)
 
-        assert found.total == len(whole)
-        assert list(found.drops) == wanted[offset : offset + limit]
-        for one in whole[:3]:
-            for query in (DropQuery(row=one.drop), DropQuery(oid=one.oid)):
-                assert page(live, node.piece, query, whole=graph.drops).drops == (one,)
+        assert page_.total == len(every)
+        assert list(page_.drops) == wanted[offset : offset + limit]
+        for drop in every[:3]:
+            for query in (DropQuery(row=drop.drop), DropQuery(oid=drop.oid)):
+                assert page(live, node.piece, query, whole=graph.drops).drops == (drop,)
         lists.append(wanted)
     merged = list(heapq.merge(*lists, key=key, reverse=is_reversed))
     assert merged == sorted(merged, key=key, reverse=is_reversed)
@@ -375,13 +375,13 @@ def test_a_page_of_a_sorted_list_is_that_of_the_whole_list(
 
 def _filled(rates: list[float], *, seconds: float = 30.0) -> SettlingRate:
     """Return what is known after so many seconds with each of these rates, with two samples a second."""
-    found, now, settled = SettlingRate(), 0.0, 0.0
-    found.add(0.0, 0)
+    settling, now, settled = SettlingRate(), 0.0, 0.0
+    settling.add(0.0, 0)
     for rate in rates:
         for _ in range(int(2 * seconds)):
             now, settled = now + 0.5, settled + rate / 2
-            found.add(now, round(settled))
-    return found
+            settling.add(now, round(settled))
+    return settling
 
 
 def test_a_burst_and_a_pause_do_not_change_the_typical_rate() -> None:
@@ -392,11 +392,11 @@ def test_a_burst_and_a_pause_do_not_change_the_typical_rate() -> None:
 
 def test_rare_drops_have_the_mean_rate() -> None:
     """If nothing settles in most spans, the rate is that of the whole time, and not 0."""
-    found = SettlingRate()
+    rate = SettlingRate()
     for now, settled in ((0.0, 0), (99.0, 0), (100.0, 5)):
-        found.add(now, settled)
+        rate.add(now, settled)
 
-    assert found.typical == pytest.approx(0.05)
+    assert rate.typical == pytest.approx(0.05)
 
 
 def test_old_times_do_not_count() -> None:
@@ -422,13 +422,13 @@ def test_pauses_up_to_three_times_the_longest_one_are_usual() -> None:
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1000)), max_size=60))
 def test_a_rate_is_never_negative_and_within_what_happened(steps: list[tuple[float, int]]) -> None:
     """Whatever the times of the samples are."""
-    found, now, settled = SettlingRate(), 0.0, 0
+    rate, now, settled = SettlingRate(), 0.0, 0
     for length, more in steps:
         now, settled = now + length, settled + more
-        found.add(now, settled)
+        rate.add(now, settled)
 
-        assert found.recent >= 0
-        assert found.typical >= 0
+        assert rate.recent >= 0
+        assert rate.typical >= 0
 
 
 # The load of a node over time.
@@ -451,10 +451,10 @@ def test_samples_are_kept_in_a_ring() -> None:
     assert enough.wait(60)
     history.close()
     history.close()
-    found = history.read()
+    recorded = history.read()
 
-    assert (found.node, len(found.samples)) == ("n", 3)
-    times = [one.time for one in found.samples]
+    assert (recorded.node, len(recorded.samples)) == ("n", 3)
+    times = [sample.time for sample in recorded.samples]
     assert times == sorted(times)
     assert times[-1] == len(taken)
 
@@ -495,13 +495,13 @@ def test_all_threads_get_the_same(host: SimpleNamespace) -> None:
     use = ProcessorUse(clock)
     clock.advance(2.0)
     host.system, host.idle = 3.0, 1.0
-    found: list[float] = []
+    values: list[float] = []
     for _ in range(2):
-        thread = threading.Thread(target=lambda: found.append(use.percent()))
+        thread = threading.Thread(target=lambda: values.append(use.percent()))
         thread.start()
         thread.join()
 
-    assert found == [75.0, 75.0]
+    assert values == [75.0, 75.0]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])

@@ -93,7 +93,7 @@ def _state(node: NodeManager, drop: str, session: str = "s") -> str:
 def _received(cluster: Cluster) -> dict[tuple[str, str], int]:
     """Return the bytes that each node counted from each other one."""
     sections = [section for node in cluster.nodes.values() for section in read_sections(node.times("s").chunks)]
-    return {(one.node, section.node): one.size for section in sections for one in section.received.received}
+    return {(receipt.node, section.node): receipt.size for section in sections for receipt in section.received.received}
 
 
 @pytest.mark.parametrize("places", PLACES)
@@ -126,7 +126,9 @@ def test_a_producer_waits_for_a_consumer_elsewhere(
     for name, node in cluster.nodes.items():
         settle(node)
         kept = read_receipts(tmp_path / name / "sessions" / "s").received
-        assert {(one.node, name): one.contents for one in kept} == {pair: 1 for pair in crossed if pair[1] == name}
+        assert {(receipt.node, name): receipt.contents for receipt in kept} == {
+            pair: 1 for pair in crossed if pair[1] == name
+        }
 
 
 def test_a_producer_does_not_wait_for_a_consumer_that_does_not_read(
@@ -186,10 +188,10 @@ def test_one_stream_goes_to_consumers_on_three_nodes(make_cluster: Make, tmp_pat
     reads = [(f"read word; touch {sign}; echo $word; cat", at, True) for at, sign in enumerate(signs)]
     cluster = make_cluster(3)
     ended = cluster.run(fan(f"echo one; {waits}; echo two", [*reads, ("cat", 1, False), ("cat", 2, False)]))
-    found = [content(cluster["abc"[part]].data("s", f"fan_r{at}_0")) for at, part in enumerate((0, 1, 2, 1, 2))]
+    contents = [content(cluster["abc"[part]].data("s", f"fan_r{at}_0")) for at, part in enumerate((0, 1, 2, 1, 2))]
 
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
-    assert found == [b"one\ntwo\n"] * 5
+    assert contents == [b"one\ntwo\n"] * 5
 
 
 def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,14 +202,14 @@ def test_nodes_that_need_the_whole_do_not_follow(make_cluster: Make, monkeypatch
     follow = NodeStreams.follow
 
     def noted(
-        one: NodeStreams,
+        node_streams: NodeStreams,
         peer: str,
         stream: StreamUpdate,
         on_open: Callable[[Handle], None],
         on_failure: Callable[[], None],
     ) -> None:
         followed.append(peer)
-        follow(one, peer, stream, on_open, on_failure)
+        follow(node_streams, peer, stream, on_open, on_failure)
 
     monkeypatch.setattr(NodeStreams, "follow", noted)
     cluster = make_cluster(3)

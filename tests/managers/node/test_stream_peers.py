@@ -80,9 +80,9 @@ def test_an_invalid_stream_event_of_a_peer_fails_the_session(what: str, make_clu
     assert detail.status == "FAILED"
     assert [failure.name for failure in detail.failures if not failure.drop] == [sender]
     # Parts of the session are removed meanwhile: os.walk passes over what is gone.
-    found = [name for _, folders, files in os.walk(tmp_path) for name in (*folders, *files)]
-    assert found
-    assert not [name for name in found if name.startswith("stolen")]
+    names = [name for _, folders, files in os.walk(tmp_path) for name in (*folders, *files)]
+    assert names
+    assert not [name for name in names if name.startswith("stolen")]
 
 
 @pytest.mark.slow
@@ -243,15 +243,15 @@ def test_a_complete_stream_is_read_from_its_final_path(made: Made, tmp_path: Pat
     final = Path(handle.location).rename(tmp_path / "final")
     offer.complete(_moved(handle, final))
     offer.complete(_moved(handle, final))
-    found = []
+    contents = []
     for _ in range(3):
-        found.append((offer.size, offer.read(1, 2)))
+        contents.append((offer.size, offer.read(1, 2)))
         held = offer._file
         offer.close()
         assert held >= 0 > offer._file
     offer.end()
 
-    assert found == [(4, b"12")] * 3
+    assert contents == [(4, b"12")] * 3
     assert offer.reader.closed
 
 
@@ -330,10 +330,10 @@ def file_watcher() -> Iterator[FileWatcher]:
 @pytest.fixture
 def pipes(file_watcher: FileWatcher) -> Iterator[list[Pipe]]:
     """Return five watched pipes."""
-    found = [Pipe(file_watcher) for _ in range(5)]
-    yield found
+    pipes_ = [Pipe(file_watcher) for _ in range(5)]
+    yield pipes_
     file_watcher.close()
-    for pipe in found:
+    for pipe in pipes_:
         pipe.close()
 
 

@@ -52,9 +52,9 @@ def _all(source: TreeSource) -> bytes:
 def test_a_directory_arrives_as_it_was(pieces: int, source: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """However its bytes are cut; the checksum that is computed on the way is that of what was written."""
     target = tmp_path_factory.mktemp("target") / "t"
-    found = _written(target, _all(TreeSource(source)), pieces)
+    written = _written(target, _all(TreeSource(source)), pieces)
 
-    assert found == tree_of(str(source)) == tree_of(str(target))
+    assert written == tree_of(str(source)) == tree_of(str(target))
     assert fingerprint(target) == fingerprint(source)
     assert (target / "a" / "1").stat().st_mtime == 1e9
     assert (target / "a.b" / "program").stat().st_mode & 0o111 == 0o111
@@ -64,12 +64,12 @@ def test_a_directory_arrives_as_it_was(pieces: int, source: Path, tmp_path_facto
 def test_any_range_is_that_of_the_whole(data: st.DataObject, source: Path) -> None:
     """A transfer goes on anywhere after a connection was lost."""
     tree = TreeSource(source)
-    whole = _all(tree)
-    offset = data.draw(st.integers(0, len(whole)))
+    content = _all(tree)
+    offset = data.draw(st.integers(0, len(content)))
     length = data.draw(st.integers(0, 100_000))
 
-    assert len(whole) == tree.size
-    assert tree.read(offset, length) == whole[offset : offset + length]
+    assert len(content) == tree.size
+    assert tree.read(offset, length) == content[offset : offset + length]
 
 
 def test_the_standard_library_reads_it_and_is_read(source: Path, tmp_path: Path) -> None:

@@ -399,15 +399,15 @@ def test_what_a_member_cannot_run_goes_to_one_that_can() -> None:
     """A drop of a lost node goes to the other member if the first choice lacks what it needs; if both do, it stays."""
     graph = placed("a -> B -> c, d -> E -> f, g -> H -> i", alpha="a B c", beta="d E f", gamma="g H i")
     plan, at = plan_of(graph, {}, ["alpha"]), row(graph, "B")
-    reports = {name: msgspec.msgpack.decode(one, type=MemberReport) for name, one in plan.reports.items()}
-    found = [owners(graph, decide(graph, plan))[at]]
-    for name in (found[0], *({"beta", "gamma"} - {found[0]})):
+    reports = {name: msgspec.msgpack.decode(report, type=MemberReport) for name, report in plan.reports.items()}
+    nodes = [owners(graph, decide(graph, plan))[at]]
+    for name in (nodes[0], *({"beta", "gamma"} - {nodes[0]})):
         lacking = msgspec.structs.replace(reports[name], unable=(int(graph.template[at]),))
         plan = msgspec.structs.replace(plan, reports={**plan.reports, name: msgspec.msgpack.encode(lacking)})
-        found.append(owners(graph, decide(graph, plan))[at])
+        nodes.append(owners(graph, decide(graph, plan))[at])
 
-    assert {found[0], found[1]} == {"beta", "gamma"}
-    assert found[2] in ("beta", "gamma")
+    assert {nodes[0], nodes[1]} == {"beta", "gamma"}
+    assert nodes[2] in ("beta", "gamma")
 
 
 def owners(graph: PhysicalGraph, decision: ViewDecision) -> list[str]:
@@ -480,7 +480,7 @@ def test_a_drop_that_was_cancelled_alone_does_not_run_again() -> None:
     told = msgspec.msgpack.encode(msgspec.structs.replace(report, causes=causes))
     plan = msgspec.structs.replace(plan, reports={**plan.reports, "gamma": told})
     stays = decide(graph, plan)
-    without = {node: one for node, one in plan.reports.items() if node != "beta"}
+    without = {node: packed for node, packed in plan.reports.items() if node != "beta"}
     lost = decide(graph, msgspec.structs.replace(plan, reports=without, lost={"beta": "silent"}))
 
     assert not len(unpack_column(stays.reset, np.int32))

@@ -71,7 +71,9 @@ class _Voters:
                     continue
                 assert isinstance(action, AdoptDecision)
                 number = action.decision.view.number
-                assert not any(one.is_over for before, one in self.decided.items() if before < number), "it was over"
+                assert not any(decision.is_over for before, decision in self.decided.items() if before < number), (
+                    "it was over"
+                )
                 assert self.decided.setdefault(number, action.decision) == action.decision, "two successors of one view"
                 self.stopped.discard(name)
                 if not action.has_node:
@@ -360,8 +362,8 @@ def test_a_plan_for_an_earlier_view_is_not_proposed() -> None:
         actions = voter.lose({"n2": "silent"}, voter.deadline() if view.number else 0.0)
         actions += voter.tick(voter.deadline()) + voter.frozen(b"", 0.0)
         actions += voter.receive("n1", PromiseView("s", 1, view.number, (1, 0), b""), 0.0)
-        (found,) = (action for action in actions if isinstance(action, PlanView))
-        return found
+        (plan_,) = (action for action in actions if isinstance(action, PlanView))
+        return plan_
 
     def answer(plan: PlanView) -> list[ViewAction]:
         following = msgspec.structs.replace(plan.view, number=plan.view.number + 1)
@@ -411,8 +413,11 @@ def test_at_most_one_successor_of_each_view(seed: int) -> None:
             voters.act(name, voters.voters[name].lose(lost, voters.now))
             if draw.random() < 0.1:
                 voters.end(name)
-            asked = [_request(str(voters.now))] if draw.random() < 0.2 else []
-            voters.act(name, [action for one in asked for action in voters.voters[name].receive(name, one, voters.now)])
+            requests = [_request(str(voters.now))] if draw.random() < 0.2 else []
+            voters.act(
+                name,
+                [action for request in requests for action in voters.voters[name].receive(name, request, voters.now)],
+            )
         voters.run(draw.choice([0.0, 5.0, 30.0]))
     _check_healed(voters)
 
@@ -452,5 +457,5 @@ def test_messages_of_the_next_view_that_come_early_are_kept() -> None:
     actions = voter.receive("n2", AdoptView("s", 1, 0, msgspec.msgpack.encode(decision)), 0.0)
 
     assert any(isinstance(action, StopForReport) for action in actions)
-    promises = [one for one in voter.frozen(b"report", 0.0) if isinstance(one, SendToPeer)]
+    promises = [promise for promise in voter.frozen(b"report", 0.0) if isinstance(promise, SendToPeer)]
     assert [(promise.peer, type(promise.message)) for promise in promises] == [("n0", PromiseView)]

@@ -98,8 +98,8 @@ class Served:
 @pytest.fixture(params=["node", "island", "master"])
 def role(request: pytest.FixtureRequest) -> Role:
     """Each role of a manager."""
-    found: Role = request.param
-    return found
+    role_: Role = request.param
+    return role_
 
 
 @pytest.fixture
@@ -171,8 +171,8 @@ def test_the_records_of_reproducibility(served: Served, role: Role) -> None:
     served.manager.complete("s")
     served.manager.write("s", 2, b"image")
     assert served.ask("GET", f"{path}/repro/status").json is True
-    found = served.ask("GET", f"{path}/repro/data").json
-    session = found["reprodata"]
+    records = served.ask("GET", f"{path}/repro/data").json
+    session = records["reprodata"]
     modes = {name: value["rmode"] for name, value in session.items() if name.startswith("RE")}
 
     assert modes == {
@@ -186,8 +186,8 @@ def test_the_records_of_reproducibility(served: Served, role: Role) -> None:
     }
     without_versions = set(modes) - {"RECOMPUTE", "REPLICATE_COMP"}  # which this manager does not note
     assert {name for name in modes if session[name]["signature"]} == without_versions, role
-    assert set(found["graph"]) == {"A", "B", "C"}
-    for oid, drop in found["graph"].items():
+    assert set(records["graph"]) == {"A", "B", "C"}
+    for oid, drop in records["graph"].items():
         assert drop["oid"] == oid
         known = {name for name in modes if drop["reprodata"][name]["rg_blockhash"]}
         assert known == (without_versions if oid == "C" else {"RERUN", "REPEAT"})
@@ -418,19 +418,19 @@ def test_daliuges_own_client_works(served: Served, role: Role, daliuge: Path) ->
     )
 
     assert done.returncode == 0, done.stderr
-    for (call, expected), found in zip(calls, json.loads(done.stdout), strict=True):
-        assert found == expected, call
+    for (call, expected), answer in zip(calls, json.loads(done.stdout), strict=True):
+        assert answer == expected, call
 
 
 def test_the_description_of_a_manager(served: Served, role: Role) -> None:
     """A node lists its sessions; islands and masters list their hosts too."""
     served.ask("POST", served.build("s") + "/deploy")
-    found = served.ask("GET", "/api").json
+    description = served.ask("GET", "/api").json
 
     if role == "node":
-        assert found == {"sessions": [{"sessionId": "s", "status": 3, "size": 3}]}
+        assert description == {"sessions": [{"sessionId": "s", "status": 3, "size": 3}]}
     else:
-        assert found == {"hosts": [H1, H2], "sessionIds": ["s"]}
+        assert description == {"hosts": [H1, H2], "sessionIds": ["s"]}
         assert served.ask("GET", "/api/past_sessions").json == []
 
 
@@ -496,8 +496,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
             assert up.stdout is not None
             line = up.stdout.readline()
             assert line, (place / "errors").read_text()
-            found: dict[str, Any] = json.loads(line)
-            yield found
+            addresses: dict[str, Any] = json.loads(line)
+            yield addresses
         finally:
             up.terminate()
             up.communicate(timeout=60)

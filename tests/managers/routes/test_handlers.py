@@ -64,8 +64,8 @@ def server(manager: FakeManager) -> Iterator[RestServer]:
     limits = Limits(body=1000, graph=100_000, depth=20, streams=4)
     prober = Prober("i", None, connect=_no_client, resolve=_no_host)
     routes = api_v1_routes(manager, streams, limits=limits, probe=prober.probe)
-    with serve(routes, streams=streams, limits=limits) as found:
-        yield found
+    with serve(routes, streams=streams, limits=limits) as server_:
+        yield server_
 
 
 def _no_client(url: str, seconds: float) -> Client:
@@ -79,8 +79,8 @@ def _no_host(host: str) -> str:
 
 
 def _document(server: RestServer) -> dict[str, Any]:
-    found: dict[str, Any] = ask(server.url, "GET", "/openapi.json").json
-    return found
+    document: dict[str, Any] = ask(server.url, "GET", "/openapi.json").json
+    return document
 
 
 @pytest.mark.slow
@@ -218,13 +218,13 @@ def test_a_query_that_cannot_be_used_is_refused_in_words(
 def test_names_of_downloads_are_safe(name: str) -> None:
     """For any name the header is one line, and the client's file name is one path segment."""
     _, header = attachment(name)
-    found = file_name(header)
+    offered = file_name(header)
 
     assert header.isascii()
     assert header.isprintable()
-    assert found
-    assert "/" not in found
-    assert not found.startswith(".")
+    assert offered
+    assert "/" not in offered
+    assert not offered.startswith(".")
 
 
 def test_the_graph_is_downloaded_in_two_formats(server: RestServer) -> None:
@@ -442,16 +442,16 @@ def _samples(manager: FakeManager) -> dict[tuple[str, str], float]:
 
 def test_sessions_drops_and_nodes_are_counted() -> None:
     """They are counted by status and state. States without members are 0, so that the series are always the same."""
-    found = _samples(manager_with_sessions(nodes=("n1", "n2")))
+    samples = _samples(manager_with_sessions(nodes=("n1", "n2")))
 
-    assert found["dropflow_sessions", "running"] == found["dropflow_sessions", "failed"] == 1
-    assert found["dropflow_sessions", "deploying"] == 0
-    assert found["dropflow_drops", "error"] == 4
-    assert found["dropflow_attempts_running", ""] == 2
-    assert (found["dropflow_nodes", "alive"], found["dropflow_nodes", "lost"]) == (2, 0)
-    assert found["dropflow_node_processor_ratio", "n1"] == 0.375
+    assert samples["dropflow_sessions", "running"] == samples["dropflow_sessions", "failed"] == 1
+    assert samples["dropflow_sessions", "deploying"] == 0
+    assert samples["dropflow_drops", "error"] == 4
+    assert samples["dropflow_attempts_running", ""] == 2
+    assert (samples["dropflow_nodes", "alive"], samples["dropflow_nodes", "lost"]) == (2, 0)
+    assert samples["dropflow_node_processor_ratio", "n1"] == 0.375
     # Two nodes on one host share its processors.
-    assert [value for (name, _), value in found.items() if name == "dropflow_host_cores"] == [2]
+    assert [value for (name, _), value in samples.items() if name == "dropflow_host_cores"] == [2]
 
 
 def test_a_scrape_shows_the_present_state() -> None:
@@ -466,9 +466,9 @@ def test_a_scrape_shows_the_present_state() -> None:
 
 def test_names_are_escaped() -> None:
     """The name of a node cannot add lines."""
-    found = _samples(FakeManager(nodes=('n"\n1',)))
+    samples = _samples(FakeManager(nodes=('n"\n1',)))
 
-    assert ("dropflow_node_cores", 'n"\n1') in found
+    assert ("dropflow_node_cores", 'n"\n1') in samples
 
 
 def test_metrics_need_the_token() -> None:
@@ -486,14 +486,16 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
     labels = {sample.name: {*sample.labels} for sample in samples}
     values = {(sample.name, *pair) for sample in samples for pair in sample.labels.items()}
     panels = json.loads(_DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    asked = [target["expr"] for panel in panels for target in panel["targets"]]
-    selectors = [found for expression in asked for found in re.findall(r"(dropflow_\w+)\{([^}]*)\}", expression)]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    selectors = [
+        selector for expression in expressions for selector in re.findall(r"(dropflow_\w+)\{([^}]*)\}", expression)
+    ]
 
     assert {name for name, _ in selectors} <= set(labels)
     for name, rules in selectors:
         for label, wanted in re.findall(r'(\w+)=~?"([^"$]+)"', rules):
             assert {(name, label, value) for value in wanted.split("|")} <= values
-    for expression in asked:
+    for expression in expressions:
         for label in re.findall(r"by \((\w+)\)", expression):
             assert all(label in labels[name] for name in re.findall(r"dropflow_\w+", expression))
 

@@ -42,8 +42,8 @@ def manager() -> FakeManager:
 def client(manager: FakeManager) -> Iterator[Client]:
     """A client of the manager."""
     streams = StreamSlots(4)
-    with serve(api_v1_routes(manager, streams), streams=streams) as server, Client(server.url) as found:
-        yield found
+    with serve(api_v1_routes(manager, streams), streams=streams) as server, Client(server.url) as client_:
+        yield client_
 
 
 def _read_into(received: list[bytes], chunks: Iterator[bytes]) -> None:
@@ -100,11 +100,11 @@ def test_a_request_waits_for_the_next_line(manager: FakeManager, client: Client)
     end = client.session_log("running").newer
     assert client.session_log("running", LogQuery(after=end, seconds=0.1)).lines == ()
 
-    found: list[str] = []
+    lines: list[str] = []
 
     def wait() -> None:
         page = client.session_log("running", LogQuery(after=end, seconds=60.0, text="second"))
-        found.extend(line.text for line in page.lines)
+        lines.extend(line.text for line in page.lines)
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -112,7 +112,7 @@ def test_a_request_waits_for_the_next_line(manager: FakeManager, client: Client)
         line = LogLine(time=1.0, node="n1", drop="d", name="", level="INFO", text=text, at=0)
         manager.print_lines("running", [line])
     thread.join(60.0)
-    assert found == ["the second"]
+    assert lines == ["the second"]
 
 
 def test_an_error_of_the_first_content_is_an_answer(manager: FakeManager, client: Client) -> None:
@@ -126,12 +126,12 @@ def test_a_request_waits_no_longer_than_it_asks_for(
     manager: FakeManager, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if each look for new lines takes long, because nodes are busy."""
-    clock, whole, calls = VirtualClock(), manager.session_log, list[LogQuery]()
+    clock, session_log, calls = VirtualClock(), manager.session_log, list[LogQuery]()
 
     def slow(session: str, query: LogQuery) -> LogPage:
         calls.append(query)
         clock.advance(1.0)
-        return whole(session, query)
+        return session_log(session, query)
 
     monkeypatch.setattr(logs, "SystemClock", lambda: clock)
     manager.session_log = slow  # type: ignore[assignment, method-assign]
@@ -151,8 +151,8 @@ def server() -> Iterator[RestServer]:
     """An island with a session that has a result."""
     manager, streams = manager_with_sessions(role="island", nodes=("n1", "n2")), StreamSlots(4)
     manager.write("finished", 1, _CONTENT)
-    with serve([*api_v1_routes(manager, streams), *daliuge_routes(manager)], streams=streams) as found:
-        yield found
+    with serve([*api_v1_routes(manager, streams), *daliuge_routes(manager)], streams=streams) as server_:
+        yield server_
 
 
 @pytest.fixture
@@ -166,13 +166,13 @@ def paths(server: RestServer) -> tuple[str, str]:
 def test_a_download_continues_where_it_stopped(server: RestServer, paths: tuple[str, str]) -> None:
     """As browsers and curl ask: with its ETag the rest of a content comes, with the ETag of another one all of it."""
     for path in paths:
-        whole = ask(server.url, "GET", path)
-        etag = whole.headers["Etag"]
+        download = ask(server.url, "GET", path)
+        etag = download.headers["Etag"]
         rest = ask(server.url, "GET", path, headers={"Range": "bytes=1000-", "If-Range": etag})
         other = ask(server.url, "GET", path, headers={"Range": "bytes=1000-", "If-Range": '"other"'})
         last = ask(server.url, "GET", path, headers={"Range": "bytes=-3"})
 
-        assert (whole.status, whole.body, whole.headers["Accept-Ranges"]) == (200, _CONTENT, "bytes")
+        assert (download.status, download.body, download.headers["Accept-Ranges"]) == (200, _CONTENT, "bytes")
         assert (rest.status, rest.body, rest.headers["Etag"]) == (206, _CONTENT[1000:], etag)
         assert rest.headers["Content-Range"] == f"bytes 1000-{len(_CONTENT) - 1}/{len(_CONTENT)}"
         assert rest.headers["Content-Length"] == str(len(rest.body))
@@ -266,19 +266,19 @@ def test_all_watchers_together_ask_the_manager_once() -> None:
     manager = manager_with_sessions()
     manager.__class__ = CountingManager
     hub, closing = StateHub(manager), Signal()
-    found: list[list[bytes]] = [[] for _ in range(10)]
+    events: list[list[bytes]] = [[] for _ in range(10)]
 
     def watch(into: list[bytes]) -> None:
         into += state_events(hub, "running", closing) or ()
 
-    threads = [Thread(target=watch, args=(into,)) for into in found]
+    threads = [Thread(target=watch, args=(into,)) for into in events]
     for thread in threads:
         thread.start()
     manager.complete("running")
     for thread in threads:
         thread.join(timeout=60)
 
-    assert {into[-1] for into in found} == {found[0][-1]}
+    assert {into[-1] for into in events} == {events[0][-1]}
     assert manager.asked <= 2
 
 

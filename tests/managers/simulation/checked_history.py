@@ -65,9 +65,9 @@ def check_history(history: Iterable[HistoryEvent], *, is_complete: bool = True) 
     """
     seen, wrong = _Seen(), list[str]()
     for record in history:
-        found = _check(record, seen)
-        if found:
-            wrong.append(f"{record.time:.3f} s: {found}")
+        problem = _check(record, seen)
+        if problem:
+            wrong.append(f"{record.time:.3f} s: {problem}")
     for (session, node, drop), result in seen.results.items():
         if is_complete and (session, node, drop, result.digest) not in seen.found:
             wrong.append(f"result {drop} of session {session} on {node}, acknowledged at {result.time:.3f} s, is gone")

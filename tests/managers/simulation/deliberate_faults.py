@@ -44,10 +44,10 @@ def released_contents_count_as_available(patch: Patch) -> None:
     report_of = view_states.report_of
 
     def report(session: Session, piece: Slice, **options: Any) -> MemberReport:
-        found = report_of(session, piece, **options)
+        report_ = report_of(session, piece, **options)
         states = np.frombuffer(session.handover.states(), dtype=np.uint8)
         available = ((states == DropState.COMPLETED) & piece.is_own).astype(np.uint8)
-        return msgspec.structs.replace(found, available=pack_column(available))
+        return msgspec.structs.replace(report_, available=pack_column(available))
 
     patch.setattr(hosted_session, "report_of", report)
 

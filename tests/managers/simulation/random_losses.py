@@ -97,8 +97,8 @@ def draw_workload(graphs: Mapping[str, RandomGraph], chance: random.Random) -> W
     failing = frozenset[str]().union(*(graph.failing for graph in graphs.values()))
     once = frozenset[str]().union(*(graph.failing_once for graph in graphs.values()))
     skipping = frozenset[str]().union(*(graph.skipping for graph in graphs.values()))
-    reading = {session: one.reads_inputs for session, one in graphs.items()}
-    noisy = {session for session, one in graphs.items() if one.is_noisy}
+    reading = {session: drawn.reads_inputs for session, drawn in graphs.items()}
+    noisy = {session for session, drawn in graphs.items() if drawn.is_noisy}
     numbers = itertools.count()
     repeats = chance.choice((1, 1, 5000))
 
@@ -108,8 +108,10 @@ def draw_workload(graphs: Mapping[str, RandomGraph], chance: random.Random) -> W
         if task.oid.partition("_")[0] in noisy:
             digest.update(b"%d" % next(numbers))
         if reading[task.oid.partition("_")[0]]:
-            for one in task.inputs:
-                digest.update(b"%d" % one.state + (b"" if one.handle is None else content_bytes(one.handle)))
+            for task_input in task.inputs:
+                digest.update(
+                    b"%d" % task_input.state + (b"" if task_input.handle is None else content_bytes(task_input.handle))
+                )
         return digest.digest() * repeats
 
     return Workload(
@@ -266,10 +268,10 @@ class RepeatedWork:
         for row in unpack_column(decision.repeated, np.int32).tolist():
             self._reasons[oid(graph, row)] += max(1, self._starts.get(oid(graph, row), 1))
         there: dict[int, str] = {}
-        for node, one in hosted.items():
+        for node, session in hosted.items():
             if node in members:
-                rows, is_own = one.piece.drop, one.piece.is_own
-                contents = one.session.call(Session.contents)
+                rows, is_own = session.piece.drop, session.piece.is_own
+                contents = session.session.call(Session.contents)
                 there |= {int(rows[row]): node for row in contents if is_own[row]}
         names = [f"{oid(graph, row)} on {there[row]}" for row in reset.tolist() if row in there]
         if not names:
@@ -492,7 +494,7 @@ class LossTrial:
     @property
     def trace(self) -> list[str]:
         """What nodes decided about views, what was committed and what was read, for people."""
-        records = [(one.time, f"{one.node}: {_text(one)}") for one in self.cluster.recorder.history]
+        records = [(record.time, f"{record.node}: {_text(record)}") for record in self.cluster.recorder.history]
         both = sorted([*self._lines, *records], key=lambda line: line[0])
         return [f"{time:.3f} s: {text}" for time, text in both]
 
@@ -503,10 +505,10 @@ class LossTrial:
         quick: Workload = msgspec.structs.replace(self._workload, seconds=0.05)
         alone = SimulatedCluster(0, directory, islands=1, nodes=1, has_master=False, workload=quick)
         alone.wait_for_nodes()
-        found = {}
+        expected = {}
         for name, drawn in self.graphs.items():
-            one = np.zeros(drawn.graph.drops, dtype=np.int32)
-            answer = alone.submit(replace(drawn.graph, part=one, places=("#0",)), name)
+            part = np.zeros(drawn.graph.drops, dtype=np.int32)
+            answer = alone.submit(replace(drawn.graph, part=part, places=("#0",)), name)
             if not isinstance(answer, Answered):
                 raise answer.error
             alone.finish(name)
@@ -514,9 +516,9 @@ class LossTrial:
             hosted = node.sessions[name]
             if not isinstance(hosted, HostedSession):
                 raise InternalError(f"session {name} is not in memory any more")
-            found[name] = Expected(hosted.info().status, states_of(hosted), kept_contents(hosted), drawn.is_noisy)
+            expected[name] = Expected(hosted.info().status, states_of(hosted), kept_contents(hosted), drawn.is_noisy)
             self._work[name] = RepeatedWork(name, drawn, dict(alone.recorder.starts))
-        return found
+        return expected
 
     def _submit(self, name: str) -> bool:
         replicas, protect = self._copies[name]
@@ -552,8 +554,8 @@ class LossTrial:
 
     def _is_paused(self, name: str) -> bool:
         nodes = [node for node in self.cluster.nodes.values() if node.process.is_alive]
-        found = [node.sessions[name].state for node in nodes if name in node.sessions]
-        return SessionState.PAUSED in found
+        states = [node.sessions[name].state for node in nodes if name in node.sessions]
+        return SessionState.PAUSED in states
 
     def _dies(self, task: Task, node: str) -> bool:
         return self._injector.dies(task, node)
@@ -598,8 +600,9 @@ class LossTrial:
             graph = action.hosted.directory.graph_in_view()
             hosted = {
                 name: session
-                for name, one in self.cluster.nodes.items()
-                if one.process.is_alive and isinstance(session := one.sessions.get(action.session), HostedSession)
+                for name, simulated in self.cluster.nodes.items()
+                if simulated.process.is_alive
+                and isinstance(session := simulated.sessions.get(action.session), HostedSession)
             }
             self._violations += self._work[action.session].decided(graph, decision, hosted)
 

@@ -114,11 +114,11 @@ class SimulatedDisks:
 
     def _wrap_descriptor(self, original: Callable[..., int]) -> Callable[..., int]:
         def open_(path: Any, flags: int, *more: Any, **options: Any) -> int:
-            found = self._writing(path) if flags & _WRITING and flags & _CREATING else ""
+            writing = self._writing(path) if flags & _WRITING and flags & _CREATING else ""
             descriptor = original(path, flags, *more, **options)
             self._open.pop(descriptor, None)
-            if found:
-                self._open[descriptor] = found
+            if writing:
+                self._open[descriptor] = writing
             return descriptor
 
         return open_

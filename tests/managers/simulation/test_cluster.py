@@ -123,10 +123,10 @@ def test_a_cancel_ends_a_session_on_all_nodes_within_its_bound(stopping: float, 
     cluster = SimulatedCluster(3, tmp_path, workload=Workload(seconds=1e6, stopping=stopping))
     assert cluster.wait_for_nodes()
     cluster.submit(_fan(8), "s")
-    asked = cluster.simulation.time
+    begun = cluster.simulation.time
     answer = cluster.call("cancel", session="s", reason="enough", grace=4.0)
     ended = cluster.finish("s")
-    took = cluster.simulation.time - asked
+    took = cluster.simulation.time - begun
 
     assert isinstance(answer, Answered)
     assert answer.value.status in ("CANCELLING", "CANCELLED")
@@ -181,9 +181,9 @@ def test_streams_are_copied_while_they_are_written(tmp_path: Path, monkeypatch: 
     take = StreamCopy.take
 
     def record(copy: StreamCopy, content: Handle) -> Handle | None:
-        found = take(copy, content)
-        copied.append((content.size, found is not None))
-        return found
+        taken = take(copy, content)
+        copied.append((content.size, taken is not None))
+        return taken
 
     monkeypatch.setattr(StreamCopy, "take", record)
     cluster = SimulatedCluster(1, tmp_path, workload=_STREAMED)

@@ -54,8 +54,8 @@ def _own_contents(node: SimulatedNode) -> dict[int, bytes]:
     """Return the contents of the drops of a node, by row."""
     hosted = _hosted(node)
     piece = hosted.piece
-    found = hosted.session.call(Session.contents)
-    return {int(piece.drop[drop]): read(handle) for drop, handle in found.items() if piece.is_own[drop]}
+    contents = hosted.session.call(Session.contents)
+    return {int(piece.drop[drop]): read(handle) for drop, handle in contents.items() if piece.is_own[drop]}
 
 
 def _results(count: int, steps: int = 10) -> PhysicalGraph:
@@ -100,9 +100,9 @@ def test_contents_with_copies_are_not_computed_again(size: int, tmp_path: Path) 
     assert ended is not None
     assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 81})
     left = [node for node in cluster.nodes.values() if node is not lost]
-    found = {row: content for node in left for row, content in _own_contents(node).items()}
+    remaining = {row: content for node in left for row, content in _own_contents(node).items()}
     assert len(rows) > 2
-    assert {row: found[row] for row in rows} == contents
+    assert {row: remaining[row] for row in rows} == contents
     graph = _hosted(lost).directory.graph()
     assert all(runs.count[oid(graph, row - 1)] == before[oid(graph, row - 1)] == 1 for row in rows)
     held = [row for node in left for row in _copies(node).held]
@@ -133,12 +133,12 @@ def test_copies_are_removed_when_their_contents_are_released(tmp_path: Path) -> 
 
 def _holders(cluster: SimulatedCluster, lost: tuple[str, ...] = ()) -> dict[int, int]:
     """Return on how many nodes each result is."""
-    found: Counter[int] = Counter()
+    holders: Counter[int] = Counter()
     for node in cluster.nodes.values():
         if node.name not in lost and "s" in node.sessions:
-            found.update(_own_contents(node).keys())
-            found.update(_copies(node).held.keys())
-    return found
+            holders.update(_own_contents(node).keys())
+            holders.update(_copies(node).held.keys())
+    return holders
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def _finished(cluster: SimulatedCluster) -> SessionDetail:
 
 def _commits(cluster: SimulatedCluster) -> Counter[str]:
     """Return how often each content was committed."""
-    return Counter(one.drop for one in cluster.recorder.history if isinstance(one, Committed))
+    return Counter(record.drop for record in cluster.recorder.history if isinstance(record, Committed))
 
 
 @pytest.mark.slow
@@ -303,11 +303,11 @@ def _random_trial(seed: int, directory: Path) -> None:
         ended = _finished(cluster)
         states: dict[int, int] = {}
         contents: dict[int, bytes] = {}
-        for one in cluster.nodes.values():
-            hosted = one.sessions.get("s")
+        for simulated in cluster.nodes.values():
+            hosted = simulated.sessions.get("s")
             if isinstance(hosted, HostedSession):
-                piece, found = hosted.piece, states_of(hosted)
-                states |= {int(piece.drop[drop]): found[drop] for drop in np.flatnonzero(piece.is_own)}
+                piece, own_states = hosted.piece, states_of(hosted)
+                states |= {int(piece.drop[drop]): own_states[drop] for drop in np.flatnonzero(piece.is_own)}
                 contents |= kept_contents(hosted)
         outcomes.append((ended.status, states, contents))
         assert ended.recomputed == 0

@@ -132,6 +132,6 @@ def test_what_a_lost_content_costs() -> None:
     work = np.array([{"a": 5.0, "b": 2.0, "c": 1.0}.get(name, 0.0) for name in names])
     end = np.array([{"a": 5.0, "x": 5.0, "b": 7.0, "y": 7.0, "c": 8.0, "z": 8.0}[name] for name in names])
 
-    found = recomputations(graph, work, end)
+    costs = recomputations(graph, work, end)
 
-    assert {names[drop]: cost for drop, cost in found.items()} == {"x": 5.0, "y": 7.0, "z": 8.0}
+    assert {names[drop]: cost for drop, cost in costs.items()} == {"x": 5.0, "y": 7.0, "z": 8.0}

@@ -143,9 +143,11 @@ def test_contents_are_compared_although_a_disk_was_full(tmp_path: Path, monkeypa
     without_faults = LossTrial._without_faults
 
     def others(self: LossTrial) -> dict[str, Expected]:
-        found = without_faults(self)
-        wrong = {name: dict.fromkeys(one.contents, b"another one") for name, one in found.items()}
-        return {name: msgspec.structs.replace(one, contents=wrong[name], is_noisy=False) for name, one in found.items()}
+        expected = without_faults(self)
+        wrong = {name: dict.fromkeys(end.contents, b"another one") for name, end in expected.items()}
+        return {
+            name: msgspec.structs.replace(end, contents=wrong[name], is_noisy=False) for name, end in expected.items()
+        }
 
     monkeypatch.setattr(LossTrial, "_without_faults", others)
     outcome = LossTrial(4, tmp_path, faults=(FullDisk(at=0.0, seconds=3.0, node=0),)).run()

@@ -61,7 +61,7 @@ def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
     known = [
         session.known for node in cluster.nodes.values() for session in [node.sessions["s"].session] if session.known
     ]
-    assert {one.reason for one in known} == {f"node n1-2 was lost ({why})"}
+    assert {detail.reason for detail in known} == {f"node n1-2 was lost ({why})"}
 
 
 @pytest.mark.slow
@@ -165,8 +165,8 @@ def test_a_node_that_promised_commits_nothing_when_it_leaves(tmp_path: Path) -> 
     cluster.simulation.wait(30.0)
 
     assert "s" not in cluster.nodes["n1-3"].sessions
-    late = [one for one in cluster.recorder.history if one.node == "n1-3" and isinstance(one, Committed)]
-    assert not [one for one in late if one.time > 16.0]
+    late = [record for record in cluster.recorder.history if record.node == "n1-3" and isinstance(record, Committed)]
+    assert not [record for record in late if record.time > 16.0]
 
 
 @pytest.mark.slow

@@ -347,7 +347,9 @@ class _Versions:
 
     def content(self, task: Task, drop: int) -> bytes:
         """Return what an attempt writes."""
-        read = sorted(b"" if one.handle is None else content_bytes(one.handle) for one in task.inputs)
+        read = sorted(
+            b"" if task_input.handle is None else content_bytes(task_input.handle) for task_input in task.inputs
+        )
         name = next((output.oid for output in task.outputs if output.drop == drop), task.oid)
         text = f"{name}:{self.version.get(task.oid, 0)}({b','.join(read).decode()})"
         self.written.setdefault(name, []).append(text)
@@ -371,8 +373,8 @@ def _graph(nodes: int, seed: int) -> PhysicalGraph:
 
 def _result(directory: Path) -> str:
     """Return the content of the last drop of the session: a node that is lost may still have an older one."""
-    found = directory.rglob("s/results/fan_end_0*")
-    return max(found, key=lambda path: path.stat().st_mtime_ns).read_text()
+    paths = directory.rglob("s/results/fan_end_0*")
+    return max(paths, key=lambda path: path.stat().st_mtime_ns).read_text()
 
 
 def test_a_session_runs_again_from_a_drop(tmp_path: Path) -> None:

@@ -193,9 +193,9 @@ def test_a_session_is_over_although_a_node_died_before_its_island_asked(
     status = "FAILED" if fails else "FINISHED"
     (lost,) = [name for name, own in _statuses(cluster).items() if own == status][-1:]
     assert not fails or list(_statuses(cluster).values()).count("FAILED") == 1
-    whole: Counter[str] = Counter()
+    states: Counter[str] = Counter()
     for node in cluster.nodes.values():
-        whole.update(node.sessions["s"].info().states)
+        states.update(node.sessions["s"].info().states)
     cluster.nodes[lost].process.crash()
     island.resume()
     if is_restarted:
@@ -206,9 +206,9 @@ def test_a_session_is_over_although_a_node_died_before_its_island_asked(
     for url in (cluster.top, "http://i1:8000"):
         answer = cluster.call(asks, url=url, **({"session": "s"} if asks == "session" else {}))
         assert isinstance(answer, Answered)
-        found = answer.value if asks == "session" else answer.value[0]
-        assert (found.status, found.unknown, found.states) == (status, (), whole)
-        assert found.settled == found.drops == found.counts.total == found.counts.settled
+        info = answer.value if asks == "session" else answer.value[0]
+        assert (info.status, info.unknown, info.states) == (status, (), states)
+        assert info.settled == info.drops == info.counts.total == info.counts.settled
 
 
 def test_a_session_is_cancelled_although_a_node_died_before_its_island_asked(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ class TrialChecks:
 
     def check(self, name: str, expected: Expected) -> bool:
         """Check how a session has ended; return whether it had to go on after a loss."""
-        here = {node: one.sessions[name] for node, one in self._live.items() if name in one.sessions}
-        parts: dict[str, HostedSession] = {n: one for n, one in here.items() if isinstance(one, HostedSession)}
+        here = {node: simulated.sessions[name] for node, simulated in self._live.items() if name in simulated.sessions}
+        parts: dict[str, HostedSession] = {n: hosted for n, hosted in here.items() if isinstance(hosted, HostedSession)}
         request = self._injector.requests.get(name, "")
         if self._lacks_majority(parts):
             return False
@@ -139,16 +139,16 @@ class TrialChecks:
             has_ended |= has_stopped
             rows, states = part.piece.drop, np.frombuffer(states_of(part), dtype=np.uint8)
             for here in np.flatnonzero(part.piece.is_own).tolist():
-                row, found = int(rows[here]), DropState(int(states[here]))
+                row, state = int(rows[here]), DropState(int(states[here]))
                 owners[row] += 1
-                if may_fail and (found in _AFTER_FAILURE or has_stopped):
+                if may_fail and (state in _AFTER_FAILURE or has_stopped):
                     failed.add(row)
-                    has_ended |= found is DropState.CANCELLED
-                elif found != expected.states[row] and not (
-                    is_tolerant and {found, expected.states[row]} <= {*_COMPLETE}
+                    has_ended |= state is DropState.CANCELLED
+                elif state != expected.states[row] and not (
+                    is_tolerant and {state, expected.states[row]} <= {*_COMPLETE}
                 ):
                     self._wrong(
-                        name, f"drop {row} on {node} is {found.name}, not {DropState(expected.states[row]).name}"
+                        name, f"drop {row} on {node} is {state.name}, not {DropState(expected.states[row]).name}"
                     )
             is_free = expected.is_noisy or is_tolerant
             for row, content in kept_contents(part).items():
@@ -177,10 +177,10 @@ class TrialChecks:
             left = sorted(path.name for path in node.directory.iterdir() if path.is_dir() and path.name not in known)
             if left:
                 self.violations.append(f"directories of no session are left on {name}: {left}")
-            for session, one in node.sessions.items():
+            for session, hosted in node.sessions.items():
                 tmp = node.directory / session_directory_name(session) / "tmp"
-                is_readable = not isinstance(one, DamagedSession)  # which stays as it is until it is deleted
-                if is_readable and one.state.is_terminal and tmp.exists() and any(tmp.iterdir()):
+                is_readable = not isinstance(hosted, DamagedSession)  # which stays as it is until it is deleted
+                if is_readable and hosted.state.is_terminal and tmp.exists() and any(tmp.iterdir()):
                     parts = sorted(path.name for path in tmp.iterdir())
                     self._wrong(session, f"temporary files are left on {name}: {parts}")
 
@@ -258,9 +258,9 @@ class KnownAbove:
             return
         (top,) = (above for above in self._cluster.above if above.url == self._cluster.top)
         for session in sorted(set(sessions) - self._injector.requests.keys() - self._injector.changed):
-            found = top.machine.known(session) if top.process.is_alive else None
-            if found is not None:
-                self._compare(session, found.status)
+            detail = top.machine.known(session) if top.process.is_alive else None
+            if detail is not None:
+                self._compare(session, detail.status)
 
     def _compare(self, session: str, status: str) -> None:
         """Check that a status is the same as before, if that was the end."""
@@ -300,18 +300,20 @@ class KnownAbove:
             if isinstance(answer, Unanswered):
                 self._wrong(above.name, session, f"answers {answer.error}; members say {statuses}")
                 continue
-            found = answer.value
-            if knows_end and not found.is_over:
-                self._wrong(above.name, session, f"answers {found.status} ({found.text}); members say {statuses}")
-            elif found.is_over and len(members) == len(names) and found.status not in statuses:
-                self._wrong(above.name, session, f"answers {found.status}, and no member does: {statuses}")
-            elif found.is_over and found.status != "FAILED" and "FAILED" in {members[name].status for name in below}:
-                self._wrong(above.name, session, f"answers {found.status}, and a member says FAILED")
+            detail_ = answer.value
+            if knows_end and not detail_.is_over:
+                self._wrong(above.name, session, f"answers {detail_.status} ({detail_.text}); members say {statuses}")
+            elif detail_.is_over and len(members) == len(names) and detail_.status not in statuses:
+                self._wrong(above.name, session, f"answers {detail_.status}, and no member does: {statuses}")
+            elif (
+                detail_.is_over and detail_.status != "FAILED" and "FAILED" in {members[name].status for name in below}
+            ):
+                self._wrong(above.name, session, f"answers {detail_.status}, and a member says FAILED")
             if (
                 above.url == self._cluster.top
                 and session not in self._injector.requests.keys() | self._injector.changed
             ):
-                self._compare(session, found.status)
+                self._compare(session, detail_.status)
 
     def _is_below(self, node: str, above: SimulatedComposite) -> bool:
         return above.role == "master" or self._cluster.nodes[node].url in above.children
@@ -328,8 +330,10 @@ def states_of(hosted: HostedSession) -> bytes:
 def kept_contents(hosted: HostedSession) -> dict[int, bytes]:
     """Return the results that are left, by row of the whole graph."""
     piece = hosted.piece
-    found = hosted.session.call(Session.contents)
+    contents = hosted.session.call(Session.contents)
     kept = kept_drops(piece.graph)
     return {
-        int(piece.drop[row]): content_bytes(handle) for row, handle in found.items() if piece.is_own[row] and kept[row]
+        int(piece.drop[row]): content_bytes(handle)
+        for row, handle in contents.items()
+        if piece.is_own[row] and kept[row]
     }

@@ -32,8 +32,8 @@ def ask(url: str, path: str, *, method: str = "GET", body: bytes = b"", **header
         with contextlib.suppress(BrokenPipeError):  # it has answered before it has read all: there is an answer
             connection.request(method, path, body or None, given)
         answer = connection.getresponse()
-        found = {name.lower(): value for name, value in answer.getheaders()}
-        return Page(path, answer.status, found, answer.read())
+        answered = {name.lower(): value for name, value in answer.getheaders()}
+        return Page(path, answer.status, answered, answer.read())
     finally:
         connection.close()
 

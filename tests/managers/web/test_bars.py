@@ -47,15 +47,15 @@ COUNTS = st.builds(DropCounts, **dict.fromkeys(DropCounts.__struct_fields__, st.
 def test_a_bar_is_full_and_shows_every_group_that_occurs(counts: DropCounts) -> None:
     """Segments fill the bar without gaps, one drop among a billion is visible, and groups add up to all drops."""
     numbers = grouped(counts)
-    found = segments(numbers)
+    bars = segments(numbers)
 
     assert sum(numbers.values()) == counts.total
-    for left, right in pairwise(found):
+    for left, right in pairwise(bars):
         assert left.start + left.width == pytest.approx(right.start, abs=0.03)
-    for part in found:
+    for part in bars:
         assert (part.width >= 0.5) == (numbers[part.style] > 0)
     if sum(numbers.values()):
-        assert found[-1].start + found[-1].width == pytest.approx(100, abs=0.05)
+        assert bars[-1].start + bars[-1].width == pytest.approx(100, abs=0.05)
 
 
 @given(st.builds(DropCounts, **dict.fromkeys(DropCounts.__struct_fields__, st.just(0) | st.integers(1, 50))))
@@ -138,11 +138,11 @@ def test_a_plot_goes_from_zero_to_what_the_host_has() -> None:
         LoadSample(time, processor, 1 << 30, 0, received, 0, 1, 2)
         for time, processor, received in ((0.0, 0.0, 0), (5.0, 100.0, 5_000))
     )
-    found = {plot.title: plot for plot in plots_of(NodeHistory(node="n", every=5.0, samples=samples), _LOAD)}
+    plots = {plot.title: plot for plot in plots_of(NodeHistory(node="n", every=5.0, samples=samples), _LOAD)}
 
-    assert found["Processor"].line == "0.0,48.0 300.0,1.0"
-    assert found["Network"].now == "1.0 kB/s"
-    assert (found["Attempts that run"].now, found["Attempts that run"].most) == ("2", "4")
+    assert plots["Processor"].line == "0.0,48.0 300.0,1.0"
+    assert plots["Network"].now == "1.0 kB/s"
+    assert (plots["Attempts that run"].now, plots["Attempts that run"].most) == ("2", "4")
     assert plots_of(NodeHistory(node="n", every=5.0, samples=samples[:1]), _LOAD) == ()
 
 
@@ -184,20 +184,20 @@ class Source:
 def test_a_short_log_is_shown_whole(lines: list[str], chunk: int) -> None:
     """A log within the limit is shown unchanged."""
     text = "\n".join(lines)
-    found = tail_of(Source(text.encode(), chunk).download)
+    tail = tail_of(Source(text.encode(), chunk).download)
 
-    assert (found.text, found.is_cut, found.is_open) == (text, False, False)
+    assert (tail.text, tail.is_cut, tail.is_open) == (text, False, False)
 
 
 def test_of_a_long_log_the_last_lines_are_shown() -> None:
     """The shown part begins with a line."""
     lines = [f"line {number}" for number in range(50_000)]
-    found = tail_of(Source("\n".join(lines).encode()).download)
-    shown = found.text.split("\n")
+    tail = tail_of(Source("\n".join(lines).encode()).download)
+    shown = tail.text.split("\n")
 
-    assert found.is_cut
+    assert tail.is_cut
     assert shown == lines[-len(shown) :]
-    assert 60_000 < len(found.text) <= 65_536
+    assert 60_000 < len(tail.text) <= 65_536
 
 
 def test_only_a_part_of_a_huge_log_is_read() -> None:
@@ -219,7 +219,7 @@ def test_the_start_is_exact(content: bytes, limit: int, chunk: int) -> None:
 
 
 def _links(page: Page) -> set[str]:
-    return {found.get("href", "") for tag, found in read(page)[0] if tag == "a"}
+    return {attributes.get("href", "") for tag, attributes in read(page)[0] if tag == "a"}
 
 
 def test_two_sessions_are_compared(serve: Any) -> None:
@@ -231,7 +231,9 @@ def test_two_sessions_are_compared(serve: Any) -> None:
     url = serve(manager)
     page = ask(url, "/sessions/failed/compare?other=finished")
     tags, text = read(page)
-    twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
+    twin = next(
+        attributes["href"] for tag, attributes in tags if tag == "link" and attributes.get("rel") == "alternate"
+    )
     view = msgspec.json.decode(ask(url, twin).body, type=CompareView)
 
     assert page.status == 200
@@ -239,7 +241,7 @@ def test_two_sessions_are_compared(serve: Any) -> None:
     for title in ("Totals", "Times by logical node", "Failures by root cause", "no value 1"):
         assert title in text
     assert view.comparison is not None
-    assert [one.session for one in (view.comparison.first, view.comparison.second)] == ["failed", "finished"]
+    assert [report.session for report in (view.comparison.first, view.comparison.second)] == ["failed", "finished"]
 
 
 def test_a_session_to_compare_with_is_chosen(serve: Any) -> None:
@@ -248,7 +250,7 @@ def test_a_session_to_compare_with_is_chosen(serve: Any) -> None:
     manager.add(hostile_graph(), "apart")
     url = serve(manager)
     tags, _ = read(ask(url, "/sessions/failed/compare"))
-    wanted = [found["href"] for tag, found in tags if tag == "a" and "?other=" in found.get("href", "")]
+    wanted = [attributes["href"] for tag, attributes in tags if tag == "a" and "?other=" in attributes.get("href", "")]
 
     assert [link.partition("other=")[2] for link in wanted] == ["running", "finished", "cancelled", "apart"]
     assert "?other=finished" not in ask(url, "/sessions/failed/compare?text=canc").text
@@ -286,7 +288,9 @@ def test_a_drop_has_an_origin(serve: Any) -> None:
     path = "/sessions/finished/drops/fan_d_0-0/origin"
     page = ask(url, path)
     tags, text = read(page)
-    twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
+    twin = next(
+        attributes["href"] for tag, attributes in tags if tag == "link" and attributes.get("rel") == "alternate"
+    )
     view = msgspec.json.decode(ask(url, twin).body, type=OriginView)
 
     assert path in _links(ask(url, "/sessions/finished/drops/fan_d_0-0"))

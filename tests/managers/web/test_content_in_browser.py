@@ -308,8 +308,8 @@ def _large() -> FakeManager:
 
 
 def _first(page: Any, region: str) -> str:
-    found: str = page.get_by_role("region", name=region, exact=True).locator("tbody tr").first.inner_text()
-    return found
+    text: str = page.get_by_role("region", name=region, exact=True).locator("tbody tr").first.inner_text()
+    return text
 
 
 def test_filters_apply_as_typed_and_lists_are_sorted(serve: Any, look: Any) -> None:

@@ -33,8 +33,8 @@ def opened(page: Any, session: str, more: str = "") -> Any:
 
 def boxes(page: Any) -> list[str]:
     """Return the labels in the list of boxes."""
-    found: list[str] = page.locator("#graph-boxes li bdi").all_inner_texts()
-    return found
+    texts: list[str] = page.locator("#graph-boxes li bdi").all_inner_texts()
+    return texts
 
 
 def total(page: Any, word: str) -> Any:
@@ -215,13 +215,13 @@ def test_graphs_of_any_size_are_drawn_and_accessible(serve: Any, look: Any) -> N
             assert accessibility_findings(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
-    found = page.evaluate(_CORNERS)
-    assert found["next"] == [[922, 50], [922, 180], [-22, 180], [-22, 300]]
-    assert found["nested"][1][0] > 922
-    assert 180 < found["nested"][1][1] < 260
-    assert found["later"] == [[922, 50], [922, 180], [-44, 180], [-44, 440], [278, 440], [278, 560]]
-    assert found["inside"] == [[688, 22], [688, 44], [-22, 44], [-22, 66]]
-    assert (found["same"], found["ahead"]) == (None, None)
+    corners = page.evaluate(_CORNERS)
+    assert corners["next"] == [[922, 50], [922, 180], [-22, 180], [-22, 300]]
+    assert corners["nested"][1][0] > 922
+    assert 180 < corners["nested"][1][1] < 260
+    assert corners["later"] == [[922, 50], [922, 180], [-44, 180], [-44, 440], [278, 440], [278, 560]]
+    assert corners["inside"] == [[688, 22], [688, 44], [-22, 44], [-22, 66]]
+    assert (corners["same"], corners["ahead"]) == (None, None)
 
 
 # Earlier moments of a session, and its report, in a real browser.
@@ -255,8 +255,8 @@ def _manager() -> FakeManager:
 
 
 def _middle(manager: FakeManager) -> SessionMoment:
-    whole = manager.moment("s", MomentQuery())
-    return manager.moment("s", MomentQuery(time=whole.began + 0.5 * (whole.ended - whole.began)))
+    moment = manager.moment("s", MomentQuery())
+    return manager.moment("s", MomentQuery(time=moment.began + 0.5 * (moment.ended - moment.began)))
 
 
 def _check_moment_of_address(page: Any, completed: Any, then: str) -> None:

@@ -38,8 +38,8 @@ PNG = bytes.fromhex(
 
 def rows(page: Any, region: str) -> list[str]:
     """Return the first column of the table in this region."""
-    found: list[str] = page.get_by_role("region", name=region, exact=True).locator("tbody th").all_inner_texts()
-    return [text.split("\n")[0] for text in found]
+    names: list[str] = page.get_by_role("region", name=region, exact=True).locator("tbody th").all_inner_texts()
+    return [text.split("\n")[0] for text in names]
 
 
 def test_overview_shows_the_manager_its_nodes_and_its_sessions(serve: Any, look: Any) -> None:
@@ -322,11 +322,11 @@ def test_neighbours_of_a_drop_are_links(serve: Any, look: Any) -> None:
 def test_code_is_edited_where_a_session_runs_again(serve: Any, look: Any) -> None:
     """The form of a drop has its code and values; what is changed there is what the session runs with."""
     manager = manager_with_sessions()
-    found = manager.drop("finished", "fan_a_0-0")
+    detail = manager.drop("finished", "fan_a_0-0")
     parameters = {"depth": "3", "func_code": "def f():\n    return 1\n"}
-    manager.drop = lambda *_: msgspec.structs.replace(found, parameters=parameters)  # type: ignore[method-assign]
-    asked, retry = [], manager.retry
-    manager.retry = lambda name, request: (asked.append(request), retry(name, request))[1]  # type: ignore[method-assign]
+    manager.drop = lambda *_: msgspec.structs.replace(detail, parameters=parameters)  # type: ignore[method-assign]
+    requests, retry = [], manager.retry
+    manager.retry = lambda name, request: (requests.append(request), retry(name, request))[1]  # type: ignore[method-assign]
     page = look(serve(manager)).page
     page.goto("/sessions/finished/drops/fan_a_0-0")
     page.get_by_role("button", name="Run again from here…").click()
@@ -335,7 +335,7 @@ def test_code_is_edited_where_a_session_runs_again(serve: Any, look: Any) -> Non
     page.locator("form[popover] button.primary").locator("visible=true").click()
 
     expect(page).to_have_url(re.compile("/sessions/finished$"))
-    assert [one.settings for one in asked] == [("depth=4", "func_code=def f():\n    return 2\n")]
+    assert [retried.settings for retried in requests] == [("depth=4", "func_code=def f():\n    return 2\n")]
 
 
 @pytest.mark.parametrize("javascript", [True, False])
@@ -458,12 +458,12 @@ def test_pages_are_accessible(serve: Any, look: Any) -> None:
     manager = manager_with_sessions(role="island", nodes=("node-1",))
     manager.set_times("failed", sections_of(executed(manager.graph("failed"), 3)))
     page = look(serve(manager), color_scheme="light", viewport={"width": 1440, "height": 900}).page
-    found: dict[str, list[str]] = {}
+    violations: dict[str, list[str]] = {}
     for address in (*PAGES, *OTHER_PAGES):
         page.goto(address)
         if address.endswith("timeline"):
             expect(page.locator("#timeline[data-ready=yes]")).to_have_count(1)
-        found[address] = page.evaluate(NAMELESS)
+        violations[address] = page.evaluate(NAMELESS)
         # In one page: colours and widths are the only differences, and loading it again takes longer than the rules.
         for scheme, width in (("light", 1440), ("light", 390), ("dark", 390)):
             page.emulate_media(color_scheme=scheme)
@@ -471,13 +471,13 @@ def test_pages_are_accessible(serve: Any, look: Any) -> None:
             if width == 1440:
                 findings = accessibility_findings(page, without=COLOUR_RULES)
             else:
-                found[address] += page.evaluate(PALE)
+                violations[address] += page.evaluate(PALE)
                 findings = accessibility_findings(page, *(COLOUR_RULES if scheme == "dark" else ()))
-            found[address] += [f"{scheme}, {width}: {finding}" for finding in findings]
+            violations[address] += [f"{scheme}, {width}: {finding}" for finding in findings]
         page.emulate_media(color_scheme="light")
         page.set_viewport_size({"width": 1440, "height": 900})
 
-    assert {address: all_found for address, all_found in found.items() if all_found} == {}
+    assert {address: all_found for address, all_found in violations.items() if all_found} == {}
 
 
 def test_the_focus_of_the_keyboard_is_visible(serve: Any, look: Any) -> None:

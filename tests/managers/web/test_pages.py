@@ -109,24 +109,24 @@ def test_a_content_without_a_preview_can_be_downloaded(monkeypatch: pytest.Monke
         raise PreviewError("the process that reads it was ended by SIGSEGV", hint="download it")
 
     monkeypatch.setattr(manager, "preview", fail)
-    found = drop_view(manager, "failed", drop)
+    view = drop_view(manager, "failed", drop)
 
-    assert found.data is not None
-    assert found.data.trouble == "the process that reads it was ended by SIGSEGV"
-    assert found.warnings == ()
+    assert view.data is not None
+    assert view.data.trouble == "the process that reads it was ended by SIGSEGV"
+    assert view.warnings == ()
 
 
 def test_a_measurement_set_has_its_subtables(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the plot stands how many there are; each of them is a part to choose."""
     manager = manager_with_sessions()
-    found = Preview(
+    preview = Preview(
         kind="directory",
         columns=("Subtable", "Rows"),
         rows=(("ANTENNA", "3"), ("FIELD", "1")),
         parts=("DATA", "ANTENNA", "FIELD"),
         line=Line(count=2, lows=(1.0, 2.0), highs=(3.0, 4.0)),
     )
-    monkeypatch.setattr(manager, "preview", lambda *_: found)
+    monkeypatch.setattr(manager, "preview", lambda *_: preview)
     drop = next(
         row.oid for row in manager.drops("failed", DropQuery()).drops if not row.is_app and row.state == "COMPLETED"
     )
@@ -140,14 +140,18 @@ def test_a_measurement_set_has_its_subtables(serve: Any, monkeypatch: pytest.Mon
     ("path", "kind", "view"),
     [
         ("/", OverviewView, overview_view),
-        ("/nodes", NodesView, lambda found: nodes_view(found, NodeQuery())),
-        ("/sessions?status=failed", SessionsView, lambda found: sessions_view(found, SessionQuery(status="failed"))),
+        ("/nodes", NodesView, lambda manager_: nodes_view(manager_, NodeQuery())),
+        (
+            "/sessions?status=failed",
+            SessionsView,
+            lambda manager_: sessions_view(manager_, SessionQuery(status="failed")),
+        ),
         (
             "/sessions/failed?state=ERROR&limit=3&offset=1",
             SessionView,
-            lambda found: session_view(found, "failed", DropQuery(state="ERROR", limit=3, offset=1)),
+            lambda manager_: session_view(manager_, "failed", DropQuery(state="ERROR", limit=3, offset=1)),
         ),
-        ("/sessions/failed/drops/fan_a_0-0", DropView, lambda found: drop_view(found, "failed", "fan_a_0-0")),
+        ("/sessions/failed/drops/fan_a_0-0", DropView, lambda manager_: drop_view(manager_, "failed", "fan_a_0-0")),
     ],
 )
 def test_each_page_has_its_record_as_json(serve: Any, path: str, kind: type, view: Any) -> None:
@@ -155,7 +159,9 @@ def test_each_page_has_its_record_as_json(serve: Any, path: str, kind: type, vie
     manager = manager_with_sessions()
     url = serve(manager)
     tags, _ = read(ask(url, path))
-    twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
+    twin = next(
+        attributes["href"] for tag, attributes in tags if tag == "link" and attributes.get("rel") == "alternate"
+    )
     answer = msgspec.json.decode(ask(url, twin).body)
 
     assert answer.pop("ok") is True
@@ -214,10 +220,10 @@ def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
     assert "sky: &lt;a.npy&gt;, 2 Bytes" in answer.text
     tags, _ = read(answer)
 
-    (link,) = [found["href"] for tag, found in tags if tag == "a" and "row=" in found.get("href", "")]
+    (link,) = [attributes["href"] for tag, attributes in tags if tag == "a" and "row=" in attributes.get("href", "")]
     assert link == "/sessions/failed?row=2#drops"
     tags, _ = read(ask(serve(manager), link.removesuffix("#drops")))
-    assert "/sessions/failed/drops/fan_a_0-1" in [found["href"] for tag, found in tags if tag == "a"]
+    assert "/sessions/failed/drops/fan_a_0-1" in [attributes["href"] for tag, attributes in tags if tag == "a"]
 
 
 @pytest.mark.slow
@@ -239,15 +245,15 @@ def test_results_are_paged_sorted_and_filtered(serve: Any) -> None:
     assert "1 file matches, " in ask(url, f"{address}?text=d_0-149&sort=size").text
     first = msgspec.json.decode(ask(url, f"{address}.json?sort=-size").body)
     assert (first["total"], first["results"][0]["drop"]) == (count, 400)
-    found, pages, address = [], 0, f"{address}?sort=-path&node=node-1"
+    listed, pages, address = [], 0, f"{address}?sort=-path&node=node-1"
     while address:
         tags, _ = read(ask(url, address))
         links = [each.get("href", "") for tag, each in tags if tag == "a"]
-        found += [link for link in links if link.startswith("/sessions/s/drops/")]
+        listed += [link for link in links if link.startswith("/sessions/s/drops/")]
         address = next((each["href"] for tag, each in tags if tag == "a" and each.get("rel") == "next"), "")
         pages += 1
     wanted = sorted(manager.results("s").results, key=lambda result: result.path, reverse=True)
-    assert found == [drop_url("s", one.oid) for one in wanted]
+    assert listed == [drop_url("s", result_.oid) for result_ in wanted]
     assert pages == 3
     assert "No result matches" in ask(url, "/sessions/s/results?node=other").text
     assert ask(url, "/sessions/s/results?sort=nothing").status == 400
@@ -262,14 +268,14 @@ def test_causes_and_neighbours_are_paged(serve: Any) -> None:
         manager.fail("s", drop, f"no value {drop}")
     url = serve(manager)
     for path, wanted in (("/sessions/s/causes", 130), (drop_url("s", "fan_r_0"), 150)):
-        found, pages, address = set(), 0, path
+        seen, pages, address = set(), 0, path
         while address:
             tags, _ = read(ask(url, address))
-            links = [found.get("href", "") for tag, found in tags if tag == "a"]
-            found |= {link for link in links if link.startswith("/sessions/s/drops/fan_a_") and "?" not in link}
+            links = [attributes.get("href", "") for tag, attributes in tags if tag == "a"]
+            seen |= {link for link in links if link.startswith("/sessions/s/drops/fan_a_") and "?" not in link}
             address = next((each["href"] for tag, each in tags if tag == "a" and each.get("rel") == "next"), "")
             pages += 1
-        assert (len(found), pages) == (wanted, 2)
+        assert (len(seen), pages) == (wanted, 2)
 
     assert "causes of 30 are not listed here" in read(ask(url, "/sessions/s"))[1]
 
@@ -289,7 +295,9 @@ def test_hostile_names_are_escaped(serve: Any) -> None:
         tags, text = read(page)
         assert page.status == 200
         assert [
-            found for tag, found in tags if tag == "script" and not found.get("src", "").startswith("/static/")
+            attributes
+            for tag, attributes in tags
+            if tag == "script" and not attributes.get("src", "").startswith("/static/")
         ] == []
         assert "<script>alert('x')</script>" in text
         assert "{{1+1}}" in text
@@ -304,9 +312,13 @@ def test_pages_keep_to_their_security_policy(serve: Any, path: str) -> None:
 
     assert "default-src 'self'" in page.headers["content-security-policy"]
     assert [tag for tag, _ in tags if tag in ("style", "base", "iframe", "object", "embed")] == []
-    assert [tag for tag, found in tags if any(name == "style" or name.startswith("on") for name in found)] == []
-    assert [found["src"] for _, found in tags if "src" in found and not found["src"].startswith("/")] == []
-    assert all(found.get("src") for tag, found in tags if tag == "script")
+    assert [
+        tag for tag, attributes in tags if any(name == "style" or name.startswith("on") for name in attributes)
+    ] == []
+    assert [
+        attributes["src"] for _, attributes in tags if "src" in attributes and not attributes["src"].startswith("/")
+    ] == []
+    assert all(attributes.get("src") for tag, attributes in tags if tag == "script")
 
 
 def test_gpus_of_a_node_are_shown_if_it_has_some(serve: Any) -> None:
@@ -449,10 +461,10 @@ def test_sessions_are_filtered_and_paged(serve: Any) -> None:
     """The list is filtered by status and by part of a name."""
     manager = manager_with_sessions()
 
-    assert [found.session for found in sessions_view(manager, SessionQuery(text="FIN")).sessions] == ["finished"]
-    assert [found.session for found in sessions_view(manager, SessionQuery(status="failed")).sessions] == ["failed"]
+    assert [session.session for session in sessions_view(manager, SessionQuery(text="FIN")).sessions] == ["finished"]
+    assert [session.session for session in sessions_view(manager, SessionQuery(status="failed")).sessions] == ["failed"]
     page = sessions_view(manager, SessionQuery(offset=1, limit=2))
-    assert ([found.session for found in page.sessions], page.total) == (["failed", "finished"], 4)
+    assert ([session.session for session in page.sessions], page.total) == (["failed", "finished"], 4)
     assert 'href="./sessions?offset=1&amp;limit=1"' in ask(serve(manager), "/sessions?limit=1").text
 
 
@@ -487,20 +499,20 @@ def test_graphs_are_run_from_the_form_of_the_translator() -> None:
 def test_the_report_of_a_session_is_a_file(serve: Any) -> None:
     """It is downloaded, not shown, as its style is not that of pages; a session that is unknown has none."""
     url = serve(manager_with_sessions())
-    found = ask(url, "/sessions/failed/report.html")
+    reply = ask(url, "/sessions/failed/report.html")
 
-    assert (found.status, found.headers["content-disposition"]) == (200, 'attachment; filename="failed-report.html"')
-    assert "no value 1" in found.text
+    assert (reply.status, reply.headers["content-disposition"]) == (200, 'attachment; filename="failed-report.html"')
+    assert "no value 1" in reply.text
     assert "report.html" in ask(url, "/sessions/failed").text
     assert ask(url, "/sessions/none/report.html").status == 404
 
 
 def _asked(manager: FakeManager) -> list[RetryRequest]:
     """Return a list that gets each request to run drops again."""
-    asked: list[RetryRequest] = []
+    requests: list[RetryRequest] = []
     retry = manager.retry
-    manager.retry = lambda name, request: (asked.append(request), retry(name, request))[1]  # type: ignore[method-assign]
-    return asked
+    manager.retry = lambda name, request: (requests.append(request), retry(name, request))[1]  # type: ignore[method-assign]
+    return requests
 
 
 def _post(url: str, session: str, **form: str) -> int:
@@ -512,13 +524,13 @@ def _post(url: str, session: str, **form: str) -> int:
 def test_a_failed_drop_is_tried_again_from_its_page(serve: Any) -> None:
     """Only its root cause is tried; drops that did not fail have no such form."""
     manager = manager_with_sessions()
-    asked, url = _asked(manager), serve(manager)
+    requests, url = _asked(manager), serve(manager)
 
     assert 'name="drop" value="fan_a_0-0"' in ask(url, "/sessions/failed/drops/fan_a_0-0").text
     assert 'name="drop"' not in ask(url, "/sessions/finished/drops/fan_d_0-0").text
     assert _post(url, "failed", drop="none") == 404
     assert _post(url, "failed", drop="fan_a_0-0") == 303
-    assert [request.drops for request in asked[1:]] == [("fan_a_0-0",)]
+    assert [request.drops for request in requests[1:]] == [("fan_a_0-0",)]
 
 
 def test_a_session_is_run_again_from_the_page_of_a_drop(serve: Any) -> None:
@@ -543,17 +555,17 @@ def test_a_session_is_run_again_from_the_page_of_a_drop(serve: Any) -> None:
 def test_parameters_are_changed_where_a_session_runs_again(serve: Any) -> None:
     """The form has all parameters of the drop with their values, code too; those that differ are sent."""
     manager = manager_with_sessions()
-    found = manager.drop("finished", "fan_a_0-0")
+    detail = manager.drop("finished", "fan_a_0-0")
     parameters = {"depth": "3", "func_code": "def f():\n    return 1\n", "same": "\nx\n"}
-    manager.drop = lambda *_: msgspec.structs.replace(found, parameters=parameters)  # type: ignore[method-assign]
-    asked, url = _asked(manager), serve(manager)
+    manager.drop = lambda *_: msgspec.structs.replace(detail, parameters=parameters)  # type: ignore[method-assign]
+    requests, url = _asked(manager), serve(manager)
     page = ask(url, "/sessions/finished/drops/fan_a_0-0").text
     assert '<input type="text" name="value-depth" value="3"' in page
     assert "def f():\n    return 1\n</textarea>" in page
     form = {"value-depth": "4", "value-func_code": "def f():\r\n    return 2\r\n", "value-same": "\r\nx\r\n"}
 
     assert _post(url, "finished", start="fan_a_0-0", **form) == 303
-    assert [one.settings for one in asked] == [("depth=4", "func_code=def f():\n    return 2\n")]
+    assert [request.settings for request in requests] == [("depth=4", "func_code=def f():\n    return 2\n")]
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,14 @@ def _manager(drops: int = 80) -> tuple[FakeManager, list[TimesSection]]:
 
 def _half(sections: list[TimesSection]) -> list[TimesSection]:
     """Return the first half of the attempts of each node, and another one that runs."""
-    found = []
+    sections_ = []
     for section in sections:
         records, after = np.split(section.records, [len(section.records) // 2])
         now = float(max(records["ready"] + records["waited"] + records["queued"] + records["ran"]))
         running = np.array([(after["drop"][0], 1, records["worker"][0], now)], RUNNING)
         known = {"running": running, "now": now + 60}
-        found.append(msgspec.structs.replace(section, total=len(records), records=records, **known))
-    return found
+        sections_.append(msgspec.structs.replace(section, total=len(records), records=records, **known))
+    return sections_
 
 
 def _planned(graph: PhysicalGraph) -> PhysicalGraph:
@@ -111,22 +111,22 @@ def test_a_trace_and_a_picture_are_downloaded(serve: Any) -> None:
     url, count = serve(manager), sum(len(section.records) for section in sections)
     trace = ask(url, "/sessions/s/timeline/trace.json")
 
-    assert sum(one["ph"] == "X" for one in msgspec.json.decode(trace.body)["traceEvents"]) == count
+    assert sum(event["ph"] == "X" for event in msgspec.json.decode(trace.body)["traceEvents"]) == count
     assert 's-trace.json"' in trace.headers["content-disposition"]
     assert ask(url, "/sessions/s/timeline/picture.svg").text.count("<rect") == count
 
 
 def _check_growth(page: Any) -> None:
     """Assert that the end of the timeline moves from frame to frame, and that there are fewer requests than frames."""
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    paths: list[str] = []
+    page.on("request", lambda request: paths.append(request.url))
     for _ in range(3):  # a late answer of a busy machine sets it back
-        asked.clear()
+        paths.clear()
         frames = page.evaluate(_FRAMES)
         if frames == sorted(set(frames)):
             break
     assert frames == sorted(set(frames))
-    assert sum("/times" in url for url in asked) < len(frames)
+    assert sum("/times" in url for url in paths) < len(frames)
 
 
 def _check_running(page: Any, expect: Any) -> None:
@@ -160,7 +160,7 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     page = look(serve(manager)).page
     page.goto("/sessions/s/timeline")
     root, canvas, panel = page.locator("#timeline"), page.locator("canvas"), page.locator(".timeline-panel")
-    expect(root).to_have_attribute("data-attempts", str(sum(len(one.records) for one in _half(sections))))
+    expect(root).to_have_attribute("data-attempts", str(sum(len(section.records) for section in _half(sections))))
     expect(canvas).to_have_attribute("data-running", "2")
     _check_running(page, expect)
     expect(page.get_by_text("when it was planned")).to_be_visible()
@@ -176,9 +176,9 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     page.keyboard.press("p")
     expect(page.get_by_role("checkbox", name="Plan")).not_to_be_checked()
     expect(page.get_by_text("when it was planned")).to_have_count(0)
-    whole = float(canvas.get_attribute("data-to"))
+    end = float(canvas.get_attribute("data-to"))
     page.keyboard.press("w")
-    expect(canvas).not_to_have_attribute("data-to", f"{whole:.9g}")
+    expect(canvas).not_to_have_attribute("data-to", f"{end:.9g}")
     page.keyboard.press("0")
     page.keyboard.press("ArrowRight")
     expect(panel).to_contain_text("Slack")
@@ -199,10 +199,11 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
         page.get_by_role("button", name="PNG").click()
     assert download.value.suggested_filename == "s-timeline.png"
 
-    found: TimesStatistics = manager.times_statistics("s")
+    statistics: TimesStatistics = manager.times_statistics("s")
     told = [
-        (lane.node, lane.lane, lane.attempts, lane.busy, lane.data, lane.message, lane.worker) for lane in found.lanes
+        (lane.node, lane.lane, lane.attempts, lane.busy, lane.data, lane.message, lane.worker)
+        for lane in statistics.lanes
     ]
-    for computed, one in zip(page.evaluate(_GAPS), told, strict=True):
-        assert computed[:3] == list(one[:3])
-        assert computed[3:] == pytest.approx(list(one[3:]), abs=1e-5)
+    for computed, expected in zip(page.evaluate(_GAPS), told, strict=True):
+        assert computed[:3] == list(expected[:3])
+        assert computed[3:] == pytest.approx(list(expected[3:]), abs=1e-5)

@@ -158,7 +158,7 @@ def test_busy_processors_are_shared(use: float, speed: float) -> None:
 
 def test_nodes_on_one_host_share_it() -> None:
     """Two nodes of two workers each on two processors: each is half as fast, and has half of the free memory."""
-    one, two, alone = live_machines(
+    first, second, alone = live_machines(
         [
             node("a", "h", memory=1000, memory_free=600),
             node("b", "h", memory=1000, memory_free=500, processor=100),
@@ -166,7 +166,7 @@ def test_nodes_on_one_host_share_it() -> None:
         ]
     ).nodes
 
-    assert (one.speed, one.memory) == (two.speed, two.memory) == (pytest.approx(0.5 / 1.5), 250.0)
+    assert (first.speed, first.memory) == (second.speed, second.memory) == (pytest.approx(0.5 / 1.5), 250.0)
     assert (alone.speed, alone.memory) == (1.0, 700.0)
 
 
