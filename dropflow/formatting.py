@@ -68,12 +68,12 @@ def format_duration(seconds: float | None) -> str:
         return f"{seconds:.2f} s"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE:02d} s"
-    if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02d} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+    rounded = round(seconds)
+    if rounded < _HOUR:
+        return f"{rounded // _MINUTE} min {rounded % _MINUTE:02d} s"
+    if rounded < _DAY:
+        return f"{rounded // _HOUR} h {rounded % _HOUR // _MINUTE:02d} min"
+    return f"{rounded // _DAY} d {rounded % _DAY // _HOUR} h"
 
 
 def format_remaining(seconds: float | None) -> str:

@@ -76,6 +76,6 @@ def drop_file_name(oid: str) -> str:
     if name == oid:
         return name
     # The index is at the end of an id, so a long one loses its middle.
-    whole = _UNSAFE.sub("_", oid).lstrip(".-") or "drop"
-    short = whole if len(whole) <= _LONG else f"{whole[:40]}~{whole[-49:]}"
+    safe = _UNSAFE.sub("_", oid).lstrip(".-") or "drop"
+    short = safe if len(safe) <= _LONG else f"{safe[:40]}~{safe[-49:]}"
     return f"{short}~{zlib.crc32(oid.encode()):08x}"

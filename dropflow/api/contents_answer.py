@@ -349,8 +349,8 @@ def attachment(name: str) -> tuple[str, str]:
     clean = "".join(character for character in last if character.isprintable()).lstrip(".") or "download"
     clean = clean.encode("utf-8", errors="replace").decode()
     plain = clean if _PLAIN.fullmatch(clean) else safe_name(clean, fallback="download")
-    whole = "" if plain == clean else f"; filename*=UTF-8''{quote(clean, safe='')}"
-    return "Content-Disposition", f'attachment; filename="{plain}"{whole}'
+    encoded_name = "" if plain == clean else f"; filename*=UTF-8''{quote(clean, safe='')}"
+    return "Content-Disposition", f'attachment; filename="{plain}"{encoded_name}'
 
 
 def file_name(header: str) -> str:

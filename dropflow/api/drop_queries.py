@@ -62,7 +62,7 @@ def in_order(
 
     Parameters
     ----------
-    found : int32 array
+    selected : int32 array
         The rows.
     whole : int32 array
         The row of each in the whole graph, which decides between equal ones.
@@ -118,9 +118,9 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
     """
     if not text:
         raise NotFoundError("no drop has an empty id", where=session)
-    whole = find(DropQuery(oid=text, limit=1))
-    if whole.drops:
-        return whole.drops[0]
+    exact = find(DropQuery(oid=text, limit=1))
+    if exact.drops:
+        return exact.drops[0]
     query, what = DropQuery(ending=text, limit=SHOWN), "end in"
     page = find(query)
     if not page.drops and not page.missing:

@@ -242,10 +242,10 @@ def _clone(source: str | Path, target: str | Path) -> None:
 
 def _files_of(path: Path) -> frozenset[tuple[str, int, int]]:
     """Return name, size and time of change of a file, or of each file in a directory; for directories only the name."""
-    whole = str(path)
-    states = {_state_of(whole, path.name, os.stat)}
-    for folder, folders, files in os.walk(whole):
-        inside = f"{path.name}{folder[len(whole) :]}"
+    root = str(path)
+    states = {_state_of(root, path.name, os.stat)}
+    for folder, folders, files in os.walk(root):
+        inside = f"{path.name}{folder[len(root) :]}"
         states |= {(f"{inside}/{name}", 0, 0) for name in folders}
         states |= {_state_of(f"{folder}/{name}", f"{inside}/{name}", os.lstat) for name in files}
     return frozenset(states)

@@ -263,8 +263,8 @@ def fetch_command(engine: ContainerEngine, image: str) -> str:
     lock = Path(tempfile.gettempdir()) / f"dropflow-images-{os.getuid()}.lock"
     known, pulled = (shlex.join([*engine.command, *verb, image]) for verb in (("image", "inspect"), ("pull",)))
     if engine.name == "podman" and not _has_registry(image):
-        whole = shlex.join([*engine.command, "pull", f"docker.io/{image}"])
-        pulled = f"{{ said=$({pulled} 2>&1); status=$?; case $said in *'{_UNRESOLVED}'*) {whole};; "
+        pull = shlex.join([*engine.command, "pull", f"docker.io/{image}"])
+        pulled = f"{{ said=$({pulled} 2>&1); status=$?; case $said in *'{_UNRESOLVED}'*) {pull};; "
         pulled += "*) printf '%s\\n' \"$said\"; exit $status;; esac; }"
     text = f"{known} > /dev/null 2>&1 || {pulled}"
     return f"exec flock {shlex.quote(str(lock))} /bin/sh -c {shlex.quote(text)}"

@@ -69,9 +69,9 @@ def write_missing(path: str | os.PathLike[str]) -> float:
         optional_package("zarr", _NEED, "formats").open(str(place), mode="r+").attrs["missing"] = share
     elif start.startswith(PNG_START):
         text = b"tEXtmissing\0" + str(share).encode()
-        whole = place.read_bytes()
+        content = place.read_bytes()
         chunk = (len(text) - 4).to_bytes(4) + text + zlib.crc32(text).to_bytes(4)
-        place.write_bytes(whole[:_PNG_HEADER] + chunk + whole[_PNG_HEADER:])
+        place.write_bytes(content[:_PNG_HEADER] + chunk + content[_PNG_HEADER:])
     else:
         raise AppError(
             f"{place.name} has no header for the fraction of the data that is missing",

@@ -255,10 +255,10 @@ class MPIApp(BashShellApp):
     def _lead_nodes(self, context: Context, job: Job, known: JobNodes) -> None:
         """Run the job on all its nodes, and send them how it has ended."""
         with CHANGED:
-            heard = HEARD.setdefault(job.key, {})
+            answers = HEARD.setdefault(job.key, {})
         try:
             self._check_launcher()
-            self._await(context, job, lambda: all(heard.get(node) == "ready" for node in job.others), _PATIENCE)
+            self._await(context, job, lambda: all(answers.get(node) == "ready" for node in job.others), _PATIENCE)
             with CHANGED:
                 job.has_begun = True
             for node in job.others:
@@ -269,8 +269,8 @@ class MPIApp(BashShellApp):
                         claims.enter_context(claimed(job, self.template.cpus, partial(self._await, context, job)))
                     else:
                         known.send(node, job.key[1], "claim")
-                        self._await(context, job, partial(_has_granted, heard, node))
-                self._run_over_nodes(context, job, known, heard)
+                        self._await(context, job, partial(_has_granted, answers, node))
+                self._run_over_nodes(context, job, known, answers)
         except (AppError, MissingDependencyError) as error:
             with CHANGED:
                 job.end(str(error))
@@ -282,7 +282,7 @@ class MPIApp(BashShellApp):
             for node in job.others:
                 known.send(node, job.key[1], outcome)
 
-    def _run_over_nodes(self, context: Context, job: Job, known: JobNodes, heard: dict[str, str]) -> None:
+    def _run_over_nodes(self, context: Context, job: Job, known: JobNodes, answers: dict[str, str]) -> None:
         # The names of the hosts are none that can be looked up: Open MPI would take a host that it finds for this one.
         hosts = {node: f"dropflow-node{number}" for number, node in enumerate(job.others)}
         hosts[known.node] = os.uname().nodename
@@ -293,8 +293,8 @@ class MPIApp(BashShellApp):
             node = nodes[host]
             known.send(node, job.key[1], f"start {command}")
             with CHANGED:
-                CHANGED.wait_for(lambda: heard.get(node, "").startswith(("ended", "left", "ready")))
-                return _status(heard[node])
+                CHANGED.wait_for(lambda: answers.get(node, "").startswith(("ended", "left", "ready")))
+                return _status(answers[node])
 
         with self._scripts(context, job) as (folder, start), tempfile.TemporaryDirectory(prefix="mpi-") as private:
             hostfile, agent, address = folder / "hosts", folder / "agent", f"{private}/agent"
@@ -306,8 +306,8 @@ class MPIApp(BashShellApp):
             with _agent_server(address, start_on):
                 status = self._execute(context, job, folder, text, {**_by_agent(agent), "DROPFLOW_JOB": str(start)})
             with CHANGED:
-                CHANGED.wait_for(lambda: all(heard.get(node) != "granted" for node in job.others), _ANSWER)
-                silent = [node for node in job.others if not heard.get(node, "").startswith("ended")]
+                CHANGED.wait_for(lambda: all(answers.get(node) != "granted" for node in job.others), _ANSWER)
+                silent = [node for node in job.others if not answers.get(node, "").startswith("ended")]
                 if status and silent:
                     job.lose(f"node {silent[0]} does not answer")
         self._ended(job, status)
@@ -329,31 +329,31 @@ class MPIApp(BashShellApp):
         """Run the daemon that the leader on another node asks for, and end as it does."""
         leader, name, answer = job.nodes[0], job.key[1], "left"
         with CHANGED:
-            heard = HEARD.setdefault(job.key, {})
-            heard.pop(leader, None)
+            answers = HEARD.setdefault(job.key, {})
+            answers.pop(leader, None)
         try:
             known.send(leader, name, "ready")
-            self._await(context, job, lambda: leader in heard, _PATIENCE)
-            self._await(context, job, lambda: heard[leader] != "queued")
+            self._await(context, job, lambda: leader in answers, _PATIENCE)
+            self._await(context, job, lambda: answers[leader] != "queued")
             with (
                 claimed(job, self.template.cpus, partial(self._await, context, job))
-                if heard[leader] == "claim"
+                if answers[leader] == "claim"
                 else contextlib.nullcontext()
             ):
-                if heard[leader] == "claim":
+                if answers[leader] == "claim":
                     known.send(leader, name, "granted")
-                    self._await(context, job, lambda: heard[leader] != "claim")
-                if heard[leader].startswith("start "):
-                    daemon = _daemon(heard[leader].removeprefix("start "))
+                    self._await(context, job, lambda: answers[leader] != "claim")
+                if answers[leader].startswith("start "):
+                    daemon = _daemon(answers[leader].removeprefix("start "))
                     with self._scripts(context, job) as (folder, start):
                         status = self._execute(
                             context, job, folder, f"exec {daemon}", {**_OPEN_MPI, "DROPFLOW_JOB": str(start)}
                         )
                     answer = f"ended {status}"
                     known.send(leader, name, answer)
-                self._await(context, job, lambda: heard[leader].startswith("end"))
+                self._await(context, job, lambda: answers[leader].startswith("end"))
             with CHANGED:
-                _, _, outcome = heard[leader].partition(" ")
+                _, _, outcome = answers[leader].partition(" ")
                 kind, _, text = outcome.partition(" ")
                 job.end(text, is_lost=kind == "lost")
         finally:
@@ -478,8 +478,8 @@ def _daemon(command: str) -> str:
     return shlex.join(words)
 
 
-def _has_granted(heard: Mapping[str, str], node: str) -> bool:
-    return heard.get(node) == "granted"
+def _has_granted(answers: Mapping[str, str], node: str) -> bool:
+    return answers.get(node) == "granted"
 
 
 def _status(text: str) -> int:

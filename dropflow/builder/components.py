@@ -251,12 +251,12 @@ class _Finder:
                 *(argument for argument in fixed if argument.name not in {field.name for field in fields}),
                 *fields,
             ),
-            ports=(*base.ports, *inputs, *_outputs(function, docs, base, {known_field.name for known_field in fields})),
+            ports=(*base.ports, *inputs, *_outputs(function, docs, base, {own_field.name for own_field in fields})),
         )
 
     def _arguments(self, path: str, function: AppFunction[..., Any], docs: Any) -> tuple[list[Parameter], list[Port]]:
         """Return the arguments as fields, and those without a default as input ports, too."""
-        said = {name.strip().lstrip("*"): param for param in docs.params for name in param.arg_name.split(",")}
+        documented = {name.strip().lstrip("*"): param for param in docs.params for name in param.arg_name.split(",")}
         fields, ports = [], []
         parameters = function.signature.parameters.values() if function.signature else ()
         for parameter in parameters:
@@ -265,7 +265,7 @@ class _Finder:
                 continue
             if parameter.name == SELF:
                 continue
-            entry = said.get(parameter.name)
+            entry = documented.get(parameter.name)
             text = " ".join((entry.description or "").split()) if entry else ""
             field = _field(
                 parameter, function.annotations.get(parameter.name, ANY), (entry.type_name or "") if entry else ""
@@ -327,10 +327,10 @@ def _is_plain(value: Any) -> bool:
 def _outputs(function: AppFunction[..., Any], docs: Any, base: Component, taken: Iterable[str]) -> Iterator[Port]:
     """Yield the outputs: those of the decorator and of paths, else what it returns, if it returns something."""
     names = list(dict.fromkeys((*function.outputs, *function.written)))
-    said = {param.arg_name: " ".join((param.description or "").split()) for param in docs.params}
+    descriptions = {param.arg_name: " ".join((param.description or "").split()) for param in docs.params}
     for name in names:
         encoding = function.written.get(name, "pickle")
-        yield Port(name=name, usage="OutputPort", encoding=encoding, description=said.get(name, ""))
+        yield Port(name=name, usage="OutputPort", encoding=encoding, description=descriptions.get(name, ""))
     is_constructor = bool(base.ports) and base.ports[0].usage == "OutputPort"
     if names or is_constructor or function.returned in (None, type(None)):
         return

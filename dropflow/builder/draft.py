@@ -268,7 +268,7 @@ def circles(wanted: Mapping[str, WantedPlace]) -> dict[str, Circle]:
 def _lay_out(
     parent: str, children: Mapping[str, Sequence[str]], wanted: Mapping[str, WantedPlace], circle_of: dict[str, Circle]
 ) -> float:
-    """Put the circles of the children into `found`, around the origin, and return the radius that encloses them."""
+    """Put the circles of the children into `circle_of`, around the origin, and return the radius that encloses them."""
     names = children.get(parent, ())
     if not names:
         return NODE_RADIUS
@@ -463,12 +463,12 @@ class _Fields:
                 types[app.id, port] = app.fields[port].type
             else:
                 types.setdefault((app.id, port), "Object")
-            whole = set().union(ends, *(joined.get(end, set()) for end in ends))
-            for end in whole:
-                joined[end] = whole
+            group = set().union(ends, *(joined.get(end, set()) for end in ends))
+            for end in group:
+                joined[end] = group
             self._set_encoding(app, port, _encoding(data, app, link))
-        for end, whole in joined.items():
-            votes = {types[member] for member in whole if member in types}
+        for end, group in joined.items():
+            votes = {types[member] for member in group if member in types}
             self._types[end] = votes.pop() if len(votes) == 1 else "Object"
 
     def _set_encoding(self, app: DraftNode, port: str, encoding: str) -> None:
@@ -481,11 +481,11 @@ class _Fields:
 
     def of(self, node: DraftNode) -> Iterator[Field]:
         """Yield the fields of a node, with those that EAGLE demands."""
-        whole = replace(node, fields=dict(node.fields))
+        filled = replace(node, fields=dict(node.fields))
         for name, type_ in _NEEDED.get(node.kind, {}).items():
-            if name not in whole.fields:
-                whole.set(name, 1, type_, kind="ConstraintParameter")
-        for name, known_field in whole.fields.items():
+            if name not in filled.fields:
+                filled.set(name, 1, type_, kind="ConstraintParameter")
+        for name, known_field in filled.fields.items():
             key = (node.id, name)
             is_data = node.kind is NodeKind.DATA and name == "io"
             yield msgspec.structs.replace(

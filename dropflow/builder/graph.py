@@ -264,11 +264,11 @@ class Graph:
             The encoding does not follow from the path.
         """
         given = str(path)
-        whole = given if "{" in given else str(Path(given).absolute())
+        absolute = given if "{" in given else str(Path(given).absolute())
         if not encoding and by_ending(Path(given).parent.name) == "ms":
             encoding = by_ending(given) or "path"
         node = self._node(name or Path(given).name, "File", NodeKind.DATA)
-        data = Data(self, node).save(whole, encoding=encoding)
+        data = Data(self, node).save(absolute, encoding=encoding)
         data.set(check_filepath_exists=True)
         return data
 
@@ -981,18 +981,18 @@ class Graph:
     def _scattered(
         self, data: Data | CarriedValue | None, copies: int | Formula | None, name: str, zip_with: str, *, each: bool
     ) -> Iterator[Data]:
-        number, whole = _count(copies, "copies", 0), self.as_data(data)
+        number, array = _count(copies, "copies", 0), self.as_data(data)
         fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}
         element: Any = None
         with self.drawing.undone_on_error():
             node = self._construct(name, "Scatter", **fields)
-            if whole is not None:
+            if array is not None:
                 app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role=Role.INPUT)
                 app.set("num_of_copies", number, "Integer", kind="ApplicationArgument")
                 app.set("each", each, kind="ApplicationArgument")
-                self.link(whole, app, "array_in")
-                inner = get_args(whole.annotation)
-                annotation = inner[0] if each and get_origin(whole.annotation) is list and inner else ANY
+                self.link(array, app, "array_in")
+                inner = get_args(array.annotation)
+                annotation = inner[0] if each and get_origin(array.annotation) is list and inner else ANY
                 element = self.output(app, "object_out", annotation, inside=node)
                 self.drawing.rename(element.node, f"{node.name} {'element' if each else 'piece'}")
         with self._open(node):

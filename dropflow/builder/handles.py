@@ -226,11 +226,11 @@ def glob(pattern: "str | os.PathLike[str]") -> FilePattern:
     Traceback (most recent call last):
     dropflow.errors.UsageError: no file matches ...
     """
-    whole = str(Path(pattern).absolute())
-    count = len(matching_files(whole))
+    absolute = str(Path(pattern).absolute())
+    count = len(matching_files(absolute))
     if not count:
-        raise UsageError(f"no file matches {whole}", hint="correct the pattern, or put the files there")
-    return FilePattern(whole, count)
+        raise UsageError(f"no file matches {absolute}", hint="correct the pattern, or put the files there")
+    return FilePattern(absolute, count)
 
 
 class Data:

@@ -258,7 +258,7 @@ class ResultDownload:
         return outcomes
 
     def _fetch(self, files: Sequence[WantedFile], outcomes: dict[WantedFile, _Outcome]) -> None:
-        """Add the result for each file to `found`."""
+        """Add the result for each file to `outcomes`."""
         by_node: dict[str, list[WantedFile]] = defaultdict(list)
         for file in files:
             if self._directory.has(file.path, file.result):

@@ -111,7 +111,7 @@ def submit_command(
     if name and not is_session_name(name):
         raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
     read = None if graph is None else read_for_nodes(output, graph, configuration, settings)
-    with manager.connect() as client, closing(patient(client, manager, patience)) as asked:
+    with manager.connect() as client, closing(patient(client, manager, patience)) as patient_manager:
         chosen, whole = options.options, read
         if whole is None:
             original = client.graph(str(like))
@@ -126,9 +126,9 @@ def submit_command(
             return Exit.FINISHED
         weighted = choice.measured(output, whole, manager)
         query = SubmitQuery.of(chosen, session=name, anew=anew)
-        info, parted = submit_fitted(asked, weighted, query, placement, weight=whole.weight, note=output.note)
+        info, parted = submit_fitted(patient_manager, weighted, query, placement, weight=whole.weight, note=output.note)
         if whole.places and not wait:  # the manager may have chosen other nodes, and reports that in a note
-            info = asked.client.session(info.session)
+            info = patient_manager.client.session(info.session)
         seconds = patience if wait else None
         return answer_started(output, manager, client.url, info, patience=seconds, parts=parted.parts)
 

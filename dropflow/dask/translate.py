@@ -355,8 +355,8 @@ def with_annotations(
             graph, templates=tuple(msgspec.structs.replace(template, tries=count) for template, count in templates)
         )
     if priority and graph.priority is not None:
-        asked = np.array([priority.get(key, 0) for key in keys])
-        order = np.lexsort((graph.priority[: tasks.tasks], asked))
+        priorities = np.array([priority.get(key, 0) for key in keys])
+        order = np.lexsort((graph.priority[: tasks.tasks], priorities))
         ranks = np.zeros(graph.drops, dtype=np.int32)
         ranks[order] = np.arange(1, tasks.tasks + 1, dtype=np.int32)
         ranks[tasks.tasks : 2 * tasks.tasks] = ranks[: tasks.tasks]

@@ -226,10 +226,10 @@ def fingerprint(path: str | Path) -> str:
         if not os.path.isdir(path):  # noqa: PTH112 - once a file
             with open(path, "rb") as stream:  # noqa: PTH123 - as above
                 return hashlib.file_digest(stream, content_digest).hexdigest()
-        whole = content_digest()
+        digester = content_digest()
         for name, kind, content in _entries(Path(path)):
-            whole.update(repr((name, kind, content)).encode(errors="surrogateescape"))
-        return whole.hexdigest()
+            digester.update(repr((name, kind, content)).encode(errors="surrogateescape"))
+        return digester.hexdigest()
 
 
 def _entries(root: Path) -> Iterator[tuple[str, str, str]]:

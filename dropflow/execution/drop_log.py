@@ -79,12 +79,12 @@ class LogIndex:
             if os.fstat(descriptor).st_size < self._read:  # it is another file
                 self.clear()
             while block := os.pread(descriptor, _BLOCK, self._read):
-                whole = block.rfind(b"\n") + 1
-                if not whole:
+                end_of_lines = block.rfind(b"\n") + 1
+                if not end_of_lines:
                     break
-                for line in block[:whole].splitlines():
+                for line in block[:end_of_lines].splitlines():
                     self._add(line)
-                self._read += whole
+                self._read += end_of_lines
         finally:
             os.close(descriptor)
 

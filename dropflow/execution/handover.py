@@ -79,9 +79,9 @@ class Handover:
         drops = self._core.drops
         written = np.frombuffer(self._contents.written, dtype=np.bool_)
         states = np.frombuffer(drops.states, dtype=np.uint8)
-        found = never_written(self._core.graph, states, written, self._known)
-        found[list(drops.remote)] = False
-        return found
+        is_unwritten = never_written(self._core.graph, states, written, self._known)
+        is_unwritten[list(drops.remote)] = False
+        return is_unwritten
 
     def forget(self, rows: Collection[int]) -> None:
         """Forget the contents of drops that a client has removed after the end."""
@@ -108,7 +108,7 @@ class Handover:
         return FrozenSession(
             drops=drops,
             states=states,
-            contents={drop: one for drop, one in self._contents.contents.items() if drop not in drops.remote},
+            contents={drop: handle for drop, handle in self._contents.contents.items() if drop not in drops.remote},
             parts=parts,
             unwritten=frozenset(np.flatnonzero(self.unwritten()).tolist()),
             failures=self._failures.failures(),

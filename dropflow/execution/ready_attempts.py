@@ -142,7 +142,7 @@ class TaskBuilder:
                 memory=self._memory(drop, core) if is_suspect else 0.0,
             )
 
-        return [task(*one) for one in zip(batch, chains, strict=True)] if chains else [task(run) for run in batch]
+        return [task(*pair) for pair in zip(batch, chains, strict=True)] if chains else [task(run) for run in batch]
 
     def _memory(self, drop: int, core: Core) -> float:
         """Return the memory of an attempt if earlier ones had too little; 0 for what its template declares."""

@@ -382,30 +382,30 @@ class SessionInputs:
 
     def _on_arrival(self, arrival: Arrival) -> list[Event]:
         try:
-            return [self._on_remote_event(event, found) for event, found in arrival.open()]
+            return [self._on_remote_event(event, contents) for event, contents in arrival.open()]
         except DropflowError as error:
             lost = Lost(arrival.sender, Failure.of(error))
             self._failures.lost.append(lost)
             return [lost]
 
-    def _on_remote_event(self, event: RemoteEvent, found: dict[int, Handle] | Failure) -> Event:
+    def _on_remote_event(self, event: RemoteEvent, contents: dict[int, Handle] | Failure) -> Event:
         """Add the contents that came with an event of another node, before the core sees the event."""
         if isinstance(event, Withdrawn):
             return event
         if not isinstance(event, Reported):
-            if isinstance(found, dict):
-                self._streams.add(event.drop, event.attempt, found[event.drop])
+            if isinstance(contents, dict):
+                self._streams.add(event.drop, event.attempt, contents[event.drop])
             return event
         self._outgoing.discard_parts(event.drop)
-        if not isinstance(found, Failure):
+        if not isinstance(contents, Failure):
             try:
-                if event.drop in found:
-                    self._contents.add_remote(event.drop, found[event.drop])
+                if event.drop in contents:
+                    self._contents.add_remote(event.drop, contents[event.drop])
                 else:
-                    self._contents.place(event.drop, event.attempt, found)
+                    self._contents.place(event.drop, event.attempt, contents)
             except DropflowError as error:
-                found = Failure.of(error)
+                contents = Failure.of(error)
             else:
                 return event
-        self._failures.add_remote(event.drop, found)
+        self._failures.add_remote(event.drop, contents)
         return Reported(event.drop, DropState.ERROR, event.drop, event.attempt)

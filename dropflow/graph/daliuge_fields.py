@@ -227,8 +227,8 @@ def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong
     wrong: list[Wrong] = []
     kind = kind_of(shared.get("categoryType"))
     if kind is None:
-        said = f"categoryType {shared['categoryType']!r}" if "categoryType" in shared else "no categoryType"
-        wrong.append(("categoryType", f"drop {oid!r} has {said}", "it must be Application or Data"))
+        category = f"categoryType {shared['categoryType']!r}" if "categoryType" in shared else "no categoryType"
+        wrong.append(("categoryType", f"drop {oid!r} has {category}", "it must be Application or Data"))
         kind = Kind.DATA
     component = _component(shared, kind)
     if component is None:
@@ -270,13 +270,13 @@ def _modern(drop: Mapping[str, Any]) -> dict[str, Any]:
 
 def _component(shared: Mapping[str, Any], kind: Kind) -> str | None:
     """Return the class of a drop: empty if its class is given as empty, None if nothing implies a class."""
-    said = [shared[key] for key in _CLASS_KEYS[kind] if isinstance(shared.get(key), str)]
-    chosen = next((name for name in said if name), "")
+    classes = [shared[key] for key in _CLASS_KEYS[kind] if isinstance(shared.get(key), str)]
+    chosen = next((name for name in classes if name), "")
     if not chosen:
         chosen = fallback_class(shared.get("storage"), shared.get("category"), shared.get("categoryType"))
     if chosen.startswith("dfms."):
         chosen = "dlg." + chosen.removeprefix("dfms.")
-    return chosen if chosen or said else None
+    return chosen if chosen or classes else None
 
 
 def _exact(weight: float, shared: Mapping[str, Any], kind: Kind) -> float:

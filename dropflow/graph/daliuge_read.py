@@ -200,10 +200,10 @@ def _picked(side: Declarations, order: _Wide, start: _Wide, count: _Wide, rank: 
     position = np.full(len(rank), _LATER, dtype=np.int64)
     position += np.arange(len(rank))
     port = np.zeros(len(rank), dtype=np.int64)
-    says = count > 0
-    chosen = order[(start + np.minimum(rank, count - 1))[says]]
-    port[says] = np.array(side.port, dtype=np.int64)[chosen]
-    position[says] = chosen
+    is_declared = count > 0
+    chosen = order[(start + np.minimum(rank, count - 1))[is_declared]]
+    port[is_declared] = np.array(side.port, dtype=np.int64)[chosen]
+    position[is_declared] = chosen
     return port, position
 
 

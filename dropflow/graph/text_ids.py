@@ -209,9 +209,9 @@ def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
     That is the name of a logical node, for all of its drops, or that name and the indices of one drop behind it, as
     the pages write them: ``Measure``, ``Measure 3``, ``Measure_0-3``.
     """
-    whole = _drops_of_node(graph, text)
-    if len(whole):
-        return whole
+    of_node = _drops_of_node(graph, text)
+    if len(of_node):
+        return of_node
     wanted = text.casefold()
     matches: list[int] = []
     for separator in (" ", "_"):

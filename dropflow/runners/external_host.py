@@ -401,7 +401,7 @@ def view_of(worker: str, answer: object, version: object = None) -> HostView:
     ----------
     worker : str
         The worker, as ``Dask worker tcp://...``.
-    found : mapping or Exception
+    answer : mapping or Exception
         Its answer: the fields of a `HostView`.
     version : str, optional
         Its version of dropflow, if it could be asked in another way.

@@ -94,8 +94,8 @@ def _topmost(records: list[ManagerRecord]) -> list[ManagerRecord]:
 
 
 def _checked(url: str) -> str:
-    whole = url if "://" in url else f"http://{url}"
-    parts = urlsplit(whole)
+    address = url if "://" in url else f"http://{url}"
+    parts = urlsplit(address)
     try:
         port = parts.port
     except ValueError:

@@ -73,7 +73,7 @@ def usable_nodes(client: Client, note: Callable[[str], object]) -> LiveMachines:
 
 
 def submit_fitted(
-    asked: PatientClient,
+    patient_manager: PatientClient,
     graph: PhysicalGraph,
     query: SubmitQuery,
     options: PlacementOptions,
@@ -87,18 +87,20 @@ def submit_fitted(
     that are left. If none is missing any more, or in the last turn, the manager chooses the nodes: it may have refused
     one whose last answer, from before its end, came late. Nodes that the user has chosen stay.
     """
-    nodes = usable_nodes(asked.client, note)
+    nodes = usable_nodes(patient_manager.client, note)
     for turn in count(1):
         fitted = fit(graph, nodes, options)
         parted = replace(fitted, weight=weight)
         try:
             # The plan does not count with what nodes can run: the manager moves what they cannot.
-            return submit_once(asked, parted, msgspec.structs.replace(query, movable=fitted is not graph)), parted
+            return submit_once(
+                patient_manager, parted, msgspec.structs.replace(query, movable=fitted is not graph)
+            ), parted
         except BadGraphError as error:
             # One with problems is about the graph, and so is one after which the manager chose the nodes.
             if fitted is graph or error.problems or query.anew or turn == _FITS:
                 raise
-            nodes = usable_nodes(asked.client, note)
+            nodes = usable_nodes(patient_manager.client, note)
             lost = sorted(set(fitted.places) - {node.name for node in nodes.nodes})
             if not lost or turn + 1 == _FITS:
                 query = msgspec.structs.replace(query, anew=True)

@@ -105,13 +105,13 @@ def opentelemetry_trace(analysis: Analysis) -> Iterator[bytes]:
     encode = msgspec.json.encode
     yield b'{"resourceSpans":['
     totals: dict[str, str | float] = {"graph": graph.name, "attempts": len(attempts)}
-    whole = {"traceId": trace, "spanId": session} | _span_of(graph.name, attempts.start, attempts.end, totals)
+    session_span = {"traceId": trace, "spanId": session} | _span_of(graph.name, attempts.start, attempts.end, totals)
     for number, node in enumerate(attempts.nodes):
         resource = _attributes({"service.name": "dropflow", "service.instance.id": node})
         yield b"," * (number > 0) + b'{"resource":' + encode({"attributes": resource})
         yield b',"scopeSpans":[{"scope":{"name":"dropflow"},"spans":['
         here = np.flatnonzero(attempts.node == number).tolist()
-        first = [whole] if number == 0 else []
+        first = [session_span] if number == 0 else []
         for at, entry in enumerate(chain(first, map(attempt, here))):
             yield b",\n" * (at > 0) + encode(entry)
         yield b"]}]}"

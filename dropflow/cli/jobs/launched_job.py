@@ -361,16 +361,18 @@ class _JobHead:
         def submit() -> None:
             graph = load_graph(self._job.graph)
             query = SubmitQuery.of(msgspec.structs.replace(request.options, until=until), session=name)
-            submit_fitted(asked, graph, query, PlacementOptions(), weight=graph.weight, note=self._output.note)
+            submit_fitted(patient_client, graph, query, PlacementOptions(), weight=graph.weight, note=self._output.note)
 
         def resume() -> None:
             try:
-                asked.ask(lambda manager: manager.resume(name, ResumeRequest(without_missing=True, until=until)))
+                patient_client.ask(
+                    lambda manager: manager.resume(name, ResumeRequest(without_missing=True, until=until))
+                )
             except ConflictError:  # an earlier job has ended before it had the results
                 if not client.session(name).is_over:
                     raise
 
-        with closing(PatientClient(self._connect, seconds=_AWAY_SECONDS)) as asked:
+        with closing(PatientClient(self._connect, seconds=_AWAY_SECONDS)) as patient_client:
             if self._before.detail is None:
                 try:
                     submit()
@@ -381,7 +383,7 @@ class _JobHead:
                     resume()
                 except NotFoundError:  # none of these nodes has it
                     submit()
-            return asked.ask(lambda manager: manager.session(name))
+            return patient_client.ask(lambda manager: manager.session(name))
 
     def _follow(self, client: Client, detail: SessionDetail) -> SessionDetail:
         """Return the session once it is over; stop it when the job must end.
