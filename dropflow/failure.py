@@ -12,6 +12,12 @@ from dropflow.errors import AppError, BadGraphError, DropflowError, HttpError, I
 
 _DETAIL = 20_000
 _INPUTS, _INPUT = 60, 500
+_LONGEST = 4000
+_TEXT = 3000
+_LINES = 40
+_LINE = 2000
+_NOTE = 50
+_type_name = type.__dict__["__name__"].__get__  # a metaclass may have a property of that name
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,15 +143,6 @@ def _class_of(code: str, root: type[DropflowError]) -> type[DropflowError]:
 # `str()` of such an exception may raise, exit, or return something that is not a string, 100 MB of text, or characters
 # that UTF-8 cannot encode. The functions here raise nothing but `Interrupted`, which interrupts a `__str__` that
 # does not end. What they return can be sent and stored.
-
-
-_LONGEST = 4000
-_TEXT = 3000
-_LINES = 40
-_LINE = 2000
-_NOTE = 50
-
-_type_name = type.__dict__["__name__"].__get__  # a metaclass may have a property of that name
 
 
 def name_of(error: BaseException) -> str:

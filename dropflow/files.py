@@ -20,6 +20,10 @@ PNG_START, PARQUET_START, ZIP_START = b"\x89PNG\r\n\x1a\n", b"PAR1", b"PK\x03\x0
 """The first bytes of files of these formats."""
 ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
 """A directory with one of these is a zarr store."""
+_MODE = 0o700
+_FICLONE = 0x40049409
+"""Linux request of ioctl: a file shares the blocks of another one until one of them is changed (btrfs, XFS)."""
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def force_to_disk(path: str) -> None:
@@ -38,8 +42,6 @@ def force_to_disk(path: str) -> None:
 
 
 # Directories that other users of this host cannot create or write to before dropflow does.
-
-_MODE = 0o700
 
 
 def make_directories(path: Path) -> None:
@@ -149,10 +151,6 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         file.write(content)
 
 
-_FICLONE = 0x40049409
-"""Linux request of ioctl: a file shares the blocks of another one until one of them is changed (btrfs, XFS)."""
-
-
 def shares_blocks(new: int, old: int) -> bool:
     """Have an empty file share the blocks of another one, by their descriptors; return whether the file system can."""
     try:
@@ -185,9 +183,6 @@ def refuse_other_directory(directory: Path) -> None:
             hint="give the directory of a run: the argument of --keep, or one below dropflow-runs; --to URL names the "
             "manager of a session",
         )
-
-
-_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class SessionLock:

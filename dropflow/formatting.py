@@ -16,6 +16,17 @@ DASH = "\N{EN DASH}"
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MAX_LENGTH = 400
+# The control characters of ASCII and Latin-1, and those that turn the direction of text.
+_CONTROLS = {
+    number: chr(number).encode("unicode_escape").decode()
+    for number in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(number) not in "\t\n"
+}
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf)\s*(.*?)\s*")
+SECONDS: Mapping[str, float] = MappingProxyType(
+    {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+)
+"""Seconds of each unit of time."""
 
 
 def few(names: Sequence[str], most: int = 4) -> str:
@@ -137,14 +148,6 @@ def printable(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
 
 
-# The control characters of ASCII and Latin-1, and those that turn the direction of text.
-_CONTROLS = {
-    number: chr(number).encode("unicode_escape").decode()
-    for number in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-    if chr(number) not in "\t\n"
-}
-
-
 def _printable(letter: str) -> str:
     if letter in "\t\r\n\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}":
         return " "
@@ -153,7 +156,6 @@ def _printable(letter: str) -> str:
 
 # Reads quantities with units, such as ``128 MiB/s``, ``16 GiB`` and ``10 ms``.
 
-_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf)\s*(.*?)\s*")
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _PREFIXES |= {f"{sign}i": 1024.0**power for power, sign in enumerate("KMGTP", 1)}
 
@@ -168,11 +170,6 @@ BANDWIDTH: Mapping[str, float] = MappingProxyType(
     | {f"{prefix}{bit}": factor / 8 for prefix, factor in _PREFIXES.items() for bit in ("bit/s", "b/s", "bps")}
 )
 """Bytes per second of each unit of bandwidth."""
-
-SECONDS: Mapping[str, float] = MappingProxyType(
-    {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
-)
-"""Seconds of each unit of time."""
 
 
 def quantity(value: Any, units: Mapping[str, float]) -> float | None:

@@ -13,6 +13,8 @@ from msgspec import Meta
 
 from dropflow.errors import UsageError
 
+_MEANINGS = ("gt", "ge", "le", "title", "description", "extra")
+
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options that can be chosen wherever a session runs."""
@@ -232,9 +234,6 @@ class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fi
 def chosen_of(options: SubmitOptions) -> dict[str, Any]:
     """Return what a record with these options chooses, without the other fields that it may have."""
     return {name: getattr(options, name) for name in SubmitOptions.__struct_fields__}
-
-
-_MEANINGS = ("gt", "ge", "le", "title", "description", "extra")
 
 
 class AnnotatedField(NamedTuple):

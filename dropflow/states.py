@@ -4,6 +4,10 @@ from enum import IntEnum
 
 UNKNOWN_STATE = 255
 """In columns of states of drops: that of a drop whose node did not answer."""
+UNKNOWN = "UNKNOWN"
+"""Nodes with unfinished drops of the session do not answer. Only islands and masters report it."""
+STOPPED_AT_WALLTIME = "stopped at its walltime"
+"""Beginning of the reason for which a session is CANCELLED that was stopped at its walltime, and can be resumed."""
 
 
 class DropState(IntEnum):
@@ -68,11 +72,6 @@ _OVER = (SessionState.FINISHED, SessionState.CANCELLED, SessionState.FAILED)
 
 # The status of a session: a state of the session here, or UNKNOWN.
 
-UNKNOWN = "UNKNOWN"
-"""Nodes with unfinished drops of the session do not answer. Only islands and masters report it."""
-
-STOPPED_AT_WALLTIME = "stopped at its walltime"
-"""Beginning of the reason for which a session is CANCELLED that was stopped at its walltime, and can be resumed."""
 
 STATUSES = (*SessionState.__members__, UNKNOWN)
 """All names that `dropflow.api.session_records.SessionInfo.status` can have."""

@@ -20,6 +20,12 @@ MARGIN_SECONDS = 0.5
 """Seconds after its programs at which a worker process is killed, so that it can report their ends."""
 KILL_SECONDS = 2.0
 """Seconds that the system may take to end processes that were killed."""
+WAKE_SIGNAL = signal.SIGURG
+"""Ends a system call in which the main thread of a worker process waits, so that it sees a pending exception.
+
+By default it is ignored, so it does no harm to an application that restores the default.
+"""
+_IMPORT_SYSTEM = "<frozen importlib"
 
 
 def kill_after(grace: float) -> float:
@@ -33,14 +39,6 @@ def stopped_after(grace: float) -> float:
 
 
 # Interrupting Python code in another thread of this process.
-
-WAKE_SIGNAL = signal.SIGURG
-"""Ends a system call in which the main thread of a worker process waits, so that it sees a pending exception.
-
-By default it is ignored, so it does no harm to an application that restores the default.
-"""
-
-_IMPORT_SYSTEM = "<frozen importlib"
 
 
 def raise_in(thread: int, error: type[BaseException]) -> None:

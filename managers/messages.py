@@ -38,6 +38,10 @@ _Incarnation = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """Exact in JSON, as the directory of a node keeps it."""
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 _Text = Annotated[str, Meta(max_length=4096)]
+_Ballot = tuple[_Natural, _Natural]
+_CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}
+"""Type codes of `array.array` for those of numpy."""
+_encoder = msgspec.msgpack.Encoder()
 
 
 # Packets: the handshake -----------------------------------------------------------------------------------------------
@@ -360,8 +364,6 @@ class RankMessage(SessionMessage, frozen=True, array_like=True, tag="ranks"):
 
 # Messages: views of a session -----------------------------------------------------------------------------------------
 
-_Ballot = tuple[_Natural, _Natural]
-
 
 class MessageOfView(SessionMessage, frozen=True, array_like=True):
     """A message about one view of a session."""
@@ -501,10 +503,7 @@ ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView 
 Message = Events | StopSession | RankMessage | ViewMessage | PartDone | SessionDone | CopyMessage
 """Messages in the numbered stream."""
 
-_CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}
-"""Type codes of `array.array` for those of numpy."""
 
-_encoder = msgspec.msgpack.Encoder()
 _packets: msgspec.msgpack.Decoder[Packet] = msgspec.msgpack.Decoder(Packet)
 _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

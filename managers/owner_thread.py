@@ -30,6 +30,8 @@ _IDLE = 5.0
 """Seconds that a thread waits for its next job before it ends."""
 
 _Job = Callable[[], Any]
+_Jobs = SimpleQueue[_Job | None]
+"""The next job of a thread; None if it is to end."""
 
 
 class Machine(Protocol):
@@ -289,10 +291,6 @@ class Owner:
             _log.exception("a job of manager %s failed: this is a bug of dropflow", self._name)
         finally:
             self._inbox.put([_JobDone(event, jobs)])
-
-
-_Jobs = SimpleQueue[_Job | None]
-"""The next job of a thread; None if it is to end."""
 
 
 class _Submitted(NamedTuple):

@@ -31,6 +31,13 @@ _log = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+_AT_A_TIME = 4
+"""Requests that may run at a time; each may use one thread per address."""
+_LARGEST = 64 * 1024
+"""Bytes of an answer, which may come from a server that is not a manager."""
+_SLACK = 0.25
+"""Seconds to wait beyond the time limit, so that a call that reaches the limit can still report that."""
+_FORM = re.compile(r"(tcp|https?)://[\w.:\[\]%/~-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -87,15 +94,6 @@ def _result(key: Key, call: Callable[[], Value]) -> CallResult[Value]:
         wrapped = InternalError(f"the call failed: {type(error).__name__}: {error}", hint="please report it")
         wrapped.__cause__ = error
         return CallResult(error=wrapped)
-
-
-_AT_A_TIME = 4
-"""Requests that may run at a time; each may use one thread per address."""
-_LARGEST = 64 * 1024
-"""Bytes of an answer, which may come from a server that is not a manager."""
-_SLACK = 0.25
-"""Seconds to wait beyond the time limit, so that a call that reaches the limit can still report that."""
-_FORM = re.compile(r"(tcp|https?)://[\w.:\[\]%/~-]+", re.ASCII)
 
 
 def resolve_host(host: str) -> str:

@@ -36,6 +36,16 @@ __all__ = [
     "node_of",
     "palette",
 ]
+TEMPLATES: tuple[str, ...] = (
+    "BashShellApp",
+    "DockerApp",
+    "DynlibApp",
+    "DynlibProcApp",
+    "PyFuncApp",
+    "PythonMemberFunction",
+    "Branch",
+)
+"""Components that need code or a command to be filled in."""
 
 
 # The entries of template.palette: constructs, and components that a user fills in.
@@ -134,17 +144,6 @@ EMPTY: tuple[ConstructEntry, ...] = (
     ),
 )
 """Nodes to be filled in. The user adds their ports, too."""
-
-TEMPLATES: tuple[str, ...] = (
-    "BashShellApp",
-    "DockerApp",
-    "DynlibApp",
-    "DynlibProcApp",
-    "PyFuncApp",
-    "PythonMemberFunction",
-    "Branch",
-)
-"""Components that need code or a command to be filled in."""
 
 
 def components() -> tuple[Component, ...]:

@@ -16,6 +16,7 @@ import msgspec
 from dropflow.graph.components import Parameter, Port
 
 __all__ = ["RADIO", "RadioEntry"]
+_DP3 = "{program} msin={ms} numthreads=1"
 
 
 class RadioEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +177,6 @@ _SOLINT = _field(
     "solint", 1, "Time slots of one solution. gaincal fails with 0; numbers above those of the data are slow."
 )
 _NCHAN = _field("nchan", 0, "Channels of one solution; 0 for all.")
-_DP3 = "{program} msin={ms} numthreads=1"
 
 RADIO: tuple[RadioEntry, ...] = (
     RadioEntry(

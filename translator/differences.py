@@ -12,6 +12,8 @@ import msgspec
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
 
+_Edge = tuple[str, str, str, str, bool, bool, bool]
+
 
 class LogicalDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One difference of two graphs.
@@ -179,9 +181,6 @@ def _edges(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> It
         yield _edge_difference("removed", new, old, edge)
     for edge in (theirs - ours).elements():
         yield _edge_difference("added", new, new, edge)
-
-
-_Edge = tuple[str, str, str, str, bool, bool, bool]
 
 
 def _edge(graph: LogicalGraph, link: LogicalLink, pairs: Mapping[str, str] | None) -> _Edge:

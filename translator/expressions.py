@@ -45,6 +45,21 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "round": round,
 }
 _ONE_VALUE = frozenset({"ceil", "floor", "round"})
+INPUT_NAMES = ("input_bytes", "inputs")
+"""Names in estimates: the bytes that an application reads, and how many data drops that are. For data, what their
+producers read."""
+META = "estimates"
+"""Note of a physical graph: JSON of the expressions by the key of their node."""
+_FIELDS: Mapping[NodeKind, str] = {NodeKind.DATA: "data_volume", NodeKind.APP: "execution_time"}
+_INPUT_NAME = re.compile(rf"\b(?:{'|'.join(INPUT_NAMES)})\b")
+_OPERATOR = re.compile(r"[-+*/%(]")
+_SAMPLE = {"input_bytes": 1e6, "inputs": 2}
+_DEFAULT = 1.0
+_HINT = (
+    "write numbers, parameters, numbers of this node, input_bytes, inputs, + - * / // % **, parentheses, "
+    "min, max, ceil, floor or round"
+)
+_Floats = npt.NDArray[np.float64]
 
 
 class ExpressionError(Exception):
@@ -290,25 +305,6 @@ def _bounded(value: Number) -> Number:
 # parameters, `take_estimates` takes the expressions out of the logical graph, and `with_estimates`
 # computes them for each drop of the physical graph, in the order of its edges. Expressions are
 # never executed as code.
-
-INPUT_NAMES = ("input_bytes", "inputs")
-"""Names in estimates: the bytes that an application reads, and how many data drops that are. For data, what their
-producers read."""
-
-META = "estimates"
-"""Note of a physical graph: JSON of the expressions by the key of their node."""
-
-_FIELDS: Mapping[NodeKind, str] = {NodeKind.DATA: "data_volume", NodeKind.APP: "execution_time"}
-_INPUT_NAME = re.compile(rf"\b(?:{'|'.join(INPUT_NAMES)})\b")
-_OPERATOR = re.compile(r"[-+*/%(]")
-_SAMPLE = {"input_bytes": 1e6, "inputs": 2}
-_DEFAULT = 1.0
-_HINT = (
-    "write numbers, parameters, numbers of this node, input_bytes, inputs, + - * / // % **, parentheses, "
-    "min, max, ceil, floor or round"
-)
-
-_Floats = npt.NDArray[np.float64]
 
 
 def is_estimate(node: LogicalNode, field: Field) -> bool:

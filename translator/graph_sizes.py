@@ -31,6 +31,8 @@ _COUNTED = 10**18
 
 _SINGLE: Mapping[str, tuple[str, ...]] = {"Scatter": ("num_of_copies",), "MKN": ("k", "n")}
 _Floats = npt.NDArray[np.float64]
+_DROP_BYTES = 4 + 4 + 4 + 8
+_EDGE_BYTES = 4 + 4
 
 
 class ParallelPhase(msgspec.Struct, frozen=True):
@@ -208,9 +210,6 @@ def _times(graph: PhysicalGraph, sizes: Mapping[str, int]) -> _Times:
 
 
 # The size of a physical graph, computed from its outline before it is made.
-
-_DROP_BYTES = 4 + 4 + 4 + 8
-_EDGE_BYTES = 4 + 4
 
 
 class NodeEstimate(msgspec.Struct, frozen=True):

@@ -42,6 +42,16 @@ GLOBAL = "global"
 """Name of the node in settings of global variables."""
 
 _LISTED = 12
+_BRACES = re.compile(r"\{([A-Za-z_][\w.]*)\}")
+_TILDE = re.compile(r"~(?:\{([A-Za-z_][\w.]*)\}|([A-Za-z_][\w.]*))")
+_GLOBAL_VARIABLES_WHOLE = re.compile(r"\s*(?:[~$]?\{([A-Za-z_][\w.]*)\}|[~$]([A-Za-z_][\w.]*))\s*")
+_CONVERTED = frozenset({"Integer", "Float", "Boolean"})
+_WHOLE_FIELDS = frozenset(
+    {"num_cpus", "num_gpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"}
+)
+"""Fields that dropflow reads as integers: a fraction in them is reported by other checks."""
+Values = dict[Address, Any]
+"""Values by node id and index of the field in the node."""
 
 
 class Setting(NamedTuple):
@@ -173,10 +183,6 @@ def _did_you_mean(name: str, known: list[str]) -> str:
 #
 # As a whole value, ``~x``, ``~{x}``, ``$x`` and ``${x}`` are placeholders in any case.
 
-_BRACES = re.compile(r"\{([A-Za-z_][\w.]*)\}")
-_TILDE = re.compile(r"~(?:\{([A-Za-z_][\w.]*)\}|([A-Za-z_][\w.]*))")
-_GLOBAL_VARIABLES_WHOLE = re.compile(r"\s*(?:[~$]?\{([A-Za-z_][\w.]*)\}|[~$]([A-Za-z_][\w.]*))\s*")
-
 
 def find_variables(graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
     """Return the value of every global variable by name.
@@ -297,16 +303,6 @@ def _expanded(variables: dict[str, Any], problems: list[Problem]) -> dict[str, A
 
 def _names_one(value: Any, variables: Mapping[str, Any]) -> bool:
     return isinstance(value, str) and any(match[1] in variables for match in _BRACES.finditer(value))
-
-
-_CONVERTED = frozenset({"Integer", "Float", "Boolean"})
-_WHOLE_FIELDS = frozenset(
-    {"num_cpus", "num_gpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"}
-)
-"""Fields that dropflow reads as integers: a fraction in them is reported by other checks."""
-
-Values = dict[Address, Any]
-"""Values by node id and index of the field in the node."""
 
 
 def fill(

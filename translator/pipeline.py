@@ -39,6 +39,11 @@ from translator.validate import validate
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 4096
+_REHEARSED: Problem = problem(
+    "LG095",
+    "this is a test run: no application of the graph is run, and no data are read or written",
+    hint="translate the graph without 'test' to run it",
+)
 
 
 @dataclass(frozen=True)
@@ -363,12 +368,6 @@ def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 # Test runs of a graph: placeholders replace its applications and data, so that only its structure is run.
-
-_REHEARSED: Problem = problem(
-    "LG095",
-    "this is a test run: no application of the graph is run, and no data are read or written",
-    hint="translate the graph without 'test' to run it",
-)
 
 
 def _rehearsed(templates: Iterable[Template]) -> tuple[Template, ...]:

@@ -39,6 +39,10 @@ _RANGES: Mapping[str, tuple[float, float | None]] = {
     "input_error_threshold": (0, 100),
 }
 _WHOLE = frozenset({"num_cpus", "num_gpus", "n_tries", "num_of_procs"})
+_NUMBERS: Mapping[str, Callable[[float], int | float | bool]] = MappingProxyType(
+    {"Integer": math.ceil, "Float": float, "Boolean": bool}
+)
+"""Types of parameters that graphs cannot be translated without, and how to make a value of them."""
 
 
 class TemplateParameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,12 +77,6 @@ class TemplateParameter(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     used_in: tuple[str, ...] = ()
     where: str = ""
-
-
-_NUMBERS: Mapping[str, Callable[[float], int | float | bool]] = MappingProxyType(
-    {"Integer": math.ceil, "Float": float, "Boolean": bool}
-)
-"""Types of parameters that graphs cannot be translated without, and how to make a value of them."""
 
 
 def parameters_of(graph: LogicalGraph) -> tuple[TemplateParameter, ...]:

@@ -58,6 +58,7 @@ STRUCTURAL = frozenset(
 _READS, _WRITES = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")
 _COMPARED = 10_000
 _UNTYPED = frozenset({"", "Object", "Unknown", "UNIDENTIFIED", "String", "Event"})
+_NUMBERS = ("Integer", "Float", "Boolean")
 
 
 def validate(graph: LogicalGraph, options: ValidateOptions | None = None) -> tuple[Problem, ...]:
@@ -203,8 +204,6 @@ def _fits(going: Field, coming: Field) -> bool:
 # LG063    an edge into a loop at a port with a carry is marked as loop-aware
 # LG094    numbers that are written as text become numbers
 # =======  ====================================================================================
-
-_NUMBERS = ("Integer", "Float", "Boolean")
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):

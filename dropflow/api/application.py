@@ -51,6 +51,42 @@ _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
 _AWAITED = "/sessions/"
 """Pages below this path may come: who has opened one before its session exists gets it when it does."""
 _EVERY = 3
+_log = logging.getLogger("dropflow.api")
+_AUDIT = logging.getLogger("dropflow.audit")
+_CREDENTIALS = {
+    Proof.TOKEN: "token",
+    Proof.COOKIE: "browser",
+    Proof.SIGNATURE: "cluster-key",
+    Proof.USER: "user-key",
+    Proof.OPEN: "none-needed",
+}
+_JSON = "application/json"
+_DALIUGE_CLIENT = "http://dlg-tm.localhost"
+"""The Origin that DALiuGE's own client sends, though it is not a page. A browser would also send ``Sec-Fetch-Site``."""
+_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
+_IGNORED = 64 * 1024
+"""Bytes of a body that is ignored, where a request should have none."""
+_LARGE = 32 * 1024 * 1024
+"""Bytes of a body, unpacked, after whose request the memory is given back at once."""
+_SECURITY_HEADERS = (
+    (
+        "Content-Security-Policy",
+        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
+    ),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+)
+_KINDS = {
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`str`": "text",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "an object",
+    "`null`": "null",
+}
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):
@@ -109,35 +145,6 @@ def _encoded(body: dict[str, object]) -> bytes:
         return msgspec.json.encode(
             {"ok": False, "error": {"code": DropflowError.code, "kind": "DropflowError", "text": text}}
         )
-
-
-_log = logging.getLogger("dropflow.api")
-_AUDIT = logging.getLogger("dropflow.audit")
-_CREDENTIALS = {
-    Proof.TOKEN: "token",
-    Proof.COOKIE: "browser",
-    Proof.SIGNATURE: "cluster-key",
-    Proof.USER: "user-key",
-    Proof.OPEN: "none-needed",
-}
-_JSON = "application/json"
-_DALIUGE_CLIENT = "http://dlg-tm.localhost"
-"""The Origin that DALiuGE's own client sends, though it is not a page. A browser would also send ``Sec-Fetch-Site``."""
-_BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
-_IGNORED = 64 * 1024
-"""Bytes of a body that is ignored, where a request should have none."""
-_LARGE = 32 * 1024 * 1024
-"""Bytes of a body, unpacked, after whose request the memory is given back at once."""
-_SECURITY_HEADERS = (
-    (
-        "Content-Security-Policy",
-        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
-    ),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "same-origin"),
-    ("Cache-Control", "no-store"),
-)
 
 
 class _Router(bottle.Router):  # type: ignore[misc] # bottle has no types
@@ -404,17 +411,6 @@ def _query(route: Route) -> Any:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:
         raise _unusable("query", route.query, error, given) from error
-
-
-_KINDS = {
-    "`int`": "a whole number",
-    "`float`": "a number",
-    "`str`": "text",
-    "`bool`": "true or false",
-    "`array`": "a list",
-    "`object`": "an object",
-    "`null`": "null",
-}
 
 
 def _unusable(what: str, kind: Any, error: Exception, given: Mapping[str, str]) -> HttpError:

@@ -47,6 +47,14 @@ SAFE_METHODS = ("GET", "HEAD")
 """Methods that never change anything here."""
 
 _OWN_SITES = ("same-origin", "none")  # "none": the person typed the address or used a bookmark
+COOKIE = "dropflow"
+"""Beginning of the names of cookies."""
+_TOKEN_BYTES = 32
+_AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/?#@,]+)(?P<port>:[0-9]{0,5})?")
+HEAD_CHECK = "dropflow.head_check"
+"""Key in the WSGI environment of the `HeadCheck`, if the server checked the head before it read the body."""
+HAS_CREDENTIAL = "dropflow.known"
+"""Key in the WSGI environment by which the application informs the server that the request had a credential."""
 
 
 def is_foreign(headers: Mapping[str, str], *, allowed: Collection[str] = ()) -> bool:
@@ -83,13 +91,6 @@ def _is_own(origin: str, host: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
-
-
-COOKIE = "dropflow"
-"""Beginning of the names of cookies."""
-
-_TOKEN_BYTES = 32
-_AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/?#@,]+)(?P<port>:[0-9]{0,5})?")
 
 
 def make_token() -> str:
@@ -426,12 +427,6 @@ def _cookies(headers: Mapping[str, str]) -> list[str]:
 
 
 # The head of a request in the WSGI environment, and what is decided from it before the body is read.
-
-HEAD_CHECK = "dropflow.head_check"
-"""Key in the WSGI environment of the `HeadCheck`, if the server checked the head before it read the body."""
-
-HAS_CREDENTIAL = "dropflow.known"
-"""Key in the WSGI environment by which the application informs the server that the request had a credential."""
 
 
 class HeadCheck(msgspec.Struct, frozen=True, kw_only=True):

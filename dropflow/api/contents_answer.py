@@ -33,6 +33,13 @@ _LONGEST = 1 << 24
 _CHUNK = 1 << 18
 _ALONE = 1 << 16
 """Bytes of a piece that is a chunk of its own; smaller ones are joined."""
+_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*", re.ASCII | re.IGNORECASE)
+_PART = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.ASCII)
+_DIGITS = 18
+_PLAIN = re.compile(r"[A-Za-z0-9._ -]+")
+UNFINISHED = ".dropflow-unfinished"
+"""Name of the directory for incomplete files; no result has it."""
+_OUTSIDE = "outside"
 
 
 class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -213,10 +220,6 @@ def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
 # The headers ``Range`` and ``If-Range`` are passed from manager to manager as they are; the node that
 # has the content reads them, because only it knows the size.
 
-_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*", re.ASCII | re.IGNORECASE)
-_PART = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.ASCII)
-_DIGITS = 18
-
 
 class DataQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The part of a content to download; the headers of the same names count more.
@@ -340,9 +343,6 @@ class Download:
 # Names of downloads in the header Content-Disposition (RFC 6266), safe for browsers and shells.
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9._ -]+")
-
-
 def attachment(name: str) -> tuple[str, str]:
     """Return the header of a download with this name: a plain name, and the full one as ``filename*``."""
     last = name.replace("\\", "/").rpartition("/")[2]
@@ -363,12 +363,6 @@ def file_name(header: str) -> str:
 
 # Paths of the results of a session in a directory or an archive: relative, distinct, and never
 # outside of it.
-
-UNFINISHED = ".dropflow-unfinished"
-"""Name of the directory for incomplete files; no result has it."""
-
-
-_OUTSIDE = "outside"
 
 
 def result_paths(results: Iterable[ResultInfo]) -> Iterator[tuple[ResultInfo, PurePosixPath]]:

@@ -15,6 +15,7 @@ from dropflow.states import DropState
 # Vectors, for lists of a million drops.
 
 States = npt.NDArray[np.uint8]
+_Key = Callable[[DropInfo], tuple[int | str, int]]
 
 
 def matching(graph: PhysicalGraph, rows: IntColumn, states: States, query: DropQuery) -> IntColumn:
@@ -161,8 +162,6 @@ def _label(drop: DropInfo) -> str:
 
 
 # Orders in which a list of drops can be shown: the same on a node and merged from several.
-
-_Key = Callable[[DropInfo], tuple[int | str, int]]
 
 
 _VALUES: dict[str, Callable[[DropInfo], int | str]] = {

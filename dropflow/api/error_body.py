@@ -8,6 +8,31 @@ from dropflow import errors
 from dropflow.errors import DropflowError, HttpError
 from dropflow.failure import Problem
 
+# Looked up along the method resolution order, so that every class has a status.
+_STATUS: dict[type[DropflowError], int] = {
+    errors.UsageError: 400,
+    errors.BadGraphError: 422,
+    errors.UnknownComponentError: 422,
+    errors.MissingDependencyError: 422,
+    errors.NotFoundError: 404,
+    errors.ConflictError: 409,
+    errors.AmbiguousError: 409,
+    errors.ClockSkewError: 401,
+    errors.NotOwnerError: 403,
+    errors.QuotaError: 429,
+    errors.GoneError: 410,
+    errors.RangeError: 416,
+    errors.PreviewError: 422,
+    errors.WorldError: 503,
+    errors.StorageError: 507,
+    errors.InternalError: 500,
+    errors.DropflowError: 500,
+}
+_KINDS: dict[str, type[DropflowError]] = {
+    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DropflowError)
+}
+"""The class of error for each code in answers. Errors that other modules define stay in their process."""
+
 
 class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """An error in an answer, under the key ``error``.
@@ -36,33 +61,6 @@ class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     retryable: bool = False
     problems: tuple[Problem, ...] = ()
     size: int = 0
-
-
-# Looked up along the method resolution order, so that every class has a status.
-_STATUS: dict[type[DropflowError], int] = {
-    errors.UsageError: 400,
-    errors.BadGraphError: 422,
-    errors.UnknownComponentError: 422,
-    errors.MissingDependencyError: 422,
-    errors.NotFoundError: 404,
-    errors.ConflictError: 409,
-    errors.AmbiguousError: 409,
-    errors.ClockSkewError: 401,
-    errors.NotOwnerError: 403,
-    errors.QuotaError: 429,
-    errors.GoneError: 410,
-    errors.RangeError: 416,
-    errors.PreviewError: 422,
-    errors.WorldError: 503,
-    errors.StorageError: 507,
-    errors.InternalError: 500,
-    errors.DropflowError: 500,
-}
-
-_KINDS: dict[str, type[DropflowError]] = {
-    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DropflowError)
-}
-"""The class of error for each code in answers. Errors that other modules define stay in their process."""
 
 
 def status_of(error: DropflowError) -> int:

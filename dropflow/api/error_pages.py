@@ -29,29 +29,6 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-
-
-def card_page(title: str, card: str, *, target: str, script: str = "", **values: object) -> str:
-    """Return a page of HTML.
-
-    Parameters
-    ----------
-    title : str
-        Its title.
-    card : str
-        Template of the card.
-    target : str
-        Path and query of the request that it answers, to which its addresses are made relative.
-    script : str
-        File name of its script, if it has one.
-    **values
-        Values of the placeholders of the template.
-    """
-    shown = bottle.SimpleTemplate(card).render(**values)
-    page: str = bottle.SimpleTemplate(_PAGE).render(title=title, card=shown, script=script)
-    return relative_page(page, target)
-
-
 _TITLES = {
     400: "This request cannot be used",
     401: "Please log in",
@@ -64,7 +41,6 @@ _TITLES = {
     422: "This graph cannot be used",
     503: "Not available now",
 }
-
 # Everything that `{{...}}` shows is escaped.
 _CARD = """<div class="card">
 <h1>{{heading}}</h1>
@@ -86,6 +62,51 @@ _CARD = """<div class="card">
 <p class="muted small">{{code}}, status {{status}}</p>
 </div>
 """
+# No "form-action": browsers also check where a posted form redirects to, which may be a manager on another host.
+CONFIRM_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'"
+"""The content security policy of the page."""
+_ASKED = ("key", "token")
+# Everything that `{{...}}` shows is escaped.
+_FORM = """<form class="card" method="post" action="{{action}}" data-key>
+<h1>Please confirm</h1>
+% if wrong:
+<p role="alert">That token was not accepted.</p>
+% end
+<p>Nothing has been changed yet. This browser is logged in to read; to change something, this page needs the token
+once.</p>
+% for name, value in fields:
+<input type="hidden" name="{{name}}" value="{{value}}">
+% end
+<p><label>Token <input name="token" type="password" autocomplete="off" required autofocus></label></p>
+<p class="muted">Or run <code>dropflow open</code> where you started dropflow: it prints an address that signs this
+browser in, and then no page asks again. The token is at the end of the address that the server printed,
+<code>/login#TOKEN</code>.</p>
+<p class="actions"><button class="primary">Confirm</button></p>
+</form>
+"""
+# Text between tags and values of attributes have no quotation marks of their own: templates escape them.
+_ADDRESS = re.compile(r'(?<=\s)((?:href|src|action|data-(?:api|base|events|moment|page|session|twin))=")/(?!/)')
+
+
+def card_page(title: str, card: str, *, target: str, script: str = "", **values: object) -> str:
+    """Return a page of HTML.
+
+    Parameters
+    ----------
+    title : str
+        Its title.
+    card : str
+        Template of the card.
+    target : str
+        Path and query of the request that it answers, to which its addresses are made relative.
+    script : str
+        File name of its script, if it has one.
+    **values
+        Values of the placeholders of the template.
+    """
+    shown = bottle.SimpleTemplate(card).render(**values)
+    page: str = bottle.SimpleTemplate(_PAGE).render(title=title, card=shown, script=script)
+    return relative_page(page, target)
 
 
 def wants_page(accept: str) -> bool:
@@ -124,31 +145,6 @@ def error_page(error: DropflowError, target: str, *, is_awaited: bool = False) -
 # key, which the browser keeps, so that it is not asked again. Without a script, the form is posted
 # with the token.
 
-# No "form-action": browsers also check where a posted form redirects to, which may be a manager on another host.
-CONFIRM_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; object-src 'none'"
-"""The content security policy of the page."""
-
-_ASKED = ("key", "token")
-
-# Everything that `{{...}}` shows is escaped.
-_FORM = """<form class="card" method="post" action="{{action}}" data-key>
-<h1>Please confirm</h1>
-% if wrong:
-<p role="alert">That token was not accepted.</p>
-% end
-<p>Nothing has been changed yet. This browser is logged in to read; to change something, this page needs the token
-once.</p>
-% for name, value in fields:
-<input type="hidden" name="{{name}}" value="{{value}}">
-% end
-<p><label>Token <input name="token" type="password" autocomplete="off" required autofocus></label></p>
-<p class="muted">Or run <code>dropflow open</code> where you started dropflow: it prints an address that signs this
-browser in, and then no page asks again. The token is at the end of the address that the server printed,
-<code>/login#TOKEN</code>.</p>
-<p class="actions"><button class="primary">Confirm</button></p>
-</form>
-"""
-
 
 def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
     """Return a page of HTML that asks for the token, and posts `fields` to `target` again.
@@ -172,9 +168,6 @@ def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
 # Handlers and templates name addresses from the root of the server: ``/sessions``. A proxy may serve that root below a
 # path that the server does not know, such as ``/user/ada/proxy/8002/``. So an answer to ``/sessions/one`` names
 # ``../sessions`` instead, which is right below every path, if the proxy removes its own from requests.
-
-# Text between tags and values of attributes have no quotation marks of their own: templates escape them.
-_ADDRESS = re.compile(r'(?<=\s)((?:href|src|action|data-(?:api|base|events|moment|page|session|twin))=")/(?!/)')
 
 
 def relative_address(address: str, target: str) -> str:

@@ -37,6 +37,21 @@ _Cursor = Annotated[
     ),
 ]
 _SEVERITY = {name: 10 * (place + 1) for place, name in enumerate(LEVELS)} | {OUTPUT: 20, "WARN": 30, "FATAL": 50}
+_LONGEST = 20_000
+_CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+MANAGER_LOG = "manager.log"
+"""Name of the file in the directory of a manager. When it is full, it replaces the one with ``.1`` at its end."""
+_RECORD = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) +([^ :]+): (.*)", re.DOTALL)
+_Files = tuple[tuple[int, int] | None, ...]
+_EACH = 1000
+"""Positions of each millisecond, so that they fit the numbers of JavaScript."""
+_PAGE = 5000
+_START = "-:-1"
+"""A cursor before all lines of any node: no node is called so."""
+_PACE = 0.3
+"""Seconds between two looks at the files of a log."""
+_LAST_LINES = 0.6
+"""Seconds after the end in which the last lines come."""
 
 
 class LogTextQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,10 +179,6 @@ def format_line(line: LogLine, moment: str) -> str:
     return f"{moment} {line.level:<7} {line.node} {line.drop or line.name}: {line.text}"
 
 
-_LONGEST = 20_000
-_CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
 def matcher(query: LogTextQuery) -> Callable[[str, str], bool]:
     """Return a function that returns whether a line with this level and text is wanted."""
     text, least = query.text.lower(), severity(query.level) if query.level else 0
@@ -187,14 +198,6 @@ def clean(text: str) -> str:
 
 
 # The log of a manager: pages of the lines in the files that `dropflow.cli.servers.server_process` writes.
-
-MANAGER_LOG = "manager.log"
-"""Name of the file in the directory of a manager. When it is full, it replaces the one with ``.1`` at its end."""
-
-_RECORD = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) +([^ :]+): (.*)", re.DOTALL)
-_Files = tuple[tuple[int, int] | None, ...]
-_EACH = 1000
-"""Positions of each millisecond, so that they fit the numbers of JavaScript."""
 
 
 class ManagerLog:
@@ -310,10 +313,6 @@ def _rows(path: Path) -> list[str]:
 
 # The log of a session or a manager as text, page by page.
 
-_PAGE = 5000
-_START = "-:-1"
-"""A cursor before all lines of any node: no node is called so."""
-
 
 def log_text(read: Callable[[LogQuery], LogPage], query: LogTextQuery) -> Iterator[bytes]:
     """Yield the lines that match and are there now, the oldest first.
@@ -339,11 +338,6 @@ def _text(page: LogPage, silent: set[str]) -> bytes:
 
 
 # Waits for new lines of a log, for a request that asks for those after a cursor.
-
-_PACE = 0.3
-"""Seconds between two looks at the files of a log."""
-_LAST_LINES = 0.6
-"""Seconds after the end in which the last lines come."""
 
 
 def page_with_lines(

@@ -12,6 +12,9 @@ from dropflow.api.session_records import SessionInfo, SessionVersion
 from dropflow.clock import Clock
 from dropflow.version import __version__
 
+Role = Literal["node", "island", "master", "daemon", "translator"]
+"""The kind of a process."""
+
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
     """A need (`dropflow.apps.needs`) that a node does not meet: why, and what to install."""
@@ -49,10 +52,6 @@ class NodeComponents(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = ""
     registered: tuple[str, ...] = ()
     lacks: tuple[Lack, ...] = ()
-
-
-Role = Literal["node", "island", "master", "daemon", "translator"]
-"""The kind of a process."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,12 @@ from dropflow.stopping import GRACE_SECONDS
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+MOST_NEEDS = 10_000
+"""Needs that a node is asked for at a time."""
+RUNNING = 65
+"""Sign of an application in WRITING whose attempt runs in a worker or thread."""
+QUEUED = 66
+"""Sign of an application in WRITING whose attempt waits for a worker."""
 
 
 class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,10 +252,6 @@ class ArchiveQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 ALL_RESULTS = ArchiveQuery()
-
-
-MOST_NEEDS = 10_000
-"""Needs that a node is asked for at a time."""
 
 
 class ComponentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -520,12 +522,6 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # States of drops as columns: what changed since a client last asked. Clients import it, so it does not load numpy.
-
-
-RUNNING = 65
-"""Sign of an application in WRITING whose attempt runs in a worker or thread."""
-QUEUED = 66
-"""Sign of an application in WRITING whose attempt waits for a worker."""
 
 
 class StatesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,6 +14,9 @@ import msgspec
 from dropflow.api.auth import Proof
 from dropflow.errors import DropflowError, HttpError
 
+FORM = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 100
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on the cost of one request, and of all requests together.
@@ -203,9 +206,6 @@ class StreamSlots:
 
 
 # The fields of a small posted form, ``application/x-www-form-urlencoded``.
-
-FORM = "application/x-www-form-urlencoded"
-_MOST_FIELDS = 100
 
 
 def posted_fields(body: bytes, content_type: str) -> tuple[tuple[str, str], ...]:

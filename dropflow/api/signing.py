@@ -63,6 +63,7 @@ _HEADER = re.compile(
     re.ASCII,
 )
 _ANSWER = re.compile(rf"(?i:{SCHEME}) time={_TIME}, manager=(?P<manager>{_HEX32}), proof=(?P<proof>{_HEX64})", re.ASCII)
+_USER_PURPOSE = "dropflow user key, version 1"
 
 
 def default_key_file() -> Path:
@@ -72,7 +73,6 @@ def default_key_file() -> Path:
     return Path(platformdirs.user_config_dir("dropflow")) / "cluster.key"
 
 
-_USER_PURPOSE = "dropflow user key, version 1"
 _REVOKED = re.compile(rf"(?P<user>{_NAME}) (?P<until>{_SECONDS})", re.ASCII)
 
 

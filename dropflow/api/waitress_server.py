@@ -30,6 +30,26 @@ from dropflow.api.request_bodies import too_large
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError
 
+_SMALL = 64 * 1024
+_LONGEST_CHUNK_LINE = 1024
+_LONGEST_TRAILER = 8 * 1024
+_LARGE = 64 * 1024
+"""Bytes of a piece of an answer from which on it is sent without a copy."""
+_DRAINED = 1024 * 1024
+"""Bytes that have arrived already and are dropped when a refused request is closed: unread ones would reset it."""
+_ACCEPTED_AT_ONCE = 64
+_TIDY = 1.0
+_LOOK = 5.0
+"""Longest wait of the loop while there are connections, in seconds; `_TIDY` is the shortest time between two checks of
+them."""
+_LONGEST_HEAD = 64 * 1024
+_AHEAD = 4 << 20
+"""Bytes of an answer that may wait to be sent. waitress has them in memory, and not in a temporary file, up to four
+times as many."""
+_NO_LIMIT = 2**62
+"""For limits of waitress that other code enforces."""
+
+
 # Decides which connections a server closes because they take too long, or because there are too many.
 #
 # Works on records, without sockets and clocks. A connection is idle while no request of it runs and
@@ -147,14 +167,6 @@ def _first(connections: Sequence[ConnectionState], places: Sequence[int], number
 #
 # waitress copies each piece of an answer into a buffer, from which its loop sends. Large pieces are
 # sent here by the thread that has them, and are not copied.
-
-_SMALL = 64 * 1024
-_LONGEST_CHUNK_LINE = 1024
-_LONGEST_TRAILER = 8 * 1024
-_LARGE = 64 * 1024
-"""Bytes of a piece of an answer from which on it is sent without a copy."""
-_DRAINED = 1024 * 1024
-"""Bytes that have arrived already and are dropped when a refused request is closed: unread ones would reset it."""
 
 
 class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
@@ -380,19 +392,6 @@ def _head(request: _Request) -> dict[str, Any]:
         "CONTENT_LENGTH": "" if request.chunked else length,
         "CONTENT_TYPE": environ.pop("HTTP_CONTENT_TYPE", ""),
     }
-
-
-_ACCEPTED_AT_ONCE = 64
-_TIDY = 1.0
-_LOOK = 5.0
-"""Longest wait of the loop while there are connections, in seconds; `_TIDY` is the shortest time between two checks of
-them."""
-_LONGEST_HEAD = 64 * 1024
-_AHEAD = 4 << 20
-"""Bytes of an answer that may wait to be sent. waitress has them in memory, and not in a temporary file, up to four
-times as many."""
-_NO_LIMIT = 2**62
-"""For limits of waitress that other code enforces."""
 
 
 class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no types

@@ -37,6 +37,7 @@ from dropflow.stopping import GRACE_SECONDS, is_importing, raise_in
 # One output of an attempt.
 
 _BUFFER = 1 << 16
+_NO_CALL: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = ((), (), {})
 
 
 class AttemptOutput:
@@ -328,9 +329,6 @@ class Interruption:
             if thread:
                 raise_in(thread, Interrupted)
             return thread
-
-
-_NO_CALL: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = ((), (), {})
 
 
 class AttemptContext:

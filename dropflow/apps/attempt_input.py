@@ -31,6 +31,8 @@ from dropflow.states import DropState
 
 if TYPE_CHECKING:
     from dropflow.apps.attempt import AttemptContext
+_BUFFER = 1 << 18
+_SHOWN = 3
 
 
 class AttemptInput:
@@ -226,10 +228,6 @@ class AttemptInput:
         with storage_errors("write", path):
             path.write_bytes(content.body)
         return path
-
-
-_BUFFER = 1 << 18
-_SHOWN = 3
 
 
 def _clone(source: str | Path, target: str | Path) -> None:

@@ -18,6 +18,10 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import AppError, Interrupted
 from dropflow.stopping import GRACE_SECONDS
 
+_BLOCK = 1 << 16
+_SHELL = "/bin/bash"
+_PAUSE = 0.02
+
 
 def program_path() -> str:
     """Return PATH of commands. Programs beside this Python come last, so a virtual environment need not be active."""
@@ -25,8 +29,6 @@ def program_path() -> str:
 
 
 # A thread that passes a growing content on to the standard input of a command.
-
-_BLOCK = 1 << 16
 
 
 class StdinFeeder:
@@ -88,9 +90,7 @@ class StdinFeeder:
                 poll.poll()
 
 
-_SHELL = "/bin/bash"
 _ENDED, _STOP = b"e", b"s"
-_PAUSE = 0.02
 
 
 class Command:

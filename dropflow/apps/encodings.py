@@ -70,6 +70,22 @@ _PROTOCOL = 5
 _EXACT = 2**53
 """Integers below this one are exact as floats."""
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_PICKLE_START = b"\x80"
+_PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})
+_LONGEST_NAME = 4096
+_DECODE_CONTENT_SHOWN = 16
+_BUFFER = 1 << 16
+_JSON = json.JSONDecoder()
+DEFAULT = "dill"
+"""Encoding of a port that names none."""
+_ENCODINGS_SHOWN = 16
+_ALIASES: Mapping[str, str] = {"utf8": "utf-8", "text": "utf-8", "numpy": "npy", "bytes": "binary", "url": "dataurl"}
+_TEXTS = frozenset({"utf-8", "path", "dataurl"})
+_LINES = frozenset({"json", "eval", "base64", "path", "dataurl"})
+"""Encodings whose values need a separator when several follow each other."""
+_HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})
+_HOLDS_BYTES = frozenset({"raw", "binary", "base64"})
+_PORT_VALUES_SHOWN = 5
 
 
 def _pickled(value: Any) -> bytes:
@@ -211,13 +227,6 @@ ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
 
 
 # Decoders: from the bytes behind a port to values.
-
-_PICKLE_START = b"\x80"
-_PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})
-_LONGEST_NAME = 4096
-_DECODE_CONTENT_SHOWN = 16
-_BUFFER = 1 << 16
-_JSON = json.JSONDecoder()
 
 
 class EncodedSource(Protocol):
@@ -501,17 +510,8 @@ SINGLE: Mapping[str, Callable[[EncodedSource], Any]] = {
 """Decoders of encodings whose contents hold one value, by name."""
 
 
-DEFAULT = "dill"
-"""Encoding of a port that names none."""
-
 ENCODINGS: tuple[str, ...] = (*ENCODERS, *FORMATS)
 """All encodings, formats of files included."""
-
-_ENCODINGS_SHOWN = 16
-_ALIASES: Mapping[str, str] = {"utf8": "utf-8", "text": "utf-8", "numpy": "npy", "bytes": "binary", "url": "dataurl"}
-_TEXTS = frozenset({"utf-8", "path", "dataurl"})
-_LINES = frozenset({"json", "eval", "base64", "path", "dataurl"})
-"""Encodings whose values need a separator when several follow each other."""
 
 
 def canonical(encoding: str | None) -> str:
@@ -642,10 +642,6 @@ def _describe(value: Any) -> str:
 # the error threshold of the application allowed that. *A value keeps its type*: it is written with
 # the encoding of the port if that encoding can hold it, and pickled otherwise, as DALiuGE's generic
 # applications always do.
-
-_HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})
-_HOLDS_BYTES = frozenset({"raw", "binary", "base64"})
-_PORT_VALUES_SHOWN = 5
 
 
 def usable(context: Context) -> list[InputData]:

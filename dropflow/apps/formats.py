@@ -35,6 +35,28 @@ from dropflow.files import FITS_START, HDF5_START, NPY_START, PARQUET_START, PNG
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+_STARTS = (
+    (FITS_START, "a FITS file"),
+    (HDF5_START, "an HDF5 file"),
+    (b"CDF\x01", "a NetCDF 3 file"),
+    (b"CDF\x02", "a NetCDF 3 file"),
+    (b"CDF\x05", "a NetCDF 3 file"),
+    (PARQUET_START, "a Parquet file"),
+    (PNG_START, "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"GIF8", "a picture"),
+    (b"II*\x00", "a picture"),
+    (b"MM\x00*", "a picture"),
+    (NPY_START, "an npy array"),
+    (b"\x1f\x8b", "a gzip file"),
+    (ZIP_START, "a zip file"),
+    (b"\x80\x04\x95", "a pickle"),
+    (b"\x80\x05\x95", "a pickle"),
+)
+_LOOK = 4096
+_ARROW = ("pyarrow", "pyarrow.dataset")
+_MISSING = {"boolean", *(f"{sign}Int{size}" for sign in ("", "U") for size in (8, 16, 32, 64))}
+"""Types of pandas whose values may be missing."""
 
 
 class CannotHoldError(ValueError):
@@ -177,27 +199,6 @@ def refuse_other_format(name: str, path: Path) -> None:
         raise CannotHoldError(f"{path} is {kind}, expected {' or '.join(form.kinds)}")
 
 
-_STARTS = (
-    (FITS_START, "a FITS file"),
-    (HDF5_START, "an HDF5 file"),
-    (b"CDF\x01", "a NetCDF 3 file"),
-    (b"CDF\x02", "a NetCDF 3 file"),
-    (b"CDF\x05", "a NetCDF 3 file"),
-    (PARQUET_START, "a Parquet file"),
-    (PNG_START, "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"GIF8", "a picture"),
-    (b"II*\x00", "a picture"),
-    (b"MM\x00*", "a picture"),
-    (NPY_START, "an npy array"),
-    (b"\x1f\x8b", "a gzip file"),
-    (ZIP_START, "a zip file"),
-    (b"\x80\x04\x95", "a pickle"),
-    (b"\x80\x05\x95", "a pickle"),
-)
-_LOOK = 4096
-
-
 def what_is(path: Path) -> str:
     """Return the kind of a content, in words, from its first bytes or the names in the directory."""
     if path.is_dir():
@@ -319,10 +320,6 @@ def _write_image(image: Any, value: Any, path: str) -> None:
 def _write_ms(library: Any, value: Any, path: str) -> None:  # noqa: ARG001 - one signature
     raise CannotHoldError("only a path names a measurement set")
 
-
-_ARROW = ("pyarrow", "pyarrow.dataset")
-_MISSING = {"boolean", *(f"{sign}Int{size}" for sign in ("", "U") for size in (8, 16, 32, 64))}
-"""Types of pandas whose values may be missing."""
 
 FORMATS: Mapping[str, _Format] = {
     "fits": _Format(("a FITS file",), ("astropy.io.fits",), _read_fits, _write_fits),

@@ -78,6 +78,30 @@ _PATHS = frozenset({"path", *FORMATS})
 _ANY_NAMED = inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+FUNCTION_PARAMETERS = (
+    Parameter(
+        name="func_name",
+        parameter_type="ComponentParameter",
+        aliases=("Function Name",),
+        description="Dotted name of a function that can be imported, or the name of the function that func_code "
+        "defines.",
+    ),
+    Parameter(
+        name="func_code",
+        parameter_type="ComponentParameter",
+        description="Source of a module that defines the function, imports included; blank if it is imported.",
+    ),
+    Parameter(
+        name="func_defaults",
+        type="Json",
+        default={},
+        parameter_type="ComponentParameter",
+        description="Values for arguments that neither an input nor a field gives, by name.",
+    ),
+)
+SELF = "self"
+_ENCODING = "dill"
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -420,29 +444,6 @@ class _ArgumentCollector:
         return (*args, *self.more), kwargs
 
 
-FUNCTION_PARAMETERS = (
-    Parameter(
-        name="func_name",
-        parameter_type="ComponentParameter",
-        aliases=("Function Name",),
-        description="Dotted name of a function that can be imported, or the name of the function that func_code "
-        "defines.",
-    ),
-    Parameter(
-        name="func_code",
-        parameter_type="ComponentParameter",
-        description="Source of a module that defines the function, imports included; blank if it is imported.",
-    ),
-    Parameter(
-        name="func_defaults",
-        type="Json",
-        default={},
-        parameter_type="ComponentParameter",
-        description="Values for arguments that neither an input nor a field gives, by name.",
-    ),
-)
-
-
 class PyFuncApp(App):
     """Calls a Python function."""
 
@@ -679,10 +680,6 @@ def _copy(source: Path, target: Path) -> None:
 # object from its port ``self`` and is called on it. The object, as the call left it, goes to the output port
 # ``self`` if there is one; the return value goes to the other outputs. If the class of an object cannot be imported
 # it is pickled by value, so classes defined in ``func_code`` work.
-
-SELF = "self"
-_ENCODING = "dill"
-_SHOWN = 5
 
 
 class PythonMemberFunction(PyFuncApp):

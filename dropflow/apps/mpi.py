@@ -90,6 +90,8 @@ with socket.socket(socket.AF_UNIX) as link:
 """
 """The script that ``mpirun`` calls as ``agent HOST COMMAND``. It passes its arguments to the leader, and exits with the
 status of the command."""
+_RUN_START = """/bin/bash -c 'exec /bin/bash "$DROPFLOW_JOB"'"""
+"""The script has another path on each node."""
 
 
 class MPIApp(BashShellApp):
@@ -404,10 +406,6 @@ class MPIApp(BashShellApp):
                     hint="give all ranks the same inputs, so that they begin together",
                 )
         context.log("the output of the job is in the log of the rank that came last")
-
-
-_RUN_START = """/bin/bash -c 'exec /bin/bash "$DROPFLOW_JOB"'"""
-"""The script has another path on each node."""
 
 
 def _by_agent(agent: Path) -> dict[str, str]:

@@ -15,6 +15,15 @@ from typing import Protocol
 from dropflow.errors import AppError, WorkerDiedError
 from dropflow.host.processors import usable_cores
 
+CHANGED = threading.Condition()
+Key = tuple[str, str]
+"""Directory of the session, and name of the job."""
+HEARD: dict[Key, dict[str, str]] = {}
+"""The last text of each node about each job. A head sends ``ready``, ``granted``, ``ended STATUS`` or ``left``; the
+leader sends ``queued``, ``claim``, ``start COMMAND`` and ``end [lost|failed] OUTCOME``."""
+_CLAIMS: dict[Key, int] = {}
+"""Jobs that have processors of this host, or wait for them, in the order in which they came, and their processors."""
+
 
 class JobNodes(Protocol):
     """The nodes of a session that runs in this process."""
@@ -31,15 +40,7 @@ class JobNodes(Protocol):
         ...
 
 
-CHANGED = threading.Condition()
-Key = tuple[str, str]
-"""Directory of the session, and name of the job."""
 NODES: dict[str, JobNodes] = {}
-HEARD: dict[Key, dict[str, str]] = {}
-"""The last text of each node about each job. A head sends ``ready``, ``granted``, ``ended STATUS`` or ``left``; the
-leader sends ``queued``, ``claim``, ``start COMMAND`` and ``end [lost|failed] OUTCOME``."""
-_CLAIMS: dict[Key, int] = {}
-"""Jobs that have processors of this host, or wait for them, in the order in which they came, and their processors."""
 
 
 def join_nodes(directory: str, nodes: JobNodes) -> None:

@@ -25,6 +25,11 @@ from dropflow.host.processors import thread_variables
 _GRACE = 10.0
 _END_GRACE = 1.0
 Key = tuple[str, str, tuple[int, ...]]
+_LOCK = threading.Lock()
+"""Attempts that start and stop services run in several threads, and sessions end in others."""
+_PAUSE = 0.05
+"""Seconds between two checks of a file that another program writes: no event reports that."""
+_LOG_LIMIT = 1_000_000
 
 
 class RunningService:
@@ -68,8 +73,6 @@ class RunningService:
             self.status = status
 
 
-_LOCK = threading.Lock()
-"""Attempts that start and stop services run in several threads, and sessions end in others."""
 _RUNNING: dict[Key, RunningService] = {}
 
 
@@ -93,11 +96,6 @@ def end_services(directory: str) -> None:
         services = [_RUNNING.pop(key) for key in list(_RUNNING) if key[0] == directory]
     for service in services:
         service.stop(_END_GRACE)
-
-
-_PAUSE = 0.05
-"""Seconds between two checks of a file that another program writes: no event reports that."""
-_LOG_LIMIT = 1_000_000
 
 
 class ServiceApp(BashShellApp):

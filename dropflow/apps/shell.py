@@ -70,6 +70,47 @@ _OWN = frozenset(
 )
 _BY_PATH = frozenset({"", "pickle", "dill", "raw", "binary"})
 """Encodings for which the placeholder of a file is replaced by its path."""
+_LONGEST = 128 * 1024 - 1
+"""Maximal bytes of one argument of a program on Linux (MAX_ARG_STRLEN)."""
+_SIGNALLED = 128
+_KILLED = (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
+"""Shells report a command that was ended by signal n with status 128 + n."""
+COMMAND_PARAMETERS = (
+    Parameter(
+        name="command",
+        parameter_type="ComponentParameter",
+        description="What bash runs. {port} and {parameter} stand for data and fields and are quoted as needed; "
+        "write output to {port} of an output port.",
+    ),
+    Parameter(
+        name="command_line_arguments",
+        parameter_type="ComponentParameter",
+        aliases=("Arguments",),
+        description="Text that is added to the command.",
+    ),
+    Parameter(
+        name="input_redirection",
+        parameter_type="ComponentParameter",
+        description="What the command's standard input is read from.",
+    ),
+    Parameter(
+        name="output_redirection",
+        parameter_type="ComponentParameter",
+        description="What the command's standard output is written to.",
+    ),
+    Parameter(
+        name="argumentPrefix",
+        parameter_type="ComponentParameter",
+        default=None,
+        description="What stands before the names of arguments that are added to a command without placeholders.",
+    ),
+    Parameter(
+        name="paramValueSeparator",
+        parameter_type="ComponentParameter",
+        default=None,
+        description="What stands between the name and the value of such arguments.",
+    ),
+)
 
 
 class PlaceholderFiller:
@@ -303,51 +344,6 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else str(value)
-
-
-_LONGEST = 128 * 1024 - 1
-"""Maximal bytes of one argument of a program on Linux (MAX_ARG_STRLEN)."""
-
-_SIGNALLED = 128
-_KILLED = (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
-"""Shells report a command that was ended by signal n with status 128 + n."""
-
-COMMAND_PARAMETERS = (
-    Parameter(
-        name="command",
-        parameter_type="ComponentParameter",
-        description="What bash runs. {port} and {parameter} stand for data and fields and are quoted as needed; "
-        "write output to {port} of an output port.",
-    ),
-    Parameter(
-        name="command_line_arguments",
-        parameter_type="ComponentParameter",
-        aliases=("Arguments",),
-        description="Text that is added to the command.",
-    ),
-    Parameter(
-        name="input_redirection",
-        parameter_type="ComponentParameter",
-        description="What the command's standard input is read from.",
-    ),
-    Parameter(
-        name="output_redirection",
-        parameter_type="ComponentParameter",
-        description="What the command's standard output is written to.",
-    ),
-    Parameter(
-        name="argumentPrefix",
-        parameter_type="ComponentParameter",
-        default=None,
-        description="What stands before the names of arguments that are added to a command without placeholders.",
-    ),
-    Parameter(
-        name="paramValueSeparator",
-        parameter_type="ComponentParameter",
-        default=None,
-        description="What stands between the name and the value of such arguments.",
-    ),
-)
 
 
 def _refuse_long(command: str) -> None:

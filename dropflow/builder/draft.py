@@ -21,6 +21,20 @@ TRANSPARENT = ("SubGraph", "ExclusiveForceNode", "Service")
 """Constructs that do not repeat their nodes."""
 COLLECTING = ("Gather", "GroupBy", "MKN")
 """Constructs with an input application that exists once for each chunk or group, and not once beside the construct."""
+NODE_RADIUS = 40.0
+"""Of a node with its icon and its name, as EAGLE draws it."""
+_PAD = 45.0
+"""Between the rim of a construct, where its input application is drawn, and its nodes."""
+_GAP = 90.0
+"""Between circles side by side, for edges and names of ports."""
+_MARGIN = 200
+_FILES = ("File", "Directory", "json")
+_COMMANDS = ("BashShellApp",)
+_NEEDED: Mapping[NodeKind, Mapping[str, str]] = {
+    NodeKind.APP: {"execution_time": "Float", "num_cpus": "Integer"},
+    NodeKind.DATA: {"data_volume": "Float"},
+}
+"""Fields that EAGLE demands, and their types."""
 
 
 @dataclass(eq=False)
@@ -225,15 +239,6 @@ def type_name(value: Any) -> str:
 # The places that are given order the nodes in columns; the distances follow from the sizes of the
 # circles. A node without children is a circle, too, with room for its name.
 
-NODE_RADIUS = 40.0
-"""Of a node with its icon and its name, as EAGLE draws it."""
-
-_PAD = 45.0
-"""Between the rim of a construct, where its input application is drawn, and its nodes."""
-
-_GAP = 90.0
-"""Between circles side by side, for edges and names of ports."""
-
 
 class WantedPlace(msgspec.Struct, frozen=True):
     """The place for a node: columns and rows of any unit, and the construct that contains it, if any."""
@@ -377,15 +382,6 @@ def _grid(nodes: list[DraftNode], before: Mapping[str, set[str]]) -> dict[str, t
 
 
 # A drawing as a logical graph, which `translator.formats.dump` writes in the schemas of EAGLE.
-
-_MARGIN = 200
-_FILES = ("File", "Directory", "json")
-_COMMANDS = ("BashShellApp",)
-_NEEDED: Mapping[NodeKind, Mapping[str, str]] = {
-    NodeKind.APP: {"execution_time": "Float", "num_cpus": "Integer"},
-    NodeKind.DATA: {"data_volume": "Float"},
-}
-"""Fields that EAGLE demands, and their types."""
 
 
 def logical_graph(drawing: DraftGraph, description: str) -> LogicalGraph:

@@ -52,6 +52,19 @@ if TYPE_CHECKING:
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, tuple, set, frozenset)
 _BY_HAND = "or give @app(imported=True), if its module is installed where the graph runs"
+_DEFINING = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Try, ast.If)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+OPEN_GRAPHS: contextvars.ContextVar["tuple[Graph, ...]"] = contextvars.ContextVar("open graphs", default=())
+"""The graphs of the ``with`` statements around the present call, outermost first."""
+_SETTINGS = {parameter.name: parameter for parameter in (*COMMON_APP, *ENVIRONMENT_PARAMETERS)}
+_LARGEST = 2**63
+NO_ARGUMENTS = frozenset(
+    fold(name) for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "self")
+)
+"""Names that a function node has for itself, so that an argument cannot have them."""
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_GROUP = "The data of the group."
 
 
 def import_path(function: Callable[..., Any]) -> str:
@@ -87,9 +100,6 @@ def code_of(*wanted: types.FunctionType) -> str:
         _add(function, lines, functions, as_name=function.__name__)
     head = "".join(f"{line}\n" for line in sorted(lines.values(), key=_order))
     return "\n\n".join(part for part in (head, *reversed(functions.values())) if part)
-
-
-_DEFINING = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Try, ast.If)
 
 
 def code_in(path: Path, name: str) -> str:
@@ -257,14 +267,6 @@ def _order(line: str) -> tuple[bool, bool, str]:
 
 def _title(function: Callable[..., Any]) -> str:
     return f"the function {getattr(function, '__qualname__', None) or repr(function)!s}"
-
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-OPEN_GRAPHS: contextvars.ContextVar["tuple[Graph, ...]"] = contextvars.ContextVar("open graphs", default=())
-"""The graphs of the ``with`` statements around the present call, outermost first."""
-
-_SETTINGS = {parameter.name: parameter for parameter in (*COMMON_APP, *ENVIRONMENT_PARAMETERS)}
 
 
 class AppFunction(Generic[Arguments, Result]):
@@ -472,13 +474,6 @@ def _checked_outputs(outputs: tuple[str, ...]) -> tuple[str, ...]:
 
 # The arguments of a call, as ports and fields of the node that it adds.
 
-_LARGEST = 2**63
-NO_ARGUMENTS = frozenset(
-    fold(name) for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "self")
-)
-"""Names that a function node has for itself, so that an argument cannot have them."""
-_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
 
 def connect(
     graph: "Graph",
@@ -573,9 +568,6 @@ def _connect_value(
         node.set(name, value.text, value.type, kind="ApplicationArgument")
     else:
         _connect_literal(graph, node, name, value, wanted=wanted, default=default)
-
-
-_GROUP = "The data of the group."
 
 
 def _enters_one_loop(graph: "Graph", data: Data, node: DraftNode) -> bool:

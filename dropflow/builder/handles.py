@@ -32,6 +32,24 @@ ANY = inspect.Parameter.empty
 
 _TYPES: Mapping[Any, str] = {int: "Integer", float: "Float", str: "String", bool: "Boolean"}
 _WIDER: Mapping[type, tuple[type, ...]] = {bool: (int, float, complex), int: (float, complex), float: (complex,)}
+_BY_SUFFIX = {
+    **dict.fromkeys((".txt", ".csv", ".md", ".log", ".dat", ".html", ".svg", ".xml"), "utf-8"),
+    **dict.fromkeys((".png", ".jpg", ".pdf", ".gz", ".zip"), "binary"),
+    **dict.fromkeys((".h5", ".hdf5"), "hdf5"),
+    ".fits": "fits",
+    ".ms": "ms",
+    ".nc": "xarray",
+    ".parquet": "parquet",
+    ".zarr": "zarr",
+    ".npy": "npy",
+    ".json": "json",
+    ".pkl": "pickle",
+}
+_COMPONENTS = {component.name: component for component in DATA_COMPONENTS} | {
+    component.category: component for component in reversed(DATA_COMPONENTS)
+}
+"""By name and category; of several with one category the first, which is the general one: File, not JSON."""
+_BY_CLASS = {component.dropclass: component for component in DATA_COMPONENTS}
 
 
 def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -98,26 +116,6 @@ def _is_a(kind: type, other: type) -> bool:
         return issubclass(kind, other)
     except TypeError:
         return True
-
-
-_BY_SUFFIX = {
-    **dict.fromkeys((".txt", ".csv", ".md", ".log", ".dat", ".html", ".svg", ".xml"), "utf-8"),
-    **dict.fromkeys((".png", ".jpg", ".pdf", ".gz", ".zip"), "binary"),
-    **dict.fromkeys((".h5", ".hdf5"), "hdf5"),
-    ".fits": "fits",
-    ".ms": "ms",
-    ".nc": "xarray",
-    ".parquet": "parquet",
-    ".zarr": "zarr",
-    ".npy": "npy",
-    ".json": "json",
-    ".pkl": "pickle",
-}
-_COMPONENTS = {component.name: component for component in DATA_COMPONENTS} | {
-    component.category: component for component in reversed(DATA_COMPONENTS)
-}
-"""By name and category; of several with one category the first, which is the general one: File, not JSON."""
-_BY_CLASS = {component.dropclass: component for component in DATA_COMPONENTS}
 
 
 class Formula:

@@ -29,6 +29,35 @@ from dropflow.stopping import GRACE_SECONDS
 from dropflow.submission.options import ConnectionOptions
 
 Options = TypeVar("Options", bound=msgspec.Struct)
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FORM = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+session_argument = click.argument("session", metavar="SESSION", shell_complete=sessions)
+graph_argument = click.argument("graph", metavar="GRAPH", shell_complete=graphs)
+GraphFormat = Literal["dfg", "json", "dot", "graphml", "csv"]
+prefix_option = click.option(
+    "--prefix", default="", metavar="TEXT", help="First part of the drops' ids; the name of the graph by default."
+)
+target_option = click.option(
+    "-o",
+    "target",
+    metavar="FILE",
+    help="Write the graph to FILE; - is standard output. The suffix gives the format: .dfg, .json, .pg, .pgt, .dot, "
+    ".graphml, or .csv: the drops, and their edges in FILE.edges.csv.",
+)
+form_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(get_args(GraphFormat))),
+    help="Format of the graph: .dfg, DALiuGE's JSON, or one that only other programs read: DOT, GraphML, CSV.",
+)
+fuse_option = click.option(
+    "--no-fuse",
+    is_flag=True,
+    help="Give every application to a worker by itself; by default, chains without branches run as one unit.",
+)
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
+_LARGEST_FACTOR = 1000.0
 
 
 def given_on_command_line(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -92,9 +121,6 @@ def _error_of_output(error: Exception) -> Exception:
 def _discard_output() -> None:
     """Have standard output discard what is left: Python flushes it at exit, which must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def grouped(name: str, make: Callable[..., Any], *options: Decorator, fields: Collection[str] = ()) -> Decorator:
@@ -188,9 +214,6 @@ class FloatRange(click.FloatRange):
 
 # Durations as options: a number with a unit, such as ``90s``, ``10m``, ``2h`` or ``1d``.
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_FORM = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-
 
 def parse_duration(text: str) -> float | None:
     """Return a duration in seconds; None if the text is none.
@@ -234,12 +257,6 @@ patience_option = click.option(
     show_envvar=True,
     help="How long to keep asking while the manager is away or the state of the session is unknown.",
 )
-
-session_argument = click.argument("session", metavar="SESSION", shell_complete=sessions)
-
-graph_argument = click.argument("graph", metavar="GRAPH", shell_complete=graphs)
-
-GraphFormat = Literal["dfg", "json", "dot", "graphml", "csv"]
 
 
 def _with_params(settings: tuple[str, ...], params: str | None) -> tuple[str, ...]:
@@ -323,10 +340,6 @@ def _runner(context: click.Context, parameter: click.Parameter, value: str) -> s
     return value
 
 
-prefix_option = click.option(
-    "--prefix", default="", metavar="TEXT", help="First part of the drops' ids; the name of the graph by default."
-)
-
 hosts_options = with_options(
     click.option("--skip-unreachable", is_flag=True, help="Leave out hosts to which ssh cannot connect, with a note."),
     click.option(
@@ -339,27 +352,6 @@ hosts_options = with_options(
 """Adds the options for a file of hosts."""
 
 
-target_option = click.option(
-    "-o",
-    "target",
-    metavar="FILE",
-    help="Write the graph to FILE; - is standard output. The suffix gives the format: .dfg, .json, .pg, .pgt, .dot, "
-    ".graphml, or .csv: the drops, and their edges in FILE.edges.csv.",
-)
-
-form_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(list(get_args(GraphFormat))),
-    help="Format of the graph: .dfg, DALiuGE's JSON, or one that only other programs read: DOT, GraphML, CSV.",
-)
-
-fuse_option = click.option(
-    "--no-fuse",
-    is_flag=True,
-    help="Give every application to a worker by itself; by default, chains without branches run as one unit.",
-)
-
 grace_option = click.option(
     "--grace",
     type=Duration(max=3600),
@@ -371,8 +363,6 @@ grace_option = click.option(
 
 
 # The option ``--until``: a time of day, a duration from now on, or a date and time.
-
-_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
 
 
 def parse_walltime(text: str, now: datetime) -> float:
@@ -434,9 +424,6 @@ class _Share(click.ParamType[float]):
         if not 0.0 <= share <= 1.0:
             self.fail(f"{value!r} is not a share; give a percentage such as 5%, or a number from 0 to 1", param, ctx)
         return share
-
-
-_LARGEST_FACTOR = 1000.0
 
 
 class _Factor(click.ParamType[float]):

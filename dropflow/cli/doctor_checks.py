@@ -17,6 +17,22 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from dropflow.api.client import Client
+_LISTED = 5
+"""Names in one finding; the others are counted."""
+_SEVERAL = 2
+_ALL = 3
+"""Nodes that must fail to reach each other before that is one finding."""
+_ADDRESSES = 32
+"""Addresses in one request to a manager."""
+_LONGEST = 10.0
+"""Seconds that a manager may take for one request."""
+_MAX_SKEW = 2.0
+"""Seconds by which clocks may differ; with more, the times of events on pages are confusing."""
+_MIN_FREE = 0.05
+"""The share of a disk or memory below which it is nearly full."""
+_KEY_HINT = "copy the key file to that host and start its manager again; compare with 'dropflow keys show'"
+_VERSION_HINT = "install the same version on all hosts"
+_CLOCK_HINT = "set the clocks of both hosts by NTP"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,12 +146,6 @@ class Evidence:
 
 # Findings about failed connections: those with one cause become one finding, at the manager where the cause is.
 
-_LISTED = 5
-"""Names in one finding; the others are counted."""
-_SEVERAL = 2
-_ALL = 3
-"""Nodes that must fail to reach each other before that is one finding."""
-
 
 def failure(connection: Connection, evidence: Evidence) -> tuple[str, str]:
     """Return why a connection failed or reached another manager, and what to do; empty if it did not fail."""
@@ -232,11 +242,6 @@ def _what(connection: Connection) -> str:
 # Nodes need the links of other nodes, islands and masters the REST servers of their children. A node
 # also connects to the REST servers of other nodes, which no session needs: the results show managers
 # that cannot be asked from this host.
-
-_ADDRESSES = 32
-"""Addresses in one request to a manager."""
-_LONGEST = 10.0
-"""Seconds that a manager may take for one request."""
 
 
 class ProbeTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,17 +341,6 @@ def _probe_from(
         if target.address in results
     ]
     return connections, error_text
-
-
-_MAX_SKEW = 2.0
-"""Seconds by which clocks may differ; with more, the times of events on pages are confusing."""
-
-_MIN_FREE = 0.05
-"""The share of a disk or memory below which it is nearly full."""
-
-_KEY_HINT = "copy the key file to that host and start its manager again; compare with 'dropflow keys show'"
-_VERSION_HINT = "install the same version on all hosts"
-_CLOCK_HINT = "set the clocks of both hosts by NTP"
 
 
 def findings(evidence: Evidence) -> Iterator[Finding]:

@@ -46,6 +46,13 @@ from dropflow.submission.progress import CountFile, transfer_progress
 
 _SHOWN_FILES = 12
 _SHOWN_MISSING = 50
+_STREAMS = 8
+"""Nodes that send at a time."""
+_WAITING = 16
+"""Chunks that are here and not written yet."""
+_BAD_NAME = frozenset(
+    {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EILSEQ, errno.EINVAL}
+)
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,14 +186,6 @@ def _sizes(missing: Sequence[MissedFile]) -> str:
 
 
 # One stream from each node.
-
-_STREAMS = 8
-"""Nodes that send at a time."""
-_WAITING = 16
-"""Chunks that are here and not written yet."""
-_BAD_NAME = frozenset(
-    {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EILSEQ, errno.EINVAL}
-)
 
 
 class WantedFile(NamedTuple):

@@ -36,6 +36,8 @@ _TRIALS_OF_PROCESS = 20
 _BARS = 40
 _ALL_CONTENTS = 1e-6
 """As the seconds of `protect`: every content is copied."""
+_CUT = re.compile(r"([^@+]+)(?:@([^+]*))?(?:\+(.*))?")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 
 
 class Quantiles(msgspec.Struct, frozen=True):
@@ -428,10 +430,6 @@ class _Prepared:
             few = ", ".join(self._names[:10])
             raise UsageError(f"there is no node {name!r} in {text}", hint=f"the nodes are {few}")
         return name
-
-
-_CUT = re.compile(r"([^@+]+)(?:@([^+]*))?(?:\+(.*))?")
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 
 
 def _ends(trials: "Sequence[Trial]") -> list[float]:

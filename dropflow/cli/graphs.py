@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from translator.template import TemplateParameter
     from translator.unroll import GraphOutline
     from translator.validate import Fix
+_BARS = 20
+_WIDTH = 40
 
 
 class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,9 +327,6 @@ def _name(target: str, values: dict[str, str]) -> str:
 
 
 # ``dropflow info``: what is in a physical graph, and what a logical graph will become.
-
-_BARS = 20
-_WIDTH = 40
 
 
 class NodeCount(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ from dropflow.files import replacing
 from dropflow.formatting import plural, printable
 
 _MOST_QUIET = 8
+_SHOWN = 50
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class OutputKind(StrEnum):
@@ -130,9 +132,6 @@ def output_for(kind: str) -> CommandOutput:
 # The reply of a command that failed: the one shape of errors, and the exit status for each.
 
 
-_SHOWN = 50
-
-
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
     """One error: its stable code, its class, what is wrong, where, and what to do."""
 
@@ -222,9 +221,6 @@ def exit_for_error(error: BaseException) -> Exit:
     if isinstance(error, OSError) or (isinstance(error, DropflowError) and error.retryable):
         return Exit.FAILED
     return Exit.INTERNAL_ERROR
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

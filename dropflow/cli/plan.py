@@ -39,6 +39,18 @@ if TYPE_CHECKING:
     from translator.options import PartitionOptions
     from translator.plan.machines import Machines
     from translator.plan.move_bound import Verdict
+_EQUAL_NODES = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?|[-+]?\d+(?:x\d*)?")
+"""A number of nodes, and of the cores of each; without groups if it is out of range."""
+_SESSION = re.compile(r"[\w-]+")
+"""The name of a session, where files and addresses of graphs have a dot or a slash."""
+_SHOWN_PARTS = 20
+_MEASURES = ("parts", "nodes_used", "cut_bytes", "bytes_moved", "imbalance", "makespan_s", "lower_bound_s")
+_DETAILS = (
+    *("bound_with_moves_s", "bytes_given", "bytes_between_islands", "island_imbalance"),
+    *("loads", "memory", "dop", "dop_mean", "dop_over_time"),
+)
+_CUTS = ("edges", "cut_edges", "acyclic", "fused", "divided")
+_FILES = ("trace", "svg", "json")
 
 
 class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,12 +161,6 @@ def unroll_command(
 
 
 # The plans of a graph.
-
-
-_EQUAL_NODES = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?|[-+]?\d+(?:x\d*)?")
-"""A number of nodes, and of the cores of each; without groups if it is out of range."""
-_SESSION = re.compile(r"[\w-]+")
-"""The name of a session, where files and addresses of graphs have a dot or a slash."""
 
 
 class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,9 +317,6 @@ def planned(
     return Plan(made.graph, options, machines, names, made.algorithm, made.note, seconds)
 
 
-_SHOWN_PARTS = 20
-
-
 class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     """How good a plan is.
 
@@ -441,14 +444,6 @@ class PlansReply(msgspec.Struct, frozen=True, kw_only=True):
                 yield from (f"  {plan.algorithm}: {text}" for text in plan.violations)
         for name, text in self.failed.items():
             yield f"  {name}: {text}"
-
-
-_MEASURES = ("parts", "nodes_used", "cut_bytes", "bytes_moved", "imbalance", "makespan_s", "lower_bound_s")
-_DETAILS = (
-    *("bound_with_moves_s", "bytes_given", "bytes_between_islands", "island_imbalance"),
-    *("loads", "memory", "dop", "dop_mean", "dop_over_time"),
-)
-_CUTS = ("edges", "cut_edges", "acyclic", "fused", "divided")
 
 
 def _named(record: object, names: Iterable[str]) -> dict[str, Any]:
@@ -595,9 +590,6 @@ class ScheduleReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """Completion time."""
         yield f"{self.makespan_s:,.6g} s by {self.algorithm}, lower bound {self.lower_bound_s:,.6g} s"
-
-
-_FILES = ("trace", "svg", "json")
 
 
 @click.command("schedule")

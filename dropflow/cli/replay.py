@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dropflow.sessions.replay import Contents, Replay
 
 _GIB = 1 << 30
+_PORT = 5678
 
 
 class ReplayedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,9 +315,6 @@ def _post_mortem(app: "App", context: "AttemptContext") -> None:
         raise
     finally:
         sys.breakpointhook = former
-
-
-_PORT = 5678
 
 
 def _editor(app: "App", context: "AttemptContext") -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 # How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit status.
 
 _SHOWN_RESULTS = 12
+_LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 
 
 class RunReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,8 +308,6 @@ def run_command(
 
 
 # ``dropflow resume``: continue a run, or a session of a manager.
-
-_LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 
 
 @click.command("resume")

@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.session_records import SessionInfo
     from dropflow.web.report import SessionReport
+_OF_REUSE = ("reuse", "store", "verify_reuse", "trust_times")
+_OF_DIRECTORIES = (
+    "runner",
+    "workers",
+    "infrastructure_retries",
+    "retry_memory",
+    "durable",
+    "containers",
+    "check",
+    "report_locals",
+    "grace",
+    *_OF_REUSE,
+)
+_OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing", "force")
 
 
 def is_run_directory(run: str, *, has_url: bool = False) -> bool:
@@ -66,21 +80,6 @@ def report_of(
 
 
 # Commands that continue either the run in a directory or a session of a manager.
-
-_OF_REUSE = ("reuse", "store", "verify_reuse", "trust_times")
-_OF_DIRECTORIES = (
-    "runner",
-    "workers",
-    "infrastructure_retries",
-    "retry_memory",
-    "durable",
-    "containers",
-    "check",
-    "report_locals",
-    "grace",
-    *_OF_REUSE,
-)
-_OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing", "force")
 
 
 def manager_session_options(function: Callable[..., Exit]) -> Callable[..., Exit]:

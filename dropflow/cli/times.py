@@ -22,6 +22,9 @@ from dropflow.submission.options import ConnectionOptions
 if TYPE_CHECKING:
     from dropflow.times.statistics import TimesStatistics
     from translator.plan.measured import MeasuredNode
+_SHOWN_PAIRS = 20
+_USES = ("busy", "data", "message", "worker", "rest")
+_FILES = ("trace", "otlp", "svg", "html", "json", "profile")
 
 
 class MeasuredSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,13 +213,6 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
             for step in statistics.critical
         ]
         yield from columns(rows, header=("node", "drop", "on", "after", "moving", "for worker", "ran"))
-
-
-_SHOWN_PAIRS = 20
-_USES = ("busy", "data", "message", "worker", "rest")
-
-
-_FILES = ("trace", "otlp", "svg", "html", "json", "profile")
 
 
 @click.command("times")

@@ -16,6 +16,10 @@ from dropflow.execution.events import Action, Event, Finished, Run
 from dropflow.execution.session import Instrument
 
 _Callbacks = Sequence[tuple[Callable[..., object] | None, ...]]
+_MOST_PIECES = 400
+_LONGEST = 4096
+"""Characters of a piece of text that are kept: the last ones."""
+_PRINTED: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("dropflow_dask_printed", default=None)
 
 
 @contextmanager
@@ -113,12 +117,6 @@ class CallbackInstrument(Instrument):
 
 # What tasks print in threads of this process, for the notes of their exceptions. It is printed as
 # before, too.
-
-_MOST_PIECES = 400
-_LONGEST = 4096
-"""Characters of a piece of text that are kept: the last ones."""
-
-_PRINTED: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("dropflow_dask_printed", default=None)
 
 
 def keep_printed(pieces: list[str]) -> None:

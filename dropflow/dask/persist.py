@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 _SECONDS = 10.0
 """Seconds that the end of a scheduler, or of this process, waits until contents are removed."""
+_LOCK = threading.Lock()
+PERSIST_AGAIN = "persist the collection again"
+_HOLDS_LOCK = threading.Lock()
+"""Two threads that unpickle the same chunk must get one hold: the end of another one would remove the content."""
+_SESSIONS: "weakref.WeakValueDictionary[tuple[str, str], PersistedSession]" = weakref.WeakValueDictionary()
+"""All sessions that chunks of this process refer to, so that chunks that are unpickled share them."""
 
 
 class Remover(Protocol):
@@ -114,7 +120,6 @@ def _remove(requests: Sequence[_Removal]) -> None:
             remover.remove_sessions(names)
 
 
-_LOCK = threading.Lock()
 _FOUND: list[Releaser] = []
 
 
@@ -124,9 +129,6 @@ def releaser() -> Releaser:
         if not _FOUND:
             _FOUND.append(Releaser())
         return _FOUND[0]
-
-
-PERSIST_AGAIN = "persist the collection again"
 
 
 class LostContentsError(GoneError):
@@ -303,13 +305,6 @@ class Hold:
     def __del__(self) -> None:
         session, row = self.where
         session.let_go(row)
-
-
-_HOLDS_LOCK = threading.Lock()
-"""Two threads that unpickle the same chunk must get one hold: the end of another one would remove the content."""
-
-_SESSIONS: "weakref.WeakValueDictionary[tuple[str, str], PersistedSession]" = weakref.WeakValueDictionary()
-"""All sessions that chunks of this process refer to, so that chunks that are unpickled share them."""
 
 
 def are_there_chunks() -> bool:

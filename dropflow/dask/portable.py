@@ -46,6 +46,7 @@ _LOCKS = (SerializableLock, type(threading.Lock()), type(threading.RLock()))
 _FILES = ("h5py", "netCDF4", "xarray")
 """Packages whose objects, and locks, are open files of this process."""
 _VALUES = "-values"
+_KEPT = "~kept"
 
 
 def is_store(node: Any) -> bool:
@@ -256,7 +257,6 @@ def _described(target: Any) -> str:
 
 
 _MEMORY, _CATEGORY = "dlg.data.drops.memory.InMemoryDROP", "Memory"
-_KEPT = "~kept"
 
 
 def portable(tasks: TranslatedGraph, *, is_elsewhere: bool = True) -> PhysicalGraph:

@@ -38,6 +38,9 @@ from dropflow.runners.worker_pool import WorkerPool
 from dropflow.sessions.make_session import make_session
 from dropflow.states import DropState
 
+_Result = TypeVar("_Result")
+
+
 # Failures of tasks in other processes, as the exceptions that they were.
 
 
@@ -70,9 +73,6 @@ def add_log(error: BaseException, text: str) -> None:
     """Add the last lines of a log to the notes of an exception, if there are some."""
     if text.strip():
         error.add_note(f"the end of its log:\n{text.strip()}")
-
-
-_Result = TypeVar("_Result")
 
 
 class WorkerProcesses:

@@ -44,6 +44,12 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
 from dropflow.submission.progress import session_progress, statistics_of
 
+_Result = TypeVar("_Result")
+_ENDED = "the scheduler that had it has ended"
+_TRIES = 2
+"""Most submissions of a session in which persisted chunks were not where they had been."""
+
+
 # The progress of a computation on managers: live in a notebook, as bars on a terminal.
 
 
@@ -72,12 +78,6 @@ def _is_notebook() -> bool:
     """Return whether this process is the kernel of a notebook. Imports nothing."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
-
-
-_Result = TypeVar("_Result")
-_ENDED = "the scheduler that had it has ended"
-_TRIES = 2
-"""Most submissions of a session in which persisted chunks were not where they had been."""
 
 
 class RemoteSessions:

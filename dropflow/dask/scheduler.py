@@ -50,6 +50,9 @@ from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:
     from dropflow.dask.remote import RemoteSessions
+RUNNERS = ("threads", "inline", "processes")
+"""Runners of tasks: threads of this process, the thread that calls, or worker processes."""
+
 
 # Execution of dask's tasks in the threads of this process.
 
@@ -210,10 +213,6 @@ class Computation:
 
 def _nothing(drop: int) -> None:
     """Do nothing when a value is released."""
-
-
-RUNNERS = ("threads", "inline", "processes")
-"""Runners of tasks: threads of this process, the thread that calls, or worker processes."""
 
 
 class Scheduler:

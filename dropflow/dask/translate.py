@@ -38,6 +38,14 @@ from translator.plan.planner import place
 # the group ``inc``.
 
 _MOST_INSTANCES = 2**31 - 1
+TASK = "dropflow.dask.Task"
+"""Component of the applications: a task of dask."""
+VALUE = "dropflow.dask.Value"
+"""Component of the data: the value of a key."""
+_APP_KEY = ".task"
+_NAME = "dask"
+BREADTH_FIRST = "breadth_first"
+"""Name of the algorithm."""
 
 
 @dataclass(frozen=True)
@@ -232,15 +240,6 @@ def _held(first: list[int], near: list[int], sorted_tasks: list[int]) -> list[in
             needs = sorted([held[other] for other in inputs], reverse=True)
             held[task] = max(len(inputs) + 1, *[need + done for done, need in enumerate(needs)])
     return held
-
-
-TASK = "dropflow.dask.Task"
-"""Component of the applications: a task of dask."""
-VALUE = "dropflow.dask.Value"
-"""Component of the data: the value of a key."""
-
-_APP_KEY = ".task"
-_NAME = "dask"
 
 
 @dataclass(frozen=True)
@@ -655,9 +654,6 @@ def _fused(graph: Any, keys: Any, **_: Any) -> Mapping[Hashable, Any]:
 
 # The nodes of tasks: initial tasks breadth-first, equally many for each core, and the others near
 # their data.
-
-BREADTH_FIRST = "breadth_first"
-"""Name of the algorithm."""
 
 
 def with_parts(graph: PhysicalGraph, machines: Machines, fixed: Mapping[int, str] | None = None) -> PhysicalGraph:

@@ -16,6 +16,12 @@ from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask_tasks.value_encoding import encode_value, read_value
 from dropflow.data.storage_errors import storage_errors
 
+_SMALL = 4096
+"""Bytes below which a value is not counted, and stays in memory: a file of its own would take as much."""
+_SMALL_TYPES = frozenset({int, float, complex, bool, type(None), np.float32, np.float64, np.int64})
+"""Types whose values are small. Asking dask for their sizes takes a hundredth of the time of a task."""
+
+
 # The decision which values leave memory when they are more than a budget. No value and no file is
 # touched here.
 
@@ -108,12 +114,6 @@ class MemoryBudget:
         if self._next[row] < self._ptr[row + 1]:
             return int(self._readers[self._next[row]])
         return self._end if drop in self._results else -1
-
-
-_SMALL = 4096
-"""Bytes below which a value is not counted, and stays in memory: a file of its own would take as much."""
-_SMALL_TYPES = frozenset({int, float, complex, bool, type(None), np.float32, np.float64, np.int64})
-"""Types whose values are small. Asking dask for their sizes takes a hundredth of the time of a task."""
 
 
 class HeldValue:

@@ -38,6 +38,65 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _MODE = 0o666
 """Mode of new files, before the umask: the files get their final names when they are committed."""
+FILEPATH = Parameter(
+    name="filepath",
+    description=(
+        "Name of the file. Relative names are below the session's files; an empty name is made from the drop's id. "
+        "Environment variables and {uid}, {humanKey}, {auto}, {datetime} and {dlg} are replaced."
+    ),
+)
+_CHECK = Parameter(
+    name="check_filepath_exists",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Fail if the drop has no producer and the file does not exist.",
+)
+_DELETE_PARENT = Parameter(
+    name="delete_parent_directory",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Remove the directory of the file, if it is empty, with the file.",
+)
+FILE = Component(
+    name="File",
+    kind=Kind.DATA,
+    category="File",
+    dropclass="dlg.data.drops.file.FileDROP",
+    aliases=("dlg.data.drops.FileDROP", "dlg.drop.FileDROP", "dfms.drop.FileDROP"),
+    description="A file. Producers write it under a temporary name; it gets its name when they have succeeded.",
+    parameters=(FILEPATH, _CHECK, _DELETE_PARENT, *common(persists=True)),
+    ports=IO,
+)
+_log = logging.getLogger(__name__)
+JSON = Component(
+    name="JSON",
+    kind=Kind.DATA,
+    category="File",
+    dropclass="dlg.data.drops.json_drop.JsonDROP",
+    aliases=("dlg.data.drops.JsonDROP", "dlg.drop.JsonDROP"),
+    description="A file with one JSON value: functions receive and return the value itself.",
+    parameters=FILE.parameters,
+    ports=tuple(msgspec.structs.replace(port, encoding="json") for port in IO),
+)
+FILES = Component(
+    name="Files",
+    kind=Kind.DATA,
+    category="File",
+    dropclass="dropflow.data.file.FilesStore",
+    description="The existing files or directories that match a pattern, one for each copy of the scatter around the "
+    "node, sorted by name. It is an error if there are not as many as copies.",
+    parameters=(
+        Parameter(
+            name="pattern",
+            description="Such as /data/*.fits; ** stands for directories of any depth. A relative one is below the "
+            "session's files.",
+        ),
+        *common(persists=True),
+    ),
+    ports=(Port(name="io", usage="OutputPort", description="What consumers read."),),
+)
 
 
 def temporary_path(slot: Slot, final: str) -> str:
@@ -260,42 +319,6 @@ def remove_part_folder(path: str) -> None:
             os.rmdir(folder)  # noqa: PTH106 - see above
 
 
-FILEPATH = Parameter(
-    name="filepath",
-    description=(
-        "Name of the file. Relative names are below the session's files; an empty name is made from the drop's id. "
-        "Environment variables and {uid}, {humanKey}, {auto}, {datetime} and {dlg} are replaced."
-    ),
-)
-_CHECK = Parameter(
-    name="check_filepath_exists",
-    type="Boolean",
-    default=False,
-    parameter_type="ComponentParameter",
-    description="Fail if the drop has no producer and the file does not exist.",
-)
-_DELETE_PARENT = Parameter(
-    name="delete_parent_directory",
-    type="Boolean",
-    default=False,
-    parameter_type="ComponentParameter",
-    description="Remove the directory of the file, if it is empty, with the file.",
-)
-
-FILE = Component(
-    name="File",
-    kind=Kind.DATA,
-    category="File",
-    dropclass="dlg.data.drops.file.FileDROP",
-    aliases=("dlg.data.drops.FileDROP", "dlg.drop.FileDROP", "dfms.drop.FileDROP"),
-    description="A file. Producers write it under a temporary name; it gets its name when they have succeeded.",
-    parameters=(FILEPATH, _CHECK, _DELETE_PARENT, *common(persists=True)),
-    ports=IO,
-)
-
-_log = logging.getLogger(__name__)
-
-
 class FileStore:
     """Files named by the parameters of one template."""
 
@@ -384,17 +407,6 @@ def found(path: str) -> Handle:
 
 # JSON drops: file drops whose content is JSON, independent of the encodings of ports.
 
-JSON = Component(
-    name="JSON",
-    kind=Kind.DATA,
-    category="File",
-    dropclass="dlg.data.drops.json_drop.JsonDROP",
-    aliases=("dlg.data.drops.JsonDROP", "dlg.drop.JsonDROP"),
-    description="A file with one JSON value: functions receive and return the value itself.",
-    parameters=FILE.parameters,
-    ports=tuple(msgspec.structs.replace(port, encoding="json") for port in IO),
-)
-
 
 class JsonStore(FileStore):
     """JSON files named by the parameters of one template."""
@@ -405,24 +417,6 @@ class JsonStore(FileStore):
 
 
 # Many files at a time: the copies of a drop in a scatter have the files that match a pattern.
-
-FILES = Component(
-    name="Files",
-    kind=Kind.DATA,
-    category="File",
-    dropclass="dropflow.data.file.FilesStore",
-    description="The existing files or directories that match a pattern, one for each copy of the scatter around the "
-    "node, sorted by name. It is an error if there are not as many as copies.",
-    parameters=(
-        Parameter(
-            name="pattern",
-            description="Such as /data/*.fits; ** stands for directories of any depth. A relative one is below the "
-            "session's files.",
-        ),
-        *common(persists=True),
-    ),
-    ports=(Port(name="io", usage="OutputPort", description="What consumers read."),),
-)
 
 
 def matching_files(pattern: str) -> list[str]:

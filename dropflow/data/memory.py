@@ -58,6 +58,68 @@ END = Component(
     parameters=(_BASE_NAME, *common(persists=False)),
     ports=IO,
 )
+PICKLE_PROTOCOL = 5
+_TEXTS = frozenset({"string", "str", "password", "select", ""})
+_PICKLE_START = b"\x80"
+_SHOWN = 60
+SMALL = 64 * 1024
+"""Largest size in bytes of a content in its handle."""
+_PYDATA = Parameter(
+    name="pydata",
+    type="Object",
+    default=None,
+    description="Initial content of a drop without producers, read according to its type.",
+)
+MEMORY = Component(
+    name="Memory",
+    kind=Kind.DATA,
+    category="Memory",
+    dropclass="dlg.data.drops.memory.InMemoryDROP",
+    aliases=("dlg.data.drops.InMemoryDROP", "dlg.drop.InMemoryDROP", "dfms.drop.InMemoryDROP"),
+    description="Content in memory, removed after its last consumer unless it persists. Leaves are kept as results.",
+    parameters=(_PYDATA, *common(persists=False)),
+    ports=IO,
+)
+PYTHON_OBJECT = Component(
+    name="PythonObject",
+    kind=Kind.DATA,
+    category="PythonObject",
+    dropclass="dlg.data.drops.memory.PythonObjectDROP",
+    aliases=("dlg.data.drops.memory.PythonObject", "dlg.data.drops.PythonObjectDROP"),
+    description="A Python object, made by a constructor and used by member functions.",
+    parameters=(
+        _PYDATA,
+        Parameter(
+            name="base_name", parameter_type="ComponentParameter", description="Dotted name of the object's class."
+        ),
+        *common(persists=False),
+    ),
+    ports=(*IO, Port(name="self", usage="InputOutput", type="Object.self", encoding="dill", description="The object.")),
+)
+SHARED_MEMORY = Component(
+    name="SharedMemory",
+    kind=Kind.DATA,
+    category="SharedMemory",
+    dropclass="dlg.data.drops.memory.SharedMemoryDROP",
+    aliases=(
+        "dlg.data.drops.SharedMemoryDROP",
+        "dlg.drop.SharedMemoryDROP",
+        "dlg.data.drops.plasma.PlasmaDROP",
+        "dlg.data.drops.plasma.PlasmaFlightDROP",
+    ),
+    description="Content in shared memory, which programs on the same machine can map by its path. Plasma drops of "
+    "older graphs are these, too: there is no Plasma store any more.",
+    parameters=(
+        Parameter(
+            name="pydata",
+            type="Object",
+            default=None,
+            description="Initial content of a drop without producers, read according to its type.",
+        ),
+        *common(persists=False),
+    ),
+    ports=IO,
+)
 
 
 class NullWriter:
@@ -133,12 +195,6 @@ class NullStore:
 # ====================  ==============================================================================================
 #
 # No value, blank text and ``None`` are the empty content; for text types the empty text.
-
-PICKLE_PROTOCOL = 5
-
-_TEXTS = frozenset({"string", "str", "password", "select", ""})
-_PICKLE_START = b"\x80"
-_SHOWN = 60
 
 
 def initial_value(template: Template) -> tuple[bytes, bool]:
@@ -216,45 +272,6 @@ def _pickled(value: Any) -> bytes:
 
 def _type(argument: Argument) -> str:
     return argument.type or "String"
-
-
-SMALL = 64 * 1024
-"""Largest size in bytes of a content in its handle."""
-
-_PYDATA = Parameter(
-    name="pydata",
-    type="Object",
-    default=None,
-    description="Initial content of a drop without producers, read according to its type.",
-)
-
-MEMORY = Component(
-    name="Memory",
-    kind=Kind.DATA,
-    category="Memory",
-    dropclass="dlg.data.drops.memory.InMemoryDROP",
-    aliases=("dlg.data.drops.InMemoryDROP", "dlg.drop.InMemoryDROP", "dfms.drop.InMemoryDROP"),
-    description="Content in memory, removed after its last consumer unless it persists. Leaves are kept as results.",
-    parameters=(_PYDATA, *common(persists=False)),
-    ports=IO,
-)
-
-PYTHON_OBJECT = Component(
-    name="PythonObject",
-    kind=Kind.DATA,
-    category="PythonObject",
-    dropclass="dlg.data.drops.memory.PythonObjectDROP",
-    aliases=("dlg.data.drops.memory.PythonObject", "dlg.data.drops.PythonObjectDROP"),
-    description="A Python object, made by a constructor and used by member functions.",
-    parameters=(
-        _PYDATA,
-        Parameter(
-            name="base_name", parameter_type="ComponentParameter", description="Dotted name of the object's class."
-        ),
-        *common(persists=False),
-    ),
-    ports=(*IO, Port(name="self", usage="InputOutput", type="Object.self", encoding="dill", description="The object.")),
-)
 
 
 class MemoryWriter:
@@ -395,31 +412,6 @@ class MemoryStore:
 # Shared memory drops: memory drops whose content is always in shared memory, also if it is small.
 #
 # For programs that map the content themselves: with the encoding ``path`` a port gives the file.
-
-SHARED_MEMORY = Component(
-    name="SharedMemory",
-    kind=Kind.DATA,
-    category="SharedMemory",
-    dropclass="dlg.data.drops.memory.SharedMemoryDROP",
-    aliases=(
-        "dlg.data.drops.SharedMemoryDROP",
-        "dlg.drop.SharedMemoryDROP",
-        "dlg.data.drops.plasma.PlasmaDROP",
-        "dlg.data.drops.plasma.PlasmaFlightDROP",
-    ),
-    description="Content in shared memory, which programs on the same machine can map by its path. Plasma drops of "
-    "older graphs are these, too: there is no Plasma store any more.",
-    parameters=(
-        Parameter(
-            name="pydata",
-            type="Object",
-            default=None,
-            description="Initial content of a drop without producers, read according to its type.",
-        ),
-        *common(persists=False),
-    ),
-    ports=IO,
-)
 
 
 class SharedMemoryStore(MemoryStore):

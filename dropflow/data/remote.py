@@ -56,6 +56,10 @@ _SECRETS = ("password", "secret", "token", "credential", "key")
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_SERVICES: Mapping[str, str] = {"ngas": "dropflow.data.ngas", "rdbms": "dropflow.data.database"}
+"""The modules whose `SERVICE` has a protocol of its own."""
+_TIMES = ("mtime", "modified", "last_modified", "LastModified", "Last-Modified", "modify")
+"""Names of the time of the last change in file systems of fsspec."""
 
 
 class RemoteService(Protocol):
@@ -91,10 +95,6 @@ class RemoteService(Protocol):
     def remove(self, location: str) -> None:
         """Remove a content. Raises FileNotFoundError if there is none."""
         ...
-
-
-_SERVICES: Mapping[str, str] = {"ngas": "dropflow.data.ngas", "rdbms": "dropflow.data.database"}
-"""The modules whose `SERVICE` has a protocol of its own."""
 
 
 # Locations.
@@ -468,8 +468,6 @@ class _Fsspec:
         system.rm_file(path)
 
 
-_TIMES = ("mtime", "modified", "last_modified", "LastModified", "Last-Modified", "modify")
-"""Names of the time of the last change in file systems of fsspec."""
 _FSSPEC = _Fsspec()
 
 

@@ -58,6 +58,22 @@ from dropflow.ids import drop_file_name
 # Contents that existed before the session (inputs) are never removed, and leaves are never released.
 
 _IN_MEMORY = ("bytes", "shm", "null")
+_BLOCK = 1 << 20
+_HEAD = 4096
+_LARGEST_JSON = 1 << 20
+_PICKLE = b"\x80"
+_PROTOCOLS = (2, 3, 4, 5)
+_MAGICS = (
+    (NPY_START, ".npy"),
+    (PNG_START, ".png"),
+    (FITS_START, ".fits"),
+    (HDF5_START, ".h5"),
+    (ZIP_START, ".zip"),
+    (b"%PDF-", ".pdf"),
+)
+_TAG_BYTES = 4
+_SMALL = 4096
+"""Bytes of a content in its handle below which it does not count, and stays there: a file would take as much."""
 
 
 def is_removed(
@@ -101,8 +117,6 @@ def _flag(template: Template, name: str) -> bool:
 
 
 # Join of the contents that several producers wrote to one data drop.
-
-_BLOCK = 1 << 20
 
 
 def join(parts: Sequence[Handle], slot: Slot) -> Handle:
@@ -190,19 +204,6 @@ def _merge(parts: Sequence[Handle]) -> Handle:
 
 # The file suffix of a content, from its first bytes.
 
-_HEAD = 4096
-_LARGEST_JSON = 1 << 20
-_PICKLE = b"\x80"
-_PROTOCOLS = (2, 3, 4, 5)
-_MAGICS = (
-    (NPY_START, ".npy"),
-    (PNG_START, ".png"),
-    (FITS_START, ".fits"),
-    (HDF5_START, ".h5"),
-    (ZIP_START, ".zip"),
-    (b"%PDF-", ".pdf"),
-)
-
 
 def suffix_for(content: memoryview, *, text: bool = False) -> str:
     """Return ``.npy``, ``.pkl``, ``.json``, ``.txt``, another well-known suffix, or ``.dat``.
@@ -244,9 +245,6 @@ def _is_json(content: memoryview) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-_TAG_BYTES = 4
 
 
 def remove_uncommitted(workspace: Workspace, settled: Collection[str] = ()) -> None:
@@ -643,9 +641,6 @@ def _remove_if_empty(folder: Path, files: Path) -> None:
 
 # A repository that keeps contents of memory drops in memory up to a limit; those that come after go
 # to the disk.
-
-_SMALL = 4096
-"""Bytes of a content in its handle below which it does not count, and stays there: a file would take as much."""
 
 
 class MemoryLimitedRepository(LocalRepository):

@@ -16,6 +16,25 @@ from dropflow.files import content_digest
 # The checksum of a file. Commands compare files with it, so this module imports nothing large.
 
 _BLOCK = 1 << 20
+_KINDS = (
+    (stat.S_ISFIFO, "a FIFO (named pipe)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_HINTS = {
+    errno.ENOENT: "it was removed or renamed by another program, or never written",
+    errno.EACCES: "give this user access, or choose another place",
+    errno.EPERM: "give this user access, or choose another place",
+    errno.EROFS: "the file system is read-only: choose another place",
+    errno.ENOTDIR: "a part of the path is a file: choose another place",
+    errno.EISDIR: "there is a directory of that name: choose another name",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ALMOST_FULL = 1_000_000
+"""Bytes. A program that fails to write a block may leave less than the block."""
 
 
 def checksum_of(path: str) -> int:
@@ -84,13 +103,6 @@ def below(folder: str, inside: str = "") -> Iterator[tuple[str, str, os.stat_res
 #
 # Opening one may wait forever, and a rename onto one destroys it.
 
-_KINDS = (
-    (stat.S_ISFIFO, "a FIFO (named pipe)"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
 
 def refuse_special(final: str) -> None:
     """Raise if the content at a path would replace a FIFO, a socket or a device. Follows links and opens nothing.
@@ -147,21 +159,6 @@ def refuse_reading(path: str, mode: int) -> None:
 def _kind_of(mode: int) -> str:
     """Return the kind of a special file by its mode; empty for regular files and directories."""
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "")
-
-
-_HINTS = {
-    errno.ENOENT: "it was removed or renamed by another program, or never written",
-    errno.EACCES: "give this user access, or choose another place",
-    errno.EPERM: "give this user access, or choose another place",
-    errno.EROFS: "the file system is read-only: choose another place",
-    errno.ENOTDIR: "a part of the path is a file: choose another place",
-    errno.EISDIR: "there is a directory of that name: choose another name",
-    errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-}
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_ALMOST_FULL = 1_000_000
-"""Bytes. A program that fails to write a block may leave less than the block."""
 
 
 def storage_error(doing: str, path: str | Path, error: OSError) -> StorageError:

@@ -18,6 +18,49 @@ from dropflow.graph.components import Parameter, Port
 
 Shield = Callable[[], AbstractContextManager[None]]
 """Returns a context manager around what must not be interrupted in the thread that runs it."""
+IO = (Port(name="io", usage="InputOutput", description="What producers write and consumers read."),)
+"""The port of a data drop. Graphs usually add ports named after the ports of their applications."""
+_BLOCK_SKIP = Parameter(
+    name="block_skip",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Pass a skip on only when all producers were skipped.",
+)
+_DATA_VOLUME = Parameter(
+    name="data_volume",
+    type="Float",
+    default=5.0,
+    minimum=0.0,
+    parameter_type="ConstraintParameter",
+    aliases=("Data volume",),
+    description="Volume of the content, for the partitioner; any unit, the same in the whole graph.",
+)
+_GROUP_END = Parameter(
+    name="group_end",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    aliases=("Group end",),
+    description="Ends the body of the enclosing loop.",
+)
+_REPLICAS = Parameter(
+    name="replicas",
+    type="Integer",
+    default=0,
+    minimum=0,
+    maximum=MOST_REPLICAS,
+    parameter_type="ComponentParameter",
+    description="On how many nodes the content is to be, so that the loss of one does not lose it; 0 for what the "
+    "session says. Sessions on one machine ignore it.",
+)
+_STREAMING = Parameter(
+    name="streaming",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Consumers read the content while it is being written.",
+)
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -149,51 +192,6 @@ class Store(Protocol):
 
 
 # Parameters and ports that the data classes share in the palette.
-
-IO = (Port(name="io", usage="InputOutput", description="What producers write and consumers read."),)
-"""The port of a data drop. Graphs usually add ports named after the ports of their applications."""
-
-_BLOCK_SKIP = Parameter(
-    name="block_skip",
-    type="Boolean",
-    default=False,
-    parameter_type="ComponentParameter",
-    description="Pass a skip on only when all producers were skipped.",
-)
-_DATA_VOLUME = Parameter(
-    name="data_volume",
-    type="Float",
-    default=5.0,
-    minimum=0.0,
-    parameter_type="ConstraintParameter",
-    aliases=("Data volume",),
-    description="Volume of the content, for the partitioner; any unit, the same in the whole graph.",
-)
-_GROUP_END = Parameter(
-    name="group_end",
-    type="Boolean",
-    default=False,
-    parameter_type="ComponentParameter",
-    aliases=("Group end",),
-    description="Ends the body of the enclosing loop.",
-)
-_REPLICAS = Parameter(
-    name="replicas",
-    type="Integer",
-    default=0,
-    minimum=0,
-    maximum=MOST_REPLICAS,
-    parameter_type="ComponentParameter",
-    description="On how many nodes the content is to be, so that the loss of one does not lose it; 0 for what the "
-    "session says. Sessions on one machine ignore it.",
-)
-_STREAMING = Parameter(
-    name="streaming",
-    type="Boolean",
-    default=False,
-    parameter_type="ComponentParameter",
-    description="Consumers read the content while it is being written.",
-)
 
 
 def persist(default: bool) -> Parameter:  # noqa: FBT001 - the only argument

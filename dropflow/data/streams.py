@@ -44,6 +44,13 @@ from dropflow.execution.content_location import Handle
 
 _DRAINED = 1 << 16
 _NO_READER = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
+POSITION = struct.Struct("<Q")
+"""Format of the file with the position of a reader."""
+AHEAD = 64 << 20
+"""Bytes that a writer may be ahead of its slowest reader."""
+PATIENCE = 10.0
+"""Seconds that a writer waits for a reader that does not move."""
+_STEP = 1 << 20
 
 
 class WakeFifo:
@@ -117,9 +124,6 @@ def remove(path: str) -> None:
 
 
 # The reading end of a stream.
-
-POSITION = struct.Struct("<Q")
-"""Format of the file with the position of a reader."""
 
 
 class StreamReader(io.RawIOBase):
@@ -267,15 +271,6 @@ def _read_end(folder: str) -> Handle:
             return msgspec.msgpack.decode(stream.read(), type=Handle)
     except ValueError as error:  # msgspec raises UnicodeDecodeError, too
         raise storage_error("read", path, OSError(0, str(error))) from error
-
-
-AHEAD = 64 << 20
-"""Bytes that a writer may be ahead of its slowest reader."""
-
-PATIENCE = 10.0
-"""Seconds that a writer waits for a reader that does not move."""
-
-_STEP = 1 << 20
 
 
 class StreamPublisher:

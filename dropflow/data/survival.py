@@ -15,6 +15,9 @@ from dropflow.graph.components import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
+MOST_REPLICAS = 100
+"""Greatest number of nodes that can be asked for."""
+
 
 def replaced_contents(records: Mapping[int, ContentRecord]) -> set[int]:
     """Return the drops whose content another drop has replaced, as the next iteration of a loop does with its file.
@@ -125,9 +128,6 @@ def is_intact(handle: Handle) -> bool:
 
 
 # How many nodes are to have the content of each data drop.
-
-MOST_REPLICAS = 100
-"""Greatest number of nodes that can be asked for."""
 
 
 def replicas_of(template: Template) -> int:

@@ -46,6 +46,13 @@ STREAM_FOLDER = ".stream"
 
 _PRIVATE = 0o700
 _RANDOM_BYTES = 8
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory, in a directory with mode 0700
+_PREFIX = "dropflow"
+_RESERVE = 16
+"""Shared memory is not used if less than one part in this many is free."""
+REMOVED = ".removed-"
+"""Beginning of the names of directories that are being removed."""
+_TOKEN_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +238,6 @@ class Workspace:
 # that share ``/dev/shm``; therefore the name has the start time and the namespace, and only directories of processes in
 # the same namespace are removed.
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory, in a directory with mode 0700
-
-_PREFIX = "dropflow"
-_RESERVE = 16
-"""Shared memory is not used if less than one part in this many is free."""
-
 
 def claim_shared_memory(session: str, root: Path = SHARED_MEMORY) -> Path | None:
     """Make the directory of `session` in shared memory. Returns None if there is no shared memory, or it is full."""
@@ -303,11 +304,6 @@ def _started(pid: int) -> str:
 #
 # A directory is renamed before anything in it is removed, so a process that finds its path unchanged
 # knows that it was whole until then.
-
-REMOVED = ".removed-"
-"""Beginning of the names of directories that are being removed."""
-
-_TOKEN_BYTES = 8
 
 
 def remove_directory(path: Path) -> None:

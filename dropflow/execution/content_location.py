@@ -5,6 +5,10 @@ from typing import Self
 
 import msgspec
 
+_MOST_IN_JOURNAL = 1024
+"""Most bytes of a content in memory that is recorded as a whole: little compared with other costs of a drop."""
+_HERE = "./"
+
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The place of the content of a data drop, or of a part by one producer. Small, immutable, sent between processes.
@@ -42,11 +46,6 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     text: bool = False
     seconds: float = 0.0
     missing: float = 0.0
-
-
-_MOST_IN_JOURNAL = 1024
-"""Most bytes of a content in memory that is recorded as a whole: little compared with other costs of a drop."""
-_HERE = "./"
 
 
 class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -14,6 +14,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import DropState, SessionState
 
 _SHOWN = 10
+_RELEASED = "was released after its last consumer"
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -116,8 +117,6 @@ def _states(core: Core, drops: Sequence[int]) -> Iterator[str]:
 
 
 # Why a drop of a session that continued ran again, or was kept.
-
-_RELEASED = "was released after its last consumer"
 
 
 def explain_repeat(graph: PhysicalGraph, known: KnownStates, drop: int) -> Iterator[str]:

@@ -24,6 +24,13 @@ from dropflow.ids import drop_file_name
 INDEX_FILE = "lines.index"
 
 _BLOCK = 1 << 20
+_LINE = 8192
+_APART = 0.05
+"""Seconds: text that is printed sooner after the beginning of a part of the index belongs to that part."""
+_APART_FULL = 0.25
+"""The same in a log that is full, so that the index of an endless log grows slowly."""
+_CLOCK = SystemClock()
+_MARK = b"\n[... %d bytes left out ...]\n"
 
 
 def index_record(time: float, offset: int, drop: str, *cut: int) -> bytes:
@@ -127,14 +134,6 @@ def _record(line: bytes) -> tuple[float, int, str, int, int]:
     if isinstance(time, str) or isinstance(offset, str) or not isinstance(drop, str):
         raise ValueError(line)  # noqa: TRY004 - a line that cannot be used, as those that are not JSON
     return time, int(offset), drop, int(shift), int(kept)
-
-
-_LINE = 8192
-_APART = 0.05
-"""Seconds: text that is printed sooner after the beginning of a part of the index belongs to that part."""
-_APART_FULL = 0.25
-"""The same in a log that is full, so that the index of an endless log grows slowly."""
-_CLOCK = SystemClock()
 
 
 class DropLog:
@@ -324,9 +323,6 @@ class DropLog:
         self._record(now, head, *cut[1:])
         self._line_start = shifted(self._line_start, *cut)
         return after, shifted(start, *cut)
-
-
-_MARK = b"\n[... %d bytes left out ...]\n"
 
 
 def _unmark(text: bytes) -> tuple[int, bytes]:

@@ -13,6 +13,13 @@ from dropflow.failure import Failure
 from dropflow.states import DropState
 
 _WRITING, _COMPLETED, _ERROR, _SKIPPED = DropState.WRITING, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
+INFRASTRUCTURE_RETRIES = 5
+"""How many infrastructure faults a drop may have by default; the next one fails it."""
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 5.0
+_INPUT_DELAY = 5.0
+"""Seconds after which an attempt that lost an input is repeated: by then, or soon after, other nodes know that the node
+which had the input is gone, and the attempt waits until the input is there again."""
 
 
 def effective_inputs(wanted: int, inputs: int) -> int:
@@ -54,15 +61,6 @@ def _as_written(percentage: float) -> Fraction:
 
 
 # Whether a failed attempt of an application is followed by another one: its tries, and infrastructure faults.
-
-INFRASTRUCTURE_RETRIES = 5
-"""How many infrastructure faults a drop may have by default; the next one fails it."""
-
-_FIRST_DELAY = 0.1
-_LONGEST_DELAY = 5.0
-_INPUT_DELAY = 5.0
-"""Seconds after which an attempt that lost an input is repeated: by then, or soon after, other nodes know that the node
-which had the input is gone, and the attempt waits until the input is there again."""
 
 
 class NextAttempt(Enum):

@@ -17,6 +17,11 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import oid
 
+_REPEATED = {WorkerDiedError.code: "ended its worker process", OutOfMemoryError.code: "had too little memory"}
+"""How each attempt of a drop ended before the drop is given up, by the code of its last failure."""
+_NAMED = 20
+
+
 # Infrastructure faults of drops, in words: for reports, for `dropflow explain`, and for the end of a
 # session.
 
@@ -26,10 +31,6 @@ class Fault(msgspec.Struct, frozen=True):
 
     attempt: int
     failure: Failure
-
-
-_REPEATED = {WorkerDiedError.code: "ended its worker process", OutOfMemoryError.code: "had too little memory"}
-"""How each attempt of a drop ended before the drop is given up, by the code of its last failure."""
 
 
 def culprit(template: Template, faults: Sequence[Fault]) -> Failure:
@@ -60,9 +61,6 @@ def fault_note(faults: Iterable[Fault]) -> str:
     lost = sum(innocent)
     text = plural(len(innocent) - lost, "infrastructure fault")
     return f"{text}; {plural(lost, 'result')} lost with a process and computed again" if lost else text
-
-
-_NAMED = 20
 
 
 class FailureTable:

@@ -17,6 +17,9 @@ from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Template
 from dropflow.stopping import GRACE_SECONDS
 
+RemoteEvent = Reported | Opened | Withdrawn
+"""An event that happened on another node."""
+
 
 class Executor(Protocol):
     """Runs attempts, one at a time per calling thread. Exceptions of applications become failures of the result."""
@@ -145,10 +148,6 @@ class ContentRepository(Protocol):
     def confirm(self) -> None:
         """Check that the session directory and the results in it have not been removed or replaced."""
         ...
-
-
-RemoteEvent = Reported | Opened | Withdrawn
-"""An event that happened on another node."""
 
 
 class Arrival(Protocol):

@@ -29,6 +29,12 @@ from dropflow.host.memory import host_memory
 from dropflow.states import SessionState
 from dropflow.stopping import stopped_after
 
+_WORTH_KEEPING = 4096
+"""Bytes of a content from which on sending it again costs more than keeping it."""
+_READERS = 4
+"""Number of attempts reading a content from which on worker processes keep it: for fewer it is not worth the memory."""
+
+
 # The priority of each attempt, from the priorities of the drops.
 
 
@@ -55,12 +61,6 @@ def attempt_priority(graph: PhysicalGraph) -> IntColumn | None:
         first = np.cumsum(consumers[is_root]) - consumers[is_root]
         column[is_root] = np.maximum.reduceat(urgent, first)
     return column
-
-
-_WORTH_KEEPING = 4096
-"""Bytes of a content from which on sending it again costs more than keeping it."""
-_READERS = 4
-"""Number of attempts reading a content from which on worker processes keep it: for fewer it is not worth the memory."""
 
 
 class TaskBuilder:

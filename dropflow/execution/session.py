@@ -74,6 +74,10 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 
+T = TypeVar("T")
+_CANCELLED_STATES = (SessionState.CANCELLING, SessionState.CANCELLED)
+
+
 # Observers of a session. They cost nothing when there are none, and cannot stop the session.
 
 
@@ -216,8 +220,6 @@ class Watch:
     check_invariants: bool = False
 
 
-T = TypeVar("T")
-_CANCELLED_STATES = (SessionState.CANCELLING, SessionState.CANCELLED)
 _UNWATCHED = Watch()
 
 

@@ -43,6 +43,8 @@ from dropflow.states import DropState
 # A queue with many writers and one reader, which takes all items at once.
 
 T = TypeVar("T")
+_WAIT_SECONDS = 20.0
+S = TypeVar("S")
 
 
 class Inbox(Generic[T]):
@@ -77,10 +79,6 @@ class Inbox(Generic[T]):
 
 # Calls of other threads into the thread that owns a state, carried out by the owner between two of
 # its steps.
-
-_WAIT_SECONDS = 20.0
-
-S = TypeVar("S")
 
 
 class OwnerCall(Generic[S, T]):

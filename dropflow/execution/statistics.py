@@ -19,6 +19,8 @@ from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState
 
 _NAMES = tuple(state.name for state in DropState)
+_SECONDS_PER_NODE = 0.0006
+"""Seconds between two publications for each logical node: to read it takes managers and clients a tenth of that."""
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
@@ -401,8 +403,6 @@ def _cause_report(
 # logical nodes.
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 1.0
-_SECONDS_PER_NODE = 0.0006
-"""Seconds between two publications for each logical node: to read it takes managers and clients a tenth of that."""
 
 
 class StatisticsPublisher:

@@ -49,6 +49,10 @@ _PRIORITY_COLUMN = {"priority": "<i4"}
 _PLAN_COLUMNS = {"planned_begin": "<f4", "planned_end": "<f4"}
 """Only in graphs with a plan."""
 _OID_COLUMNS = {"oid_ptr": "<i8", "oid_text": "|u1"}
+_VERSION = b"dropflow graph 2\n"
+_PART = ".part"
+_HEAD = 8
+"""Bytes by which `is_dfg` recognises a container."""
 
 
 class _DfgColumn(msgspec.Struct, frozen=True):
@@ -305,8 +309,6 @@ def _read_oids(columns: dict[str, npt.NDArray[Any]], where: str) -> tuple[str, .
 
 # A digest of a graph, the same on every machine.
 
-_VERSION = b"dropflow graph 2\n"
-
 
 def digest(graph: PhysicalGraph) -> str:
     """Return the SHA-256 of ids, templates, links, columns and places of a graph, as 64 hexadecimal digits.
@@ -331,10 +333,6 @@ def digest(graph: PhysicalGraph) -> str:
 
 
 # Physical graphs in files: reading and writing ``.dfg`` containers.
-
-_PART = ".part"
-_HEAD = 8
-"""Bytes by which `is_dfg` recognises a container."""
 
 
 def save(graph: PhysicalGraph, path: Path) -> None:

@@ -22,6 +22,17 @@ import msgspec
 from dropflow.errors import AttemptTimeoutError, BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template
 
+ENVIRONMENT_PREFIX = "$DLG_"
+"""A value that consists of a variable with this prefix is replaced by the value of the variable."""
+_REFERENCE = re.compile(r"\$(DLG_\w+)")
+_SEPARATORS = re.compile(r"[\s_.-]+")
+_TRUE = frozenset({"true", "1"})
+_FALSE = frozenset({"false", "0"})
+_TEXTS = frozenset({"string", "str", "password", "select", ""})
+_INTEGERS = ("integer", "int")
+_SHOWN = 60
+
+
 # The definition of a component: an application or data class, with its parameters and ports.
 #
 # One definition serves three readers: the run-time parser of its parameters, its entry in the
@@ -97,18 +108,6 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[Parameter, ...] = ()
     ports: tuple[Port, ...] = ()
     construct: str = ""
-
-
-ENVIRONMENT_PREFIX = "$DLG_"
-"""A value that consists of a variable with this prefix is replaced by the value of the variable."""
-
-_REFERENCE = re.compile(r"\$(DLG_\w+)")
-_SEPARATORS = re.compile(r"[\s_.-]+")
-_TRUE = frozenset({"true", "1"})
-_FALSE = frozenset({"false", "0"})
-_TEXTS = frozenset({"string", "str", "password", "select", ""})
-_INTEGERS = ("integer", "int")
-_SHOWN = 60
 
 
 class Unusable(ValueError):  # noqa: N818 - it ends up in a BadParameterError, and is no error of its own

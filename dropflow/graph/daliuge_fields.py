@@ -83,6 +83,14 @@ _TYPES: Mapping[type, str] = MappingProxyType(
 _BOTH = "InputOutput"
 _TWO_PORTS = "twoPorts"
 """Key of our records whose usage, `_BOTH`, stands for two ports of one name: DALiuGE has no word for these."""
+Wrong = tuple[str, str, str]
+"""An error: its key, what is wrong, and what to do."""
+_CLASS_KEYS = {
+    Kind.APP: ("dropclass", "Application", "appclass", "Application Class", "Application class"),
+    Kind.DATA: ("dropclass", "Data", "dataclass", "Data class", "container"),
+}
+_HINTS = frozenset({"weight", "num_cpus"})
+_T = TypeVar("_T")
 
 
 def kind_of(category_type: object) -> Kind | None:
@@ -201,16 +209,6 @@ def _joined(old: Argument, new: Argument) -> Argument:
 
 
 # The `Template` of the drops of one node in DALiuGE's JSON.
-
-Wrong = tuple[str, str, str]
-"""An error: its key, what is wrong, and what to do."""
-
-_CLASS_KEYS = {
-    Kind.APP: ("dropclass", "Application", "appclass", "Application Class", "Application class"),
-    Kind.DATA: ("dropclass", "Data", "dataclass", "Data class", "container"),
-}
-_HINTS = frozenset({"weight", "num_cpus"})
-_T = TypeVar("_T")
 
 
 def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong]]:

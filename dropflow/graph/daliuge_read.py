@@ -26,6 +26,19 @@ from dropflow.graph.templates import Axis, Kind, Link, Template
 
 _MOST_INSTANCES = 2**31 - 1
 _DIGITS = 10
+_Wide = npt.NDArray[np.int64]
+_LATER = 1 << 40
+"""Added to the positions of edges that their application does not declare: they follow those that it declares."""
+_OUTWARDS = ("outputs", "consumers", "streamingConsumers")
+_RELATIONS = (*_OUTWARDS, "inputs", "producers", "streamingInputs")
+_IDENTITY = ("oid", "uid", "iid", "rank", "loop_ctx", "proc_index", "humanReadableKey", "node", "island")
+_OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
+"""Keys in which instances of one node differ."""
+_MOST_PROBLEMS = 200
+_MOST_PRIORITY = 1 << 31
+_LARGE = 1 << 20
+_MOST_EMPTY = 1000
+"""Placeholders of nodes keep their numbers if no more of them than this are missing."""
 
 
 def index_in(drop: dict[str, Any]) -> tuple[int, ...] | None:
@@ -112,10 +125,6 @@ def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
 # In DALiuGE's JSON an edge may be declared by its source, by its target or by both, each naming only
 # its own port. Two drops may have several edges, at different ports: then the k-th declaration on one
 # side belongs to the k-th on the other.
-
-_Wide = npt.NDArray[np.int64]
-_LATER = 1 << 40
-"""Added to the positions of edges that their application does not declare: they follow those that it declares."""
 
 
 @dataclass
@@ -341,19 +350,6 @@ def collecting(graph: PhysicalGraph) -> tuple[Template, ...]:
             ports = (*known.collects, link.target_port)
             templates[link.target] = msgspec.structs.replace(known, collects=ports)
     return tuple(templates)
-
-
-_OUTWARDS = ("outputs", "consumers", "streamingConsumers")
-_RELATIONS = (*_OUTWARDS, "inputs", "producers", "streamingInputs")
-_IDENTITY = ("oid", "uid", "iid", "rank", "loop_ctx", "proc_index", "humanReadableKey", "node", "island")
-_OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
-"""Keys in which instances of one node differ."""
-
-_MOST_PROBLEMS = 200
-_MOST_PRIORITY = 1 << 31
-_LARGE = 1 << 20
-_MOST_EMPTY = 1000
-"""Placeholders of nodes keep their numbers if no more of them than this are missing."""
 
 
 class ByteSource(Protocol):

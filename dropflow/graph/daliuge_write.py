@@ -27,6 +27,7 @@ from dropflow.graph.text_ids import index_of, oids
 
 _BLOCK = 2048
 _encode = msgspec.json.encode
+_Edges = list[tuple[str, str, str, bool]]
 
 
 class ByteSink(Protocol):
@@ -182,9 +183,6 @@ class _Relations:
             link = self._links[self._link[edge]]
             edges.append((self._names[edge], link.source_port, link.target_port, link.streaming))
         return edges
-
-
-_Edges = list[tuple[str, str, str, bool]]
 
 
 def _relations(kind: Kind, after: _Edges, before: _Edges) -> dict[str, Any]:

@@ -34,6 +34,8 @@ _ARGUMENT: tuple[tuple[str, Callable[[Argument], Any]], ...] = (
     ("encoding", lambda argument: argument.encoding),
     ("usage", lambda argument: argument.usage),
 )
+_NOTHING = object()
+_Link = tuple[tuple[int, int], str, tuple[int, int], str, bool, bool]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,9 +150,6 @@ def _parameter(
                 yield _difference(node, f"{what} of {name}", (value(argument), value(changed)))
 
 
-_NOTHING = object()
-
-
 def _difference(node: str, what: str, values: tuple[object, object]) -> Difference:
     before, after = (None if value is _NOTHING else _text(value) for value in values)
     first, second = (_cut(before), _cut(after)) if before is None or after is None else _excerpts(before, after)
@@ -177,9 +176,6 @@ def _excerpts(first: str, second: str) -> tuple[str, str]:
     start = max((min(len(first), len(second)) if same is None else same) - _BEFORE, 0)
     dots = "…" if start else ""
     return dots + _shortened(first[start:]), dots + _shortened(second[start:])
-
-
-_Link = tuple[tuple[int, int], str, tuple[int, int], str, bool, bool]
 
 
 def _links(graph: PhysicalGraph, pairs: Mapping[int, int] | None) -> Iterator[_Link]:

@@ -26,6 +26,30 @@ _OPEN_BOXES = 400
 """A construct with more instances than this is closed at first, or has boxes of ranges if it is in no other one."""
 _MOST_BOXES = 3000
 """Of one construct that is opened. Beyond it, a box is a range of instances."""
+_ROWS = 1.5
+"""Rows of a box for the square root of its number of drops: cells are wider than high, and a box is about square."""
+_WIDE = 0.65
+"""Columns of a box with many levels, for the square root of its number of cells. Further levels are below these."""
+_LONG = 2.5
+"""A box with more columns than so many times the preferred number is wrapped."""
+_CELLS_SWEEPS = 2
+_TYPES: dict[str, type[np.generic]] = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "f32": np.float32}
+_NAMES = {np.dtype(kind).str: name for name, kind in _TYPES.items()}
+_WORD = 4
+_LAYERS_SWEEPS = 6
+CELL_WIDTH = 176.0
+CELL_HEIGHT = 60.0
+HEADER = 30.0
+"""Height of the label of a box."""
+MARGIN = 10.0
+"""Between the border of a box and its cells."""
+_GAP = 22.0
+_LAYER_GAP = 84.0
+_LINE_GAP = 120.0
+_PAGES = (1.1, 1.5, 2.0, 2.8, 4.0)
+"""Heights of columns that are tried, for the square root of the area of all boxes."""
+_UNWRAPPED = 1.4
+"""How much smaller boxes may be, so that all of them are in one line and edges lead to the right only."""
 
 
 class Construct(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,14 +248,6 @@ def _levels_merged(graph: PhysicalGraph, boxes: Boxes) -> Boxes:
 # Where each drop is in its box: a column for each level of the box, wrapped if it is long, and a row
 # in it.
 
-_ROWS = 1.5
-"""Rows of a box for the square root of its number of drops: cells are wider than high, and a box is about square."""
-_WIDE = 0.65
-"""Columns of a box with many levels, for the square root of its number of cells. Further levels are below these."""
-_LONG = 2.5
-"""A box with more columns than so many times the preferred number is wrapped."""
-_CELLS_SWEEPS = 2
-
 
 @dataclass(frozen=True)
 class Cells:
@@ -347,10 +363,6 @@ def _order(
 # JSON and its length in items. Every column begins at a multiple of four octets from the beginning,
 # so that a browser views it without copying.
 
-_TYPES: dict[str, type[np.generic]] = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "f32": np.float32}
-_NAMES = {np.dtype(kind).str: name for name, kind in _TYPES.items()}
-_WORD = 4
-
 
 def pack_columns(head: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
     """Return the octets of a head and columns.
@@ -381,8 +393,6 @@ def narrowest(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 # Edges between boxes, the layer of each box, and the order of the boxes in a layer.
-
-_LAYERS_SWEEPS = 6
 
 
 @dataclass(frozen=True)
@@ -469,21 +479,6 @@ def ordered(arrows: Pairs, layer: IntColumn) -> npt.NDArray[np.int64]:
 # words of a text.
 #
 # Units are those of the drawing: at full size, one is a pixel.
-
-CELL_WIDTH = 176.0
-CELL_HEIGHT = 60.0
-HEADER = 30.0
-"""Height of the label of a box."""
-MARGIN = 10.0
-"""Between the border of a box and its cells."""
-
-_GAP = 22.0
-_LAYER_GAP = 84.0
-_LINE_GAP = 120.0
-_PAGES = (1.1, 1.5, 2.0, 2.8, 4.0)
-"""Heights of columns that are tried, for the square root of the area of all boxes."""
-_UNWRAPPED = 1.4
-"""How much smaller boxes may be, so that all of them are in one line and edges lead to the right only."""
 
 
 @dataclass(frozen=True)

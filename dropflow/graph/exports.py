@@ -21,6 +21,31 @@ from dropflow.graph.text_ids import oids
 # text.
 
 _BLOCK = 16_384
+DROP_COLUMNS = ("oid", "kind", "name", "component", "weight", "part", "node", "priority")
+EDGE_COLUMNS = ("source", "target", "source_port", "target_port", "streaming")
+_DOT_SPECIAL = re.compile('["\\\\\n\r\x00]')
+_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
+xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">
+"""
+_KEYS = (
+    ("node", "oid", "string"),
+    ("node", "kind", "string"),
+    ("node", "name", "string"),
+    ("node", "component", "string"),
+    ("node", "weight", "double"),
+    ("node", "part", "int"),
+    ("node", "node", "string"),
+    ("node", "priority", "int"),
+    ("edge", "source_port", "string"),
+    ("edge", "target_port", "string"),
+    ("edge", "streaming", "boolean"),
+    ("graph", "title", "string"),
+)
+# Characters that XML 1.0 cannot have, also not as references; halves of surrogate pairs are an error of their own.
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_GRAPHML_SPECIAL = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+Writer = Callable[[PhysicalGraph, ByteSink], None]
 
 
 class DropBlock(NamedTuple):
@@ -116,9 +141,6 @@ def write_texts(graph: PhysicalGraph, stream: ByteSink, texts: Iterable[str]) ->
 # Writing a physical graph as two tables of comma-separated values (RFC 4180): its drops, and its
 # edges.
 
-DROP_COLUMNS = ("oid", "kind", "name", "component", "weight", "part", "node", "priority")
-EDGE_COLUMNS = ("source", "target", "source_port", "target_port", "streaming")
-
 
 def write_csv_drops(graph: PhysicalGraph, stream: ByteSink) -> None:
     """Write the table of drops, in UTF-8. What a graph does not have (parts, nodes, priorities) is empty.
@@ -183,8 +205,6 @@ def _lines(rows: Iterable[tuple[Any, ...]]) -> str:
 
 # Writing a physical graph in DOT, the language of Graphviz (https://graphviz.org/doc/info/lang.html),
 # as a stream.
-
-_DOT_SPECIAL = re.compile('["\\\\\n\r\x00]')
 
 
 def write_dot(graph: PhysicalGraph, stream: ByteSink) -> None:
@@ -270,29 +290,6 @@ def _dot_escaped(text: str) -> str:
 
 
 # Writing a physical graph as GraphML (http://graphml.graphdrawing.org/), as a stream.
-
-_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
-<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
-xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">
-"""
-_KEYS = (
-    ("node", "oid", "string"),
-    ("node", "kind", "string"),
-    ("node", "name", "string"),
-    ("node", "component", "string"),
-    ("node", "weight", "double"),
-    ("node", "part", "int"),
-    ("node", "node", "string"),
-    ("node", "priority", "int"),
-    ("edge", "source_port", "string"),
-    ("edge", "target_port", "string"),
-    ("edge", "streaming", "boolean"),
-    ("graph", "title", "string"),
-)
-
-# Characters that XML 1.0 cannot have, also not as references; halves of surrogate pairs are an error of their own.
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_GRAPHML_SPECIAL = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def write_graphml(graph: PhysicalGraph, stream: ByteSink) -> None:
@@ -382,8 +379,6 @@ def _number(number: float) -> str:
         return repr(number)
     return "NaN" if math.isnan(number) else "INF" if number > 0 else "-INF"
 
-
-Writer = Callable[[PhysicalGraph, ByteSink], None]
 
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {"dot": write_dot, "graphml": write_graphml, "csv": write_csv_drops, "edges.csv": write_csv_edges}

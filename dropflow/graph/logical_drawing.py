@@ -23,6 +23,19 @@ Numbers = npt.NDArray[np.float64]
 _FITS = 0.75
 """Share of the nodes that do not overlap only by the scale; the others are moved."""
 _SMALLEST, _LARGEST = 0.3, 2.5
+NODE_WIDTH = 168.0
+NODE_HEIGHT = 48.0
+_COLUMN_GAP = 56.0
+_ROW_GAP = 20.0
+_PADDING = 18.0
+_HEADER = 26.0
+_WITHOUT_FRAME = ("chunk", "store")
+"""Levels of single nodes: the chunks of an array are its drops."""
+_DRAWN_GAPS = (40.0, 24.0)
+_MOST_DRAWN = 2000
+"""A frame with more nodes has them in columns: each two nodes that were drawn are compared."""
+_DISTINCT = 0.75
+"""Share of the nodes of a frame that must have a position of their own; else they were not drawn by hand."""
 
 
 def scale_for(positions: Numbers, wide: float, high: float) -> float:
@@ -76,21 +89,6 @@ def separated(positions: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> 
                 least = (middles[before, axis] + needed[:, axis])[held].max()
                 middles[at, axis] = max(middles[at, axis], least)
     return middles
-
-
-NODE_WIDTH = 168.0
-NODE_HEIGHT = 48.0
-_COLUMN_GAP = 56.0
-_ROW_GAP = 20.0
-_PADDING = 18.0
-_HEADER = 26.0
-_WITHOUT_FRAME = ("chunk", "store")
-"""Levels of single nodes: the chunks of an array are its drops."""
-_DRAWN_GAPS = (40.0, 24.0)
-_MOST_DRAWN = 2000
-"""A frame with more nodes has them in columns: each two nodes that were drawn are compared."""
-_DISTINCT = 0.75
-"""Share of the nodes of a frame that must have a position of their own; else they were not drawn by hand."""
 
 
 class LogicalShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,29 @@ _BOX = "font-family:system-ui,sans-serif;margin:.3em 0"
 _PRE = (
     "white-space:pre-wrap;overflow-x:auto;max-height:20em;border-left:3px solid #8b949e;padding-left:.8em;margin:.4em 0"
 )
+MOST_SHAPES = 400
+"""A picture of more nodes would be too small to read, and too large for a notebook."""
+STATE_COLOURS: Mapping[str, str] = {
+    "COMPLETED": "#14936c",
+    "ERROR": "#d1560a",
+    "SKIPPED": "#8b949e",
+    "CANCELLED": "#6e5494",
+    "WRITING": "#3f8fd2",
+}
+"""Colours of states, those of the pages of managers."""
+_MARGIN = 12.0
+_LETTERS = 22
+_BAR = 5.0
+_STYLE = (
+    "<style>"
+    ".df-n{stroke:#57606a;stroke-width:1}"
+    ".df-d{fill:#d2992233}.df-a{fill:#3f8fd233}"
+    ".df-f{fill:#8b949e14;stroke:#8b949e;stroke-dasharray:4 3}"
+    ".df-e{fill:none;stroke:#8b949e;stroke-width:1.4}"
+    ".df-t{font:12px system-ui,sans-serif;fill:currentColor}"
+    ".df-s{font:10px system-ui,sans-serif;fill:currentColor;opacity:.7}"
+    "</style>"
+)
 
 
 def graph_html(graph: PhysicalGraph, states: Mapping[str, Mapping[str, int]] | None = None) -> str:
@@ -206,32 +229,6 @@ def _text(text: str) -> str:
 
 
 # The logical graph as SVG, for notebooks and files: boxes of nodes, frames of constructs, arrows.
-
-MOST_SHAPES = 400
-"""A picture of more nodes would be too small to read, and too large for a notebook."""
-
-STATE_COLOURS: Mapping[str, str] = {
-    "COMPLETED": "#14936c",
-    "ERROR": "#d1560a",
-    "SKIPPED": "#8b949e",
-    "CANCELLED": "#6e5494",
-    "WRITING": "#3f8fd2",
-}
-"""Colours of states, those of the pages of managers."""
-
-_MARGIN = 12.0
-_LETTERS = 22
-_BAR = 5.0
-_STYLE = (
-    "<style>"
-    ".df-n{stroke:#57606a;stroke-width:1}"
-    ".df-d{fill:#d2992233}.df-a{fill:#3f8fd233}"
-    ".df-f{fill:#8b949e14;stroke:#8b949e;stroke-dasharray:4 3}"
-    ".df-e{fill:none;stroke:#8b949e;stroke-width:1.4}"
-    ".df-t{font:12px system-ui,sans-serif;fill:currentColor}"
-    ".df-s{font:10px system-ui,sans-serif;fill:currentColor;opacity:.7}"
-    "</style>"
-)
 
 
 def logical_svg(graph: PhysicalGraph, states: Mapping[str, Mapping[str, int]] | None = None) -> str:

@@ -17,6 +17,23 @@ from dropflow.version import __version__
 
 PLANNING = "planning"
 """Name of the note in `PhysicalGraph.meta`."""
+PROCESSORS = "processors"
+"""Name of the note in `PhysicalGraph.meta`."""
+SOFTWARE = "software"
+"""Name of the note in `PhysicalGraph.meta`."""
+REPOSITORY = "repository"
+"""Name of the note in `PhysicalGraph.meta`."""
+LOGICAL = "logical"
+"""Name of the note in `PhysicalGraph.meta`."""
+_LONGEST = 16 << 20
+_LONGEST_PACKED = 4 << 20
+DRAWN = "drawn"
+"""Name of the note in `PhysicalGraph.meta`."""
+FARTHEST = 1e6
+"""Coordinates beyond this are not used: they would make all nodes invisibly small."""
+Position = tuple[float, float]
+SUBMISSION = "submission"
+"""Name of the note in `PhysicalGraph.meta`."""
 
 
 def note_planning(graph: PhysicalGraph, options: Mapping[str, Any]) -> PhysicalGraph:
@@ -29,10 +46,6 @@ def planning_of(graph: PhysicalGraph) -> dict[str, Any]:
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(graph.meta.get(PLANNING, ""), type=dict[str, Any])
     return {}
-
-
-PROCESSORS = "processors"
-"""Name of the note in `PhysicalGraph.meta`."""
 
 
 def note_processors(graph: PhysicalGraph, shares: Sequence[int]) -> PhysicalGraph:
@@ -50,9 +63,6 @@ def processors_of(graph: PhysicalGraph) -> list[int]:
 
 # With which versions of programs a graph was run: a note that graph files and sessions keep.
 
-SOFTWARE = "software"
-"""Name of the note in `PhysicalGraph.meta`."""
-
 
 def note_software(graph: PhysicalGraph) -> PhysicalGraph:
     """Return the graph with a note of the versions of dropflow and Python in this process."""
@@ -68,9 +78,6 @@ def software_of(graph: PhysicalGraph) -> dict[str, str]:
 
 
 # The repository that a graph was read from: a note, which graph files and sessions keep.
-
-REPOSITORY = "repository"
-"""Name of the note in `PhysicalGraph.meta`."""
 
 
 class RepositoryNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,11 +102,6 @@ def repository_of(graph: PhysicalGraph) -> RepositoryNote | None:
 #
 # With it a session can be run again with other values (``dropflow submit --like``). It has the file as it was
 # read, and the configuration and the settings that were applied to it.
-
-LOGICAL = "logical"
-"""Name of the note in `PhysicalGraph.meta`."""
-_LONGEST = 16 << 20
-_LONGEST_PACKED = 4 << 20
 
 
 class LogicalNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,13 +169,6 @@ def _text(value: Any) -> str:
 #
 # The note is JSON: ``[x, y]`` by the key of each template, in whole units of the editor.
 
-DRAWN = "drawn"
-"""Name of the note in `PhysicalGraph.meta`."""
-FARTHEST = 1e6
-"""Coordinates beyond this are not used: they would make all nodes invisibly small."""
-
-Position = tuple[float, float]
-
 
 def position_note(positions: Mapping[str, Position]) -> str:
     """Return the note of positions by the key of their logical node."""
@@ -194,9 +189,6 @@ def positions_of(graph: PhysicalGraph) -> dict[int, Position]:
 
 
 # The options of its submission: a note, with which a session can be cloned.
-
-SUBMISSION = "submission"
-"""Name of the note in `PhysicalGraph.meta`."""
 
 
 def note_options(graph: PhysicalGraph, options: SubmitOptions) -> PhysicalGraph:

@@ -26,6 +26,8 @@ _NARROW = 48
 """Frontiers with fewer drops are advanced drop by drop. Measured: at this width both ways take the same time."""
 
 _SHOWN = 8
+_Mask = npt.NDArray[np.bool_]
+States = npt.NDArray[np.uint8]
 
 
 class CriticalPath(msgspec.Struct, frozen=True):
@@ -279,8 +281,6 @@ def _refuse(graph: PhysicalGraph, level: IntColumn) -> None:
 # The drops that are reached from others along edges: what they were made from, or what depends on
 # them.
 
-_Mask = npt.NDArray[np.bool_]
-
 
 def reached(edges: Adjacency, starts: Iterable[int], may_pass: _Mask | None = None) -> tuple[IntColumn, IntColumn]:
     """Return drops and all that are reached from them, nearest first, and how many edges each is away.
@@ -430,8 +430,6 @@ def _names(axes: Sequence[Axis]) -> list[_Name]:
 
 # Drops to be shown apart from the others: what is before or after one, what a failure took along, a
 # path, a text.
-
-States = npt.NDArray[np.uint8]
 
 
 def upstream(graph: PhysicalGraph, drop: int) -> IntColumn:

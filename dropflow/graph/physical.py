@@ -20,6 +20,8 @@ IntColumn = npt.NDArray[np.int32]
 PointerColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
 SecondsColumn = npt.NDArray[np.float32]
+_MOST_PARTS = 1 << 20
+_MOST_INSTANCES = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +183,6 @@ class PhysicalGraph:
 
 
 # Checks of the columns of a physical graph.
-
-_MOST_PARTS = 1 << 20
-_MOST_INSTANCES = np.iinfo(np.int32).max
 
 
 def faults(graph: PhysicalGraph) -> list[str]:

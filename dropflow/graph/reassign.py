@@ -18,6 +18,7 @@ FAIR_SHARE = 1.1
 """How much of the average a node may have to do before applications leave their data for another one."""
 
 _NOWHERE = -1
+_NOTHING = -1
 
 
 def app_weights(graph: PhysicalGraph) -> FloatColumn:
@@ -407,8 +408,6 @@ class _GroupPlaces:
 
 # Which drops leave a node that has more to do than its share: whole chains that have not begun, and
 # no more.
-
-_NOTHING = -1
 
 
 def may_move(graph: PhysicalGraph, has_not_begun: BooleanColumn, written: BooleanColumn) -> BooleanColumn:

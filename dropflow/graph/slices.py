@@ -20,6 +20,8 @@ from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis, ranks_per_node
 
 _ABSENT = np.int32(-1)
+FREE = -1
+"""Number of the group of a drop without constraint."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +213,6 @@ def _frozen(column: npt.NDArray[Any]) -> IntColumn:
 # for the ranks of a job, and ``service`` for the drops that start and stop a service. The drops of an exclusive group
 # share their node with no other drop, if there are enough nodes.
 
-FREE = -1
-"""Number of the group of a drop without constraint."""
 _EXCLUSIVE, _MPI, _SERVICE = "exclusive", "mpi", "service"
 
 

@@ -10,6 +10,16 @@ from dropflow.formatting import MEMORY, quantity
 
 ORDER_PORT = "(order)"
 """Port of edges that only order drops. Applications do not see them."""
+TWO_PORTS = "InputPort and OutputPort"
+"""Usage of an argument that stands for two ports of its name."""
+MEMORY_FIELDS = ("memory", "mem_usage")
+"""Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``.
+
+Their kind does not matter: editors make new fields of an application its arguments. Ports do not count.
+"""
+RANKS_FIELD = "ranks_per_node"
+GPU_FIELD = "num_gpus"
+"""Field of an application that declares how many GPUs it needs."""
 
 
 class Kind(IntEnum):
@@ -38,10 +48,6 @@ class Axis(msgspec.Struct, frozen=True):
     name: str
     kind: str
     size: int
-
-
-TWO_PORTS = "InputPort and OutputPort"
-"""Usage of an argument that stands for two ports of its name."""
 
 
 class Argument(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,17 +200,6 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The processors, the memory and the GPUs that an application declares.
-
-MEMORY_FIELDS = ("memory", "mem_usage")
-"""Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``.
-
-Their kind does not matter: editors make new fields of an application its arguments. Ports do not count.
-"""
-
-
-RANKS_FIELD = "ranks_per_node"
-GPU_FIELD = "num_gpus"
-"""Field of an application that declares how many GPUs it needs."""
 
 
 class ResourceNeeds(NamedTuple):

@@ -14,6 +14,18 @@ from dropflow.graph.nesting import too_deep
 from dropflow.preview.image import Bands, RowBytes, Shown, as_floats, shape_text
 from dropflow.preview.source import DirectorySource, Preview, PreviewQuery, Source, SourceStream, library, reading
 
+_METADATA_LIMIT = 1 << 20
+_CHUNK_LIMIT = 64 << 20
+_PLANE_LIMIT = 256 << 20
+_MOST_CHUNKS = 1 << 12
+"""Files that are looked for, for one plane."""
+_METADATA = ("zarr.json", ".zarray")
+_CODECS = {
+    "bytes", "crc32c", "transpose", "sharding_indexed", "gzip", "zlib", "bz2", "lzma", "blosc", "zstd", "lz4",
+    "delta", "shuffle", "fixedscaleoffset", "bitround",
+}  # fmt: skip
+"""Codecs that chunks may be stored with: zarr also has codecs that unpickle."""
+
 
 def show_npy(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     """Return the array of a file of numpy, whose values numpy would perhaps unpickle, or map into memory."""
@@ -38,19 +50,8 @@ def show_npy(source: Source, query: PreviewQuery, base: Preview) -> Shown:
     return Shown(array, preview, is_transposed=is_transposed)
 
 
-_METADATA_LIMIT = 1 << 20
-_CHUNK_LIMIT = 64 << 20
-_PLANE_LIMIT = 256 << 20
-_MOST_CHUNKS = 1 << 12
-"""Files that are looked for, for one plane."""
 _DEPTH, _MAX_AXES = 32, 32
 _ENTRIES, _ARRAYS = 10_000, 100
-_METADATA = ("zarr.json", ".zarray")
-_CODECS = {
-    "bytes", "crc32c", "transpose", "sharding_indexed", "gzip", "zlib", "bz2", "lzma", "blosc", "zstd", "lz4",
-    "delta", "shuffle", "fixedscaleoffset", "bitround",
-}  # fmt: skip
-"""Codecs that chunks may be stored with: zarr also has codecs that unpickle."""
 _BLOSC_HEADER, _BLOSC_COPIED = 16, 2
 
 

@@ -32,6 +32,13 @@ _ASINH: Final = 10.0
 _LOG: Final = 1000.0
 _HATCH: Final = 4
 """Pixels of the picture across a stripe."""
+Floats = npt.NDArray[np.float64]
+BUDGET = 16 * 1024 * 1024
+"""Values that are read at most for one picture or line."""
+_SIDE = 1024
+_ROWS = 16 * 1024
+_BINS = 700
+_PIECE = 1 << 20
 
 
 def draw(values: npt.NDArray[np.float32], query: PreviewQuery) -> bytes:
@@ -110,16 +117,6 @@ def _png(index: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
 #
 # An array has planes of rows and columns, its last two axes. Large planes are averaged over squares;
 # if a plane has more than `BUDGET` values, only some rows of each square are read.
-
-Floats = npt.NDArray[np.float64]
-
-BUDGET = 16 * 1024 * 1024
-"""Values that are read at most for one picture or line."""
-
-_SIDE = 1024
-_ROWS = 16 * 1024
-_BINS = 700
-_PIECE = 1 << 20
 
 
 class Planes(Protocol):

@@ -54,6 +54,11 @@ _CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
 
 _Find = Callable[[Source, PreviewQuery, Preview], Shown]
 """Returns the array of a file, with a preview made from the given one."""
+_ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
+    (FITS_START, "FITS", fits.show_fits),
+    (NPY_START, "NumPy array", arrays.show_npy),
+    (PARQUET_START, "Parquet table", parquet.show_parquet),
+)
 
 
 def preview(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) -> Preview:
@@ -247,13 +252,6 @@ class _OneColumn:
     def block(self, plane: int, row: int, column: int, columns: int) -> npt.NDArray[np.float64]:
         """Return values of the only row."""
         return np.concatenate([self._array.block(plane, at, 0, 1) for at in range(column, column + columns)])
-
-
-_ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
-    (FITS_START, "FITS", fits.show_fits),
-    (NPY_START, "NumPy array", arrays.show_npy),
-    (PARQUET_START, "Parquet table", parquet.show_parquet),
-)
 
 
 def _array_format(start: bytes) -> tuple[str, _Find] | None:

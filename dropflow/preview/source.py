@@ -33,6 +33,9 @@ _PICTURES = (
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
+_GZIP = b"\x1f\x8b"
+_GZIP_LIMIT = 64 << 20
+_PIECE = 1 << 20
 
 
 def picture_type(start: bytes) -> str:
@@ -450,10 +453,6 @@ def reading(what: str) -> Iterator[None]:
 
 
 # Contents that are compressed by gzip: a bounded part of them, decompressed into memory.
-
-_GZIP = b"\x1f\x8b"
-_GZIP_LIMIT = 64 << 20
-_PIECE = 1 << 20
 
 
 def is_gzip(start: bytes) -> bool:

@@ -25,6 +25,8 @@ _SAMPLE = 20
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _IS_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|")
 _CODE = (".py", ".sh", ".c", ".h", ".cpp", ".js")
+_Table = tuple[Sequence[object], Sequence[Sequence[object]], int | None]
+"""Names of columns, the rows that were read, and the number of all rows if it is known."""
 
 
 def as_text(start: bytes) -> str | None:
@@ -103,10 +105,6 @@ def as_dump(start: bytes) -> str:
         signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         rows.append(f"{at:06x}  {row.hex(' '):<47}  {signs}")
     return "\n".join(rows)
-
-
-_Table = tuple[Sequence[object], Sequence[Sequence[object]], int | None]
-"""Names of columns, the rows that were read, and the number of all rows if it is known."""
 
 
 def _json_table(content: bytes) -> _Table | None:

@@ -67,6 +67,10 @@ _MAC_BYTES = 32
 _CLUSTER_SECRET = re.compile(rb"^secret (\S{40})$", re.MULTILINE)
 _MEMORY = ("bytes", "shm")
 _FILE = "file"
+_KNOWN_DIGESTS: dict[tuple[str, int, int, int, int], str] = {}
+"""Digests of files that this process has read, by path, inode, size, and the times when bytes and state were changed
+last. A program can set the first of these times, and not the second."""
+_MOST_KNOWN = 100_000
 
 
 def store_place(given: str = "") -> str:
@@ -645,11 +649,6 @@ def _read_record(path: str) -> tuple[bytes, float] | None:
 
 
 # Digests of contents.
-
-_KNOWN_DIGESTS: dict[tuple[str, int, int, int, int], str] = {}
-"""Digests of files that this process has read, by path, inode, size, and the times when bytes and state were changed
-last. A program can set the first of these times, and not the second."""
-_MOST_KNOWN = 100_000
 
 
 def digest_of(handle: Handle) -> str | None:

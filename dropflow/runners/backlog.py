@@ -11,6 +11,17 @@ from dropflow.graph.templates import Template
 # The time of a pool's thread. It does not count time in which this process was stopped.
 
 _LATE_SECONDS = 0.5
+MOST_AHEAD = 512
+"""Most attempts that wait with a worker while it runs another one."""
+AHEAD_SECONDS = 0.02
+"""Most seconds that the attempts which wait with a worker cost together. A message to a worker and its answer take the
+pool and the session 0.3 ms, for any number of attempts."""
+_UNKNOWN = float("inf")
+_WEIGHT = 0.3
+"""Weight of the last attempt in the mean."""
+_SECONDS_PER_BYTE = AHEAD_SECONDS / (4 << 20)
+"""Attempts that a worker is given ahead write 4 MB at most, which is held until others read it. Without this limit, ten
+times as many values of 0.5 MB were held as the order of execution needs."""
 
 
 class PoolClock:
@@ -33,13 +44,6 @@ class PoolClock:
         read = self._clock.monotonic()
         passed, self._read = read - self._read, read
         self.now += passed if timeout is None else min(passed, timeout + _LATE_SECONDS)
-
-
-MOST_AHEAD = 512
-"""Most attempts that wait with a worker while it runs another one."""
-AHEAD_SECONDS = 0.02
-"""Most seconds that the attempts which wait with a worker cost together. A message to a worker and its answer take the
-pool and the session 0.3 ms, for any number of attempts."""
 
 
 class Room(NamedTuple):
@@ -105,13 +109,6 @@ class Backlog:
 
 
 # The expected seconds and bytes of the next attempts of a session, from the attempts that have ended.
-
-_UNKNOWN = float("inf")
-_WEIGHT = 0.3
-"""Weight of the last attempt in the mean."""
-_SECONDS_PER_BYTE = AHEAD_SECONDS / (4 << 20)
-"""Attempts that a worker is given ahead write 4 MB at most, which is held until others read it. Without this limit, ten
-times as many values of 0.5 MB were held as the order of execution needs."""
 
 
 class ExpectedSeconds:

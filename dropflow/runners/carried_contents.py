@@ -64,6 +64,8 @@ _KEPT_BYTES = 1 << 30
 _RECEIVERS = 4
 _FILE_KINDS = ("file", "directory", "shm")
 """Kinds of contents that are at a path. Any worker can read a content at a URL from there."""
+_DIRECTORIES = ("files", "logs", "tmp", "contents")
+_DIRECTORY_LOCK = ".lock"
 
 
 # A content as pieces.
@@ -507,9 +509,6 @@ def _failed(task: Task, error: DropflowError) -> list[AttemptResult]:
 
 
 # The side of a worker.
-
-_DIRECTORIES = ("files", "logs", "tmp", "contents")
-_DIRECTORY_LOCK = ".lock"
 
 
 class OwnDirectory:

@@ -48,6 +48,9 @@ from dropflow.stopping import kill_after
 # The attempts of one session that wait for a worker of a pool.
 
 _PRIORITY = attrgetter("priority")
+_PLAIN = ResourceNeeds()
+_CLOSE_SECONDS = 1.0
+"""Seconds that the attempts of a closed runner may continue before their workers are killed."""
 
 
 class RunnerQueue:
@@ -214,11 +217,6 @@ class RunnerQueue:
             results += [AttemptResult(task.drop, task.attempt, failure=failure), *not_begun(task.then)]
         if results:
             self.deliver(results)
-
-
-_PLAIN = ResourceNeeds()
-_CLOSE_SECONDS = 1.0
-"""Seconds that the attempts of a closed runner may continue before their workers are killed."""
 
 
 def _extended(queue: deque[Task], tasks: Sequence[Task]) -> deque[Task]:

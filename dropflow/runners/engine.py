@@ -10,6 +10,10 @@ from dropflow.execution.tasks import AttemptResult, Task
 
 AttemptKey = tuple[int, int]
 """Drop and attempt."""
+ENOUGH_SECONDS = 5.0
+"""Seconds of work for which another worker is worth its start: the default of Dask."""
+encode = msgspec.msgpack.Encoder().encode
+decode_spec = msgspec.msgpack.Decoder(ExecutorSpec).decode
 
 
 class Blob(msgspec.Struct, frozen=True, array_like=True):
@@ -99,10 +103,6 @@ class EngineEvents(msgspec.Struct, frozen=True):
     """The engine cannot be reached any more, and why."""
 
 
-ENOUGH_SECONDS = 5.0
-"""Seconds of work for which another worker is worth its start: the default of Dask."""
-
-
 class Engine(Protocol):
     """Runs batches. All methods but `start`, `put` and `close` return immediately; they are called by one thread."""
 
@@ -174,8 +174,6 @@ class Engine(Protocol):
 # How batches, their answers and the specs of sessions are sent to the workers of an engine: as
 # msgpack.
 
-encode = msgspec.msgpack.Encoder().encode
 decode_batch = msgspec.msgpack.Decoder(Batch).decode
 decode_answer = msgspec.msgpack.Decoder(BatchAnswer).decode
 decode_answers = msgspec.msgpack.Decoder(list[BatchAnswer]).decode
-decode_spec = msgspec.msgpack.Decoder(ExecutorSpec).decode

@@ -58,6 +58,24 @@ _HINTS: dict[type[BaseException], str] = {
     ConnectionError: "the other side did not answer: try again, or check that it is running",
     TimeoutError: "the other side did not answer in time: try again, or allow more time",
 }
+LATE_GRACE_SECONDS = 2.0
+"""Seconds that an attempt over its limit may take to clean up."""
+_STOP_SECONDS = LATE_GRACE_SECONDS + 0.5
+_INTERRUPT_SECONDS = 1.0
+_SHORT_SECONDS = 0.001
+_RESET = Path("/proc/self/clear_refs")
+_RESET_PEAK = b"5"
+_GROWTH = 16 << 20
+_KINDS = ("file", "directory", "shm")
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_MOST_OPEN = 256
+"""Most inputs of one attempt that are held open. For further ones, a new file with an old inode is not noticed."""
+RunApp = Callable[[App, AttemptContext], None]
+"""Runs an application with its context."""
+_TAIL = 2000
+_IMPORT_SECONDS = 0.05
+"""Seconds between two tries to interrupt an application that imports a module."""
+_ROUTER = LogRouter()  # one per process, as the standard streams are
 
 
 def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
@@ -134,11 +152,6 @@ def _hint(error: BaseException) -> str:
 # by an exception; code that catches that is interrupted once more. Code that runs outside of Python
 # cannot be interrupted: then the attempt is given up, and the pool kills its worker process.
 
-LATE_GRACE_SECONDS = 2.0
-"""Seconds that an attempt over its limit may take to clean up."""
-_STOP_SECONDS = LATE_GRACE_SECONDS + 0.5
-_INTERRUPT_SECONDS = 1.0
-
 
 class Deadline:
     """Context manager around an attempt that runs in this thread.
@@ -197,11 +210,6 @@ class Deadline:
 
 
 # The usage of an attempt: processor time and memory.
-
-_SHORT_SECONDS = 0.001
-_RESET = Path("/proc/self/clear_refs")
-_RESET_PEAK = b"5"
-_GROWTH = 16 << 20
 
 
 class UsageMeter:
@@ -271,11 +279,6 @@ def _peak() -> int:
 # A node that is started again, or without which the session went on, removes its session directory: first it renames
 # the directory, then it removes the files in it. So if the path of an input is the same file or directory at the end of
 # an attempt as at its beginning, the input was whole meanwhile.
-
-_KINDS = ("file", "directory", "shm")
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_MOST_OPEN = 256
-"""Most inputs of one attempt that are held open. For further ones, a new file with an old inode is not noticed."""
 
 
 class BorrowedInputs:
@@ -351,15 +354,6 @@ def _lost(oid: str, path: str) -> InputLostError:
         f"the content of input {oid} was removed at {path} on another node before the attempt ended",
         hint="that node was started again or left the session: the attempt is repeated when the content is there again",
     )
-
-
-RunApp = Callable[[App, AttemptContext], None]
-"""Runs an application with its context."""
-
-_TAIL = 2000
-_IMPORT_SECONDS = 0.05
-"""Seconds between two tries to interrupt an application that imports a module."""
-_ROUTER = LogRouter()  # one per process, as the standard streams are
 
 
 def build_executor(spec: ExecutorSpec) -> "LocalExecutor":

@@ -39,6 +39,30 @@ from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 
 _MOST_BYTES = 4_000_000
 """Most bytes of contents that travel with a batch."""
+_MOST_IN_BATCH = 512
+_BATCH_SECONDS = 0.05
+"""Expected seconds of the attempts of a batch together."""
+_MOST_LOOKED_AT = 100
+_UNKNOWN_SECONDS = 0.5
+"""Expected seconds of an attempt if none of its template has run: the default of Dask for tasks."""
+_log = logging.getLogger(__name__)
+_WINDOW = 8192
+_SLOW_SECONDS = 0.25
+"""Seconds after which attempts of a batch that have not begun are recalled, and between two such recalls."""
+_PING_SECONDS = 5.0
+_WANT_SECONDS = 1.0
+"""Shortest time between two messages to the engine about how much work waits."""
+_NO_WORKERS_SECONDS = 600.0
+"""Seconds that attempts wait for an engine without workers: an adaptive one may get them from a batch system."""
+_ANSWER_SECONDS = 5.0
+_CLOSE_SECONDS = 10.0
+_HINTS = {
+    "dask": "give the address that 'dask scheduler' prints, as in --runner dask=tcp://host:8786",
+    "ray": "give the address that 'ray start' prints, as in --runner ray=host:6379, or ray=auto on its hosts",
+}
+_SCHEMES = {"dask": ("tcp", "tls", "ws", "wss", "ucx"), "ray": ()}
+_SOCKETS = ("tcp", "tls", "")
+"""Schemes of addresses that a plain connection can try."""
 
 
 class PlaceQueue(RunnerQueue):
@@ -252,13 +276,6 @@ class SentBatches:
 
 # The attempts of a session that wait for an engine, and the choice of the next ones. Does no I/O.
 
-_MOST_IN_BATCH = 512
-_BATCH_SECONDS = 0.05
-"""Expected seconds of the attempts of a batch together."""
-
-_MOST_LOOKED_AT = 100
-_UNKNOWN_SECONDS = 0.5
-"""Expected seconds of an attempt if none of its template has run: the default of Dask for tasks."""
 
 NextBatch = tuple[list[Task], PlaceQueue, int, bool]
 """Attempts, their queue, the slots that they take, and whether others should not wait for them."""
@@ -391,20 +408,6 @@ class WaitingAttempts:
         return min(
             waiting, key=lambda queue: (loads.get(queue.number, 0.0), -(queue.suspects or queue.pending)[0].priority)
         )
-
-
-_log = logging.getLogger(__name__)
-
-_WINDOW = 8192
-_SLOW_SECONDS = 0.25
-"""Seconds after which attempts of a batch that have not begun are recalled, and between two such recalls."""
-_PING_SECONDS = 5.0
-_WANT_SECONDS = 1.0
-"""Shortest time between two messages to the engine about how much work waits."""
-_NO_WORKERS_SECONDS = 600.0
-"""Seconds that attempts wait for an engine without workers: an adaptive one may get them from a batch system."""
-_ANSWER_SECONDS = 5.0
-_CLOSE_SECONDS = 10.0
 
 
 class ExternalRunner:
@@ -696,14 +699,6 @@ def _discard(_: Iterable[StreamOpened | AttemptResult]) -> None:
 
 
 # Addresses of engines: ``tcp://host:8786`` of a Dask scheduler, ``host:6379`` of a Ray cluster.
-
-_HINTS = {
-    "dask": "give the address that 'dask scheduler' prints, as in --runner dask=tcp://host:8786",
-    "ray": "give the address that 'ray start' prints, as in --runner ray=host:6379, or ray=auto on its hosts",
-}
-_SCHEMES = {"dask": ("tcp", "tls", "ws", "wss", "ucx"), "ray": ()}
-_SOCKETS = ("tcp", "tls", "")
-"""Schemes of addresses that a plain connection can try."""
 
 
 def check_address(kind: str, address: str) -> None:

@@ -36,6 +36,10 @@ LEASE_SECONDS = 60.0
 PYTHON = platform.python_version()
 _DISCARD_GRACE = 0.5
 _MOST_REMEMBERED = 10_000
+_HINT = f"install dropflow {__version__} in the environment of the workers"
+_NO_MODULE = re.compile(r"No module named '?[\w.]+'?")
+_SHOWN = 3
+_TOKEN_BYTES = 16
 
 
 class HostView(msgspec.Struct, frozen=True):
@@ -336,11 +340,6 @@ def _abort(runner: Runner | None, attempts: Iterable[AttemptKey], grace: float) 
 
 
 # The check that all workers of an engine can use the directory of a session, before anything runs.
-
-_HINT = f"install dropflow {__version__} in the environment of the workers"
-_NO_MODULE = re.compile(r"No module named '?[\w.]+'?")
-_SHOWN = 3
-_TOKEN_BYTES = 16
 
 
 @contextmanager

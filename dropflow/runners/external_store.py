@@ -12,6 +12,8 @@ from dropflow.errors import StorageError
 
 _SECONDS = 100.0
 """Seconds that a store may take for one blob: less than a worker of an engine may take for one message."""
+_log = logging.getLogger(__name__)
+_TOKEN_BYTES = 8
 
 
 def write_blob(url: str, data: bytes) -> None:
@@ -59,11 +61,6 @@ def _done(url: str, what: str, action: Callable[[Any, str], Any]) -> Any:
         return reach(url, what, lambda: action(*file_system(url)), seconds=_SECONDS)
     except StorageError as error:
         raise StorageError(error.text.removeprefix(f"{url} "), where=url, hint=error.hint) from error
-
-
-_log = logging.getLogger(__name__)
-
-_TOKEN_BYTES = 8
 
 
 class ContentStore:

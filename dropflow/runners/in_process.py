@@ -20,16 +20,17 @@ from dropflow.stopping import GRACE_SECONDS
 # The result of an attempt that was aborted before it began.
 
 _FAILURE = Failure(code=WorldError.code, kind="Aborted", text="the attempt was aborted before it began")
+_NOTHING = (-1, -1)
+_WINDOW = 64
+"""Attempts in a batch. Small, so that the session processes a cancel and publishes statistics between batches."""
+_CLOSE_SECONDS = 1.0
+"""Seconds that all threads together may take to end."""
+_PLAIN = ResourceNeeds()
 
 
 def aborted(drop: int, attempt: int) -> AttemptResult:
     """Return the result of an attempt that was aborted: a session counts one result for each attempt."""
     return AttemptResult(drop, attempt, failure=_FAILURE)
-
-
-_NOTHING = (-1, -1)
-_WINDOW = 64
-"""Attempts in a batch. Small, so that the session processes a cancel and publishes statistics between batches."""
 
 
 class InlineRunner:
@@ -189,11 +190,6 @@ class MixedRunner:
             self._waiting.close()
         finally:
             self._computing.close()
-
-
-_CLOSE_SECONDS = 1.0
-"""Seconds that all threads together may take to end."""
-_PLAIN = ResourceNeeds()
 
 
 class ThreadRunner:

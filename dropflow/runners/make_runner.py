@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _WAITING_THREADS = 64
+_NOTHING = ResourceNeeds(0)
 
 
 def make_runner(
@@ -217,9 +218,6 @@ def _waits(template: Template) -> bool:
 #
 # It is a runner around any other one. What would exceed the limit waits here, in the order of priorities, and none
 # overtakes another one that waits. Data, which take no processor, do not wait.
-
-
-_NOTHING = ResourceNeeds(0)
 
 
 class LimitedRunner:

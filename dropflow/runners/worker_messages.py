@@ -21,6 +21,18 @@ BUILD_EXECUTOR = "dropflow.runners.executor:build_executor"
 _LENGTH = struct.Struct("<Q")
 _BLOCK = 1 << 18
 """Bytes that are received at a time: a Unix socket holds 208 KiB by default."""
+_encode = msgspec.msgpack.Encoder().encode
+_MOST = 8 << 20
+"""Bytes that are kept for a worker."""
+_Key = tuple[int, int]
+"""Number of the runner, and drop."""
+IDLE = -1
+"""Stands for the number of an attempt if the worker has none."""
+# Native alignment: each field is written and read by one instruction, so a reader never sees half of a write.
+_NUMBER = struct.Struct("@q")
+_BEAT = struct.Struct("@Q")
+_BEAT_AT = 8
+_LAST_AT = 16
 
 
 class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
@@ -113,8 +125,6 @@ class OutputOpened(msgspec.Struct, frozen=True, tag="opened"):
 ToWorker = OpenExecutor | Tasks | AbortTask | Recall | EndChain | CloseExecutor
 FromWorker = WorkerReady | ExecutorReady | ExecutorFailed | Outdated | OutputOpened | Returned | TaskResults
 
-_encode = msgspec.msgpack.Encoder().encode
-
 
 def frame(message: ToWorker | FromWorker) -> bytes:
     """Return a message as bytes for the socket."""
@@ -160,12 +170,6 @@ class Buffer:
 # The pool and the worker both keep the contents that were sent last, by the same rule and in the same order. So the
 # pool can tell which contents the worker has, without an answer. A content that the worker has is sent without its
 # bytes.
-
-_MOST = 8 << 20
-"""Bytes that are kept for a worker."""
-
-_Key = tuple[int, int]
-"""Number of the runner, and drop."""
 
 
 class _LatestContents:
@@ -260,15 +264,6 @@ def _with_inputs(task: Task, changed: dict[int, Input]) -> Task:
 # heartbeats.
 #
 # The pool reads it when the worker is dead, stopped, or too busy to answer on its socket.
-
-IDLE = -1
-"""Stands for the number of an attempt if the worker has none."""
-
-# Native alignment: each field is written and read by one instruction, so a reader never sees half of a write.
-_NUMBER = struct.Struct("@q")
-_BEAT = struct.Struct("@Q")
-_BEAT_AT = 8
-_LAST_AT = 16
 
 
 class Marker:

@@ -71,6 +71,20 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
 _LONGEST_WAIT = 1.0
 """Longest pause in seconds while attempts wait and there is no process."""
+_LOG_LIMIT = 1_000_000
+_log = logging.getLogger(__name__)
+_SENT = 1 << 20
+_WAKES = 4096
+"""Most bytes of wake-ups that are read together. A read of up to 1 MiB costs 20 us more, even for few bytes."""
+_STARTS = 8
+"""Most workers that are started in one turn: commands wait meanwhile."""
+_PAUSE_SECONDS = 0.2
+"""Seconds between two checks of memory while attempts wait for it. The end of an attempt wakes the pool at once."""
+_CLOSE_SECONDS = 1.0
+_KILL_SECONDS = 5.0
+"""Seconds to wait for the end of a killed worker when the pool is closed."""
+_ANSWER_SECONDS = 5.0
+"""Seconds that a session waits for the thread of the pool."""
 
 
 class StartBackoff:
@@ -108,8 +122,6 @@ class StartBackoff:
 
 
 # Output of worker processes that Python did not write: it goes to the logs of attempts, or of the worker.
-
-_LOG_LIMIT = 1_000_000
 
 
 class OutputLogs:
@@ -153,20 +165,6 @@ class OutputLogs:
             log = DropLog(folder, name, limit)
             log.write_bytes(content)
             log.close()
-
-
-_log = logging.getLogger(__name__)
-
-_SENT = 1 << 20
-_WAKES = 4096
-"""Most bytes of wake-ups that are read together. A read of up to 1 MiB costs 20 us more, even for few bytes."""
-_STARTS = 8
-"""Most workers that are started in one turn: commands wait meanwhile."""
-_PAUSE_SECONDS = 0.2
-"""Seconds between two checks of memory while attempts wait for it. The end of an attempt wakes the pool at once."""
-_CLOSE_SECONDS = 1.0
-_KILL_SECONDS = 5.0
-"""Seconds to wait for the end of a killed worker when the pool is closed."""
 
 
 class WorkerPool:
@@ -498,10 +496,6 @@ class WorkerPool:
             closing.start()
             closing.join(_KILL_SECONDS)
         self._workers.clear()
-
-
-_ANSWER_SECONDS = 5.0
-"""Seconds that a session waits for the thread of the pool."""
 
 
 class PooledRunner:

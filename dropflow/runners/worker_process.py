@@ -43,6 +43,23 @@ _PIPE = 1 << 20
 """Most bytes that a pipe holds."""
 _KEPT = 1 << 16
 _LAST = 2000
+_CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS})
+_KERNEL_LOG = Path("/dev/kmsg")
+_RECORD = 8192
+"""Bytes: a read of the kernel's log with less room than its record fails."""
+_PLAIN = ResourceNeeds()
+_NOTHING = ResourceNeeds(0)
+SLOW_SECONDS = 0.25
+"""Seconds after which the attempts that wait behind a running one go to another, idle worker."""
+Assigned = tuple[int, Task]
+"""The number of a runner, and an attempt of it."""
+_CHECK_SECONDS = 1.0
+_OVERDUE_SECONDS = 5.0
+"""Seconds that a worker has to stop by itself an attempt that takes longer than its limit."""
+_STOPPED_SECONDS = 30.0
+"""Seconds that a worker may be stopped by a signal while there are attempts."""
+_UNKILLABLE_SECONDS = 10.0
+"""Seconds that a killed worker may take to end."""
 
 
 class Tail:
@@ -147,8 +164,6 @@ def exit_descriptor(pid: int) -> int:
 
 # The end of a worker process, in words: its signal or exit status, its peak memory, and its last output.
 
-_CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS})
-
 
 @dataclass(frozen=True)
 class WorkerEnd:
@@ -236,10 +251,6 @@ def _name(number: int) -> str:
 # of this process, in which worker processes are too, counts how many of its processes were killed;
 # version 1 counts in another file than version 2.
 
-_KERNEL_LOG = Path("/dev/kmsg")
-_RECORD = 8192
-"""Bytes: a read of the kernel's log with less room than its record fails."""
-
 
 class OomKiller:
     """Watches the OOM killer from the time when this object was made. Used by one thread.
@@ -301,15 +312,6 @@ class OomKiller:
             if not record:
                 return
             yield record.decode(errors="replace")
-
-
-_PLAIN = ResourceNeeds()
-_NOTHING = ResourceNeeds(0)
-SLOW_SECONDS = 0.25
-"""Seconds after which the attempts that wait behind a running one go to another, idle worker."""
-
-Assigned = tuple[int, Task]
-"""The number of a runner, and an attempt of it."""
 
 
 class WorkerProcess:
@@ -595,14 +597,6 @@ def _peak(usage: resource.struct_rusage) -> int:
 # does not end when it is killed. After a while the pool treats it as if it had ended: its attempts
 # are repeated, and another process takes its place. If it continues, it ends immediately, so that it
 # cannot disturb anything.
-
-_CHECK_SECONDS = 1.0
-_OVERDUE_SECONDS = 5.0
-"""Seconds that a worker has to stop by itself an attempt that takes longer than its limit."""
-_STOPPED_SECONDS = 30.0
-"""Seconds that a worker may be stopped by a signal while there are attempts."""
-_UNKILLABLE_SECONDS = 10.0
-"""Seconds that a killed worker may take to end."""
 
 
 class WorkerMonitor:

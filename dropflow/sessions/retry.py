@@ -38,6 +38,10 @@ _NO_CODE: Mapping[str, str] = MappingProxyType({})
 
 BooleanColumn = npt.NDArray[np.bool_]
 StateColumn = npt.NDArray[np.uint8]
+_FIXED = frozenset(
+    {"dropclass", "input_error_threshold", "n_effective_inputs", "n_tries", "block_skip", "persist", "num_cpus"}
+)
+"""Fields that cannot be changed: they affect drops that are settled, or were used by the translator."""
 
 
 class RepeatedDrops(NamedTuple):
@@ -401,12 +405,6 @@ def causes_to_retry(
             )
         chosen.add(causes[drop])
     return sorted(chosen)
-
-
-_FIXED = frozenset(
-    {"dropclass", "input_error_threshold", "n_effective_inputs", "n_tries", "block_skip", "persist", "num_cpus"}
-)
-"""Fields that cannot be changed: they affect drops that are settled, or were used by the translator."""
 
 
 def _with_settings(

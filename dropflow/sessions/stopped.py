@@ -46,6 +46,7 @@ from dropflow.states import DropState, SessionState
 _SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 """States that stay when a session continues. Drops that were cancelled or running run again."""
 _SHOWN = 5
+_ENDED = (SessionState.FINISHED.name, SessionState.FAILED.name)
 
 
 @dataclass(frozen=True)
@@ -338,8 +339,6 @@ def _replay(graph: PhysicalGraph, journal: Path, *, cut: bool) -> ReplayedSessio
 
 
 # Whether a session directory has a run, so that it is not replaced by accident.
-
-_ENDED = (SessionState.FINISHED.name, SessionState.FAILED.name)
 
 
 class _Summary(msgspec.Struct, frozen=True):

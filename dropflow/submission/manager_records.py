@@ -26,6 +26,12 @@ from dropflow.errors import UsageError
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 
+_LOOPBACK = "127.0.0.1"
+_LOOPBACK_NAMES = (_LOOPBACK, "localhost", "::1")
+"""Other addresses of loopback, such as 127.0.0.2, are distinct addresses."""
+_SLACK = 2.0
+"""Seconds by which psutil's start times of one process may differ."""
+
 
 def default_root(name: str) -> Path:
     """Return the default directory of the manager called `name`."""
@@ -63,14 +69,6 @@ def forget_job(job: str) -> None:
 
 def _state() -> Path:
     return Path(platformdirs.user_state_dir("dropflow"))
-
-
-_LOOPBACK = "127.0.0.1"
-_LOOPBACK_NAMES = (_LOOPBACK, "localhost", "::1")
-"""Other addresses of loopback, such as 127.0.0.2, are distinct addresses."""
-
-_SLACK = 2.0
-"""Seconds by which psutil's start times of one process may differ."""
 
 
 class ManagerRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,11 @@ from translator.plan.registry import machines_for, partition
 
 _FITS = 3
 """Most tries to place a graph while nodes are lost."""
+_NAMES = 10
+"""Most names that are tried, if none was given."""
+_AWAY = (502, 503, 504)
+"""Status that a proxy answers with while a manager is away, or late."""
+_NOT_YET = (SessionState.PRISTINE.name, SessionState.BUILDING.name, SessionState.DEPLOYING.name)
 
 
 class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,12 +149,6 @@ def _at_random(graph: PhysicalGraph, parts: int, seed: int) -> PhysicalGraph:
 
 
 # One session is started, also if the answer is lost.
-
-_NAMES = 10
-"""Most names that are tried, if none was given."""
-_AWAY = (502, 503, 504)
-"""Status that a proxy answers with while a manager is away, or late."""
-_NOT_YET = (SessionState.PRISTINE.name, SessionState.BUILDING.name, SessionState.DEPLOYING.name)
 
 
 def submit_once(manager: PatientClient, graph: PhysicalGraph, query: SubmitQuery) -> SessionInfo:

@@ -32,6 +32,7 @@ _WITHOUT = {FAILED: DropState.ERROR, SKIPPED: DropState.SKIPPED}
 
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _ITSELF = 0
+_TRACK_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,6 @@ def _handle(content: Any) -> Handle:
 
 
 # An executor whose components are scripts, for tests of runners: see `build`.
-
-_TRACK_SECONDS = 0.01
 
 
 class ScriptedExecutor:

@@ -28,6 +28,13 @@ from dropflow.states import SessionState
 from dropflow.stopping import stopped_after
 from dropflow.testing.drawing import draw
 
+FACTORY = "dropflow.testing.attempts:build"
+_PATIENCE = 60.0
+_PAUSE = 0.01
+_WIDTH = 40
+_WIDE = ", ".join(f"a{number} -> B{number} -> c{number} -> D{number} -> e{number}" for number in range(_WIDTH))
+
+
 # A strict fake of a repository: it records calls, and refuses unexpected ones.
 
 
@@ -119,13 +126,6 @@ class FakeRepository:
         """Raise the given error, if there is one."""
         if self._vanished is not None:
             raise self._vanished
-
-
-FACTORY = "dropflow.testing.attempts:build"
-_PATIENCE = 60.0
-_PAUSE = 0.01
-_WIDTH = 40
-_WIDE = ", ".join(f"a{number} -> B{number} -> c{number} -> D{number} -> e{number}" for number in range(_WIDTH))
 
 
 class RunOutcome(msgspec.Struct, frozen=True):

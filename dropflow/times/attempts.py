@@ -12,6 +12,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.octets import RECORD, TimesSection
 
 _Seconds = npt.NDArray[np.float64]
+_DEFAULT = 1.0
+"""Seconds of a node without a declared time: what the translator assumes, and what palettes begin with."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,6 @@ def check_rows(graph: PhysicalGraph, attempts: AttemptColumns, where: str) -> No
 
 
 # What a graph plans for its attempts, as far as it is declared.
-
-_DEFAULT = 1.0
-"""Seconds of a node without a declared time: what the translator assumes, and what palettes begin with."""
 
 
 def planned_seconds(graph: PhysicalGraph) -> list[float]:

@@ -20,6 +20,9 @@ from dropflow.times.attempts import AttemptColumns
 _OPEN = (DropState.INITIALIZED, DropState.WRITING)
 _GONE = (DropState.EXPIRED, DropState.DELETED)
 _Seconds = npt.NDArray[np.float64]
+_NONE = -1
+_PASSED_ON = (DropState.ERROR, DropState.CANCELLED)
+_Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,6 @@ def moments_of(graph: PhysicalGraph, attempts: AttemptColumns, states: npt.NDArr
 # predecessor, in ERROR or cancelled, which was settled first. The core takes the predecessor whose
 # event it handled first, so that a drop behind several causes may count for another one of them; the
 # sums are the same.
-
-_NONE = -1
-_PASSED_ON = (DropState.ERROR, DropState.CANCELLED)
-_Rows = npt.NDArray[np.int64]
 
 
 def failed_at(attempts: AttemptColumns, drops: int, time: float) -> npt.NDArray[np.bool_]:

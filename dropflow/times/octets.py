@@ -51,6 +51,10 @@ RUNNING = np.dtype([("drop", "<u4"), ("template", "<u4"), ("worker", "<u2"), ("s
 ``since`` is when it was given to the runner, in seconds since the epoch, 0 if that is not known. It began then, or when
 the attempt before it on its worker process had ended.
 """
+RECEIVED_FILE = "received.json"
+_LENGTHS = np.dtype("<u4")
+_PREFIX = 8
+_NONE = np.zeros(0, RUNNING)
 
 
 def read_times(path: Path) -> npt.NDArray[Any]:
@@ -64,8 +68,6 @@ def read_times(path: Path) -> npt.NDArray[Any]:
 
 # What a node received from other nodes of a session: counted by its data plane, kept in a file beside
 # the times.
-
-RECEIVED_FILE = "received.json"
 
 
 class PeerReceipts(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,11 +103,6 @@ def read_receipts(directory: Path) -> NodeReceipts:
         return msgspec.json.decode((directory / RECEIVED_FILE).read_bytes(), type=NodeReceipts)
     except (OSError, msgspec.DecodeError):
         return NodeReceipts()
-
-
-_LENGTHS = np.dtype("<u4")
-_PREFIX = 8
-_NONE = np.zeros(0, RUNNING)
 
 
 class TimesSection(msgspec.Struct, frozen=True, kw_only=True):

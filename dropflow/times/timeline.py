@@ -23,6 +23,15 @@ from dropflow.times.statistics import (
     TimesStatistics,
 )
 
+WAITED_FOR = ("beginning", "data", "repetition", "worker")
+"""Reasons why an attempt waited: only the beginning of the session; data; a next attempt of its drop; a worker."""
+_Indices = npt.NDArray[np.int64]
+_Seconds = npt.NDArray[np.float64]
+GAP_KINDS = ("data", "message", "worker")
+"""Reasons why a lane was idle in a piece of a gap."""
+_MOST_PAIRS = 10_000
+
+
 # The rows of a timeline: a lane for each worker process, and as many as are needed for attempts
 # without one.
 
@@ -108,11 +117,6 @@ def _lowest_free(began: npt.NDArray[np.float64], ended: npt.NDArray[np.float64])
 # as further edges.)
 
 BEGINNING, DATA, REPETITION, WORKER = range(4)
-WAITED_FOR = ("beginning", "data", "repetition", "worker")
-"""Reasons why an attempt waited: only the beginning of the session; data; a next attempt of its drop; a worker."""
-
-_Indices = npt.NDArray[np.int64]
-_Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -325,9 +329,6 @@ def _path(attempts: AttemptColumns, before: _Indices) -> _Indices:
 # ready, it waited for a message: the drop's node had no event yet, or the data were on their way. From then until it
 # began, it waited for a worker: other attempts were before it, its needs did not fit, or the session was paused.
 
-GAP_KINDS = ("data", "message", "worker")
-"""Reasons why a lane was idle in a piece of a gap."""
-
 
 @dataclass(frozen=True)
 class Gaps:
@@ -441,9 +442,6 @@ def _profiles(graph: PhysicalGraph, records: npt.NDArray[Any]) -> Iterator[NodeP
             read=int(group["read"].sum(dtype=np.float64)),
             written=int(group["written"].sum(dtype=np.float64)),
         )
-
-
-_MOST_PAIRS = 10_000
 
 
 @dataclass(frozen=True)

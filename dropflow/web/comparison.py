@@ -29,6 +29,10 @@ from dropflow.web.signature import Level, Levels, SessionSignature, levels_of, m
 _MOST = 300
 _TEXT = 500
 _T = TypeVar("_T")
+_PROFILE = (("in all", "seconds", "seconds"), ("median", "median", "seconds"), ("attempts", "attempts", "count"))
+"""Word, field of a profile and unit of the numbers of a logical node."""
+_PATH = re.compile(r"\S*/\S*")
+"""Paths and numbers differ between sessions that failed in the same way."""
 
 
 def content_differences(
@@ -310,10 +314,6 @@ def _numbers(report: SessionReport) -> dict[str, tuple[str, float]]:
     }
 
 
-_PROFILE = (("in all", "seconds", "seconds"), ("median", "median", "seconds"), ("attempts", "attempts", "count"))
-"""Word, field of a profile and unit of the numbers of a logical node."""
-
-
 def _times(first: SessionReport, second: SessionReport) -> list[Difference]:
     ours, theirs = (
         {node.key: node for node in profile(report.graph, report.analysis.attempts.records)}
@@ -381,10 +381,6 @@ def _kind(cause: Cause) -> tuple[str, ...]:
 
 def _without_numbers(cause: Cause) -> str:
     return without_numbers(_PATH.sub("#", cause.first.text))
-
-
-_PATH = re.compile(r"\S*/\S*")
-"""Paths and numbers differ between sessions that failed in the same way."""
 
 
 def _failure(cause: Cause, left: int | None, right: int | None, before: str = "") -> Difference:

@@ -41,6 +41,12 @@ _MAIN = '<main id="main">'
 
 # Browsers send the origin of a form only to sites that may get the referrer; without it the server refuses the form.
 _REFERRER = ("Referrer-Policy", "same-origin")
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FILTERS = ("text", "level", "drop", "oid", "node")
 
 
 class ServerLabel(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,12 +226,6 @@ _NAMES: Mapping[str, object] = {
 STATIC = Path(__file__).with_name("static")
 """The folder of the files that all pages use: ``dropflow.css`` and ``favicon.svg``."""
 
-_TYPES = {
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-
 
 def asset_routes(*folders: Path) -> list[Route]:
     """Return a public route for each style sheet, script and picture in `folders`.
@@ -274,7 +274,6 @@ def asked(query: msgspec.Struct, default: msgspec.Struct) -> str:
 
 # The page of a log, for all servers: with filters, back to the first line, and live.
 
-_FILTERS = ("text", "level", "drop", "oid", "node")
 _WARNING, _ERROR = severity("WARNING"), severity("ERROR")
 
 

@@ -29,6 +29,15 @@ _MOST_GRAPHS = 4
 _MOST_ANSWERS = 16
 _MOST_NAMES = 500
 _T = TypeVar("_T")
+_BY_DROP = {
+    "upstream": (order.upstream, "what {} depends on"),
+    "downstream": (order.downstream, "what depends on {}"),
+}
+_BY_STATE = {
+    "failure": (order.taken_along, "what the failure of {} took along"),
+    "waiting": (order.waits_for, "what {} waits for"),
+    "chain": (order.waiting_chain, "a chain of drops that {} waits for"),
+}
 
 
 class DrawingQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -230,15 +239,6 @@ def _exactly(graph: PhysicalGraph, text: str) -> IntColumn:
 
 
 _BY_TEXT = {"text": order.matching, "key": order.of_template, "oid": _exactly}
-_BY_DROP = {
-    "upstream": (order.upstream, "what {} depends on"),
-    "downstream": (order.downstream, "what depends on {}"),
-}
-_BY_STATE = {
-    "failure": (order.taken_along, "what the failure of {} took along"),
-    "waiting": (order.waits_for, "what {} waits for"),
-    "chain": (order.waiting_chain, "a chain of drops that {} waits for"),
-}
 
 
 def _name(graph: PhysicalGraph, drop: int) -> str:

@@ -45,6 +45,12 @@ _MOST_NODES = 300
 _MOST_PARAMETERS = 40
 _PARAMETER = 2000
 _LETTER = 7.4
+_TEMPLATES = PageTemplates(
+    _FOLDER,
+    layout=PageLayout(navigation=()),
+    names={"failed_words": failed_words, "traffic_grid": traffic_grid},
+)
+_CAUSES = FailureQuery(limit=1000)
 
 
 class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,16 +204,7 @@ def _text(value: object) -> str:
     return text if len(text) <= _PARAMETER else f"{text[:_PARAMETER]}…"
 
 
-_TEMPLATES = PageTemplates(
-    _FOLDER,
-    layout=PageLayout(navigation=()),
-    names={"failed_words": failed_words, "traffic_grid": traffic_grid},
-)
-
-
 # The report of a session of a manager, from what any manager or client answers.
-
-_CAUSES = FailureQuery(limit=1000)
 
 
 def session_report(

@@ -44,6 +44,15 @@ _FORM = """<form class="card" method="post" action="/hop" data-key data-auto>
 <p class="actions"><button class="primary">Go on</button> <a class="button" href="/">Stay here</a></p>
 </form>
 """
+_LOGIN_LIMIT = 64 * 1024
+# Without a path: browsers then use that of the login, also below another path of a proxy.
+_COOKIE = "HttpOnly; SameSite=Lax"
+_HTML = "text/html; charset=utf-8"
+_SIGNED_OUT = """<div class="card" data-forget>
+<h1>Signed out</h1>
+<p><a class="button primary" href="/login">Sign in again</a></p>
+</div>
+"""
 
 
 class _HopQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,17 +130,6 @@ def _found(servers: KnownServers, target: str) -> tuple[str, str, str]:
         )
     server, base, path = address
     return server.url, base, path
-
-
-_LOGIN_LIMIT = 64 * 1024
-# Without a path: browsers then use that of the login, also below another path of a proxy.
-_COOKIE = "HttpOnly; SameSite=Lax"
-_HTML = "text/html; charset=utf-8"
-_SIGNED_OUT = """<div class="card" data-forget>
-<h1>Signed out</h1>
-<p><a class="button primary" href="/login">Sign in again</a></p>
-</div>
-"""
 
 
 class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):

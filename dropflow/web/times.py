@@ -25,6 +25,8 @@ from dropflow.times.timeline import Analysis, analyse, pack_analysis, profiles_o
 from dropflow.times.traffic import traffic_of, uncounted_nodes
 
 _Ints = npt.NDArray[np.int64]
+_STATES = len(DropState)
+_MOST_CAUSES = 1000
 
 
 def drops_at(
@@ -118,9 +120,6 @@ def _info(
 
 
 # Makes the record of a moment of a session from the times of its attempts and its present states.
-
-_STATES = len(DropState)
-_MOST_CAUSES = 1000
 
 
 def session_moment(

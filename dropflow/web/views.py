@@ -18,6 +18,22 @@ _LEAST = 0.8
 """Smallest width of a group that is not empty, in per cent: one failure among a million drops must be visible."""
 VALUE = "value-"
 """Prefix of the names of fields that hold values of parameters."""
+_SESSION_STYLES = {
+    SessionState.PRISTINE: "waiting",
+    SessionState.BUILDING: "waiting",
+    SessionState.DEPLOYING: "running",
+    SessionState.RUNNING: "running",
+    SessionState.FINISHED: "completed",
+    SessionState.CANCELLED: "cancelled",
+    SessionState.CANCELLING: "cancelled",
+    SessionState.PAUSED: "waiting",
+    SessionState.FAILED: "error",
+}
+_NODE_STYLES = {"alive": "completed", "draining": "running", "suspect": "running", "drained": "skipped"}
+_MOST_NODES = 64
+_MOST_WIDE = 10
+_SHADES = 8
+_OTHERS = "other nodes"
 
 
 class FormField(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,18 +88,6 @@ GROUPS = (
     Group("waiting", "waiting", ("INITIALIZED",), ("waiting",)),
 )
 
-_SESSION_STYLES = {
-    SessionState.PRISTINE: "waiting",
-    SessionState.BUILDING: "waiting",
-    SessionState.DEPLOYING: "running",
-    SessionState.RUNNING: "running",
-    SessionState.FINISHED: "completed",
-    SessionState.CANCELLED: "cancelled",
-    SessionState.CANCELLING: "cancelled",
-    SessionState.PAUSED: "waiting",
-    SessionState.FAILED: "error",
-}
-
 
 class Segment(msgspec.Struct, frozen=True):
     """One part of a bar: its style, and its start and width in per cent of the bar."""
@@ -134,20 +138,12 @@ def session_style(status: str) -> str:
     return _SESSION_STYLES[SessionState[status]] if status in SessionState.__members__ else "unknown"
 
 
-_NODE_STYLES = {"alive": "completed", "draining": "running", "suspect": "running", "drained": "skipped"}
-
-
 def node_style(state: str) -> str:
     """Return the style of the state of a node or of another manager below: that of an error if it is lost."""
     return _NODE_STYLES.get(state, "error")
 
 
 # What nodes moved to each other, as the rows of a table with a shade for each cell.
-
-_MOST_NODES = 64
-_MOST_WIDE = 10
-_SHADES = 8
-_OTHERS = "other nodes"
 
 
 class TrafficGrid(msgspec.Struct, frozen=True, kw_only=True):

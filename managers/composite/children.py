@@ -26,6 +26,20 @@ _AGAIN = 30.0
 """Seconds until a failed request or change is tried again."""
 _TRIES = 3
 _TRIED = 10_000
+DRAINED = "was drained, and has ended"
+"""Text that is shown about a node that was drained, until it is started again or removed."""
+_STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
+    MemberState.JOINED: "suspect",
+    MemberState.ALIVE: "alive",
+    MemberState.SUSPECT: "suspect",
+    MemberState.LOST: "lost",
+    MemberState.LEFT: "lost",
+}
+_ALLOWED: dict[Role, tuple[Role, ...]] = {"island": ("node",), "master": ("island", "node")}
+_LOST_PERIODS = 5
+"""Number of periods between two status requests to a child that is lost."""
+_MOST_HANGING = 8
+"""Most unanswered status requests at a time to children that do not answer, so that they do not take all threads."""
 
 
 # The time of a composite's state machine, and tables that forget old entries.
@@ -102,23 +116,6 @@ class MachineTime:
         moment = self.raw + (deadline - self.now)
         # Rounding must not give the present time: on a clock that does not move, `now` would never reach the deadline.
         return moment if deadline <= self.now else max(moment, nextafter(self.raw, inf))
-
-
-DRAINED = "was drained, and has ended"
-"""Text that is shown about a node that was drained, until it is started again or removed."""
-
-_STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
-    MemberState.JOINED: "suspect",
-    MemberState.ALIVE: "alive",
-    MemberState.SUSPECT: "suspect",
-    MemberState.LOST: "lost",
-    MemberState.LEFT: "lost",
-}
-_ALLOWED: dict[Role, tuple[Role, ...]] = {"island": ("node",), "master": ("island", "node")}
-_LOST_PERIODS = 5
-"""Number of periods between two status requests to a child that is lost."""
-_MOST_HANGING = 8
-"""Most unanswered status requests at a time to children that do not answer, so that they do not take all threads."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,11 @@ from managers.composite.machine import Gathered
 from managers.composite.merging import merge_failures
 from managers.composite.routines import Replies
 
+_PAGE = 1000
+_MOST = 20_000
+_CHUNK = 256 * 1024
+_IN_MEMORY = 8 * 1024 * 1024
+
 
 class _Placed(NamedTuple):
     key: float
@@ -169,9 +174,6 @@ class KnownCauses:
 
 # A page of a sorted list of drops, merged from the sorted lists of several children.
 
-_PAGE = 1000
-_MOST = 20_000
-
 
 def sorted_rows(
     ask: Callable[[Mapping[str, DropQuery]], Replies[DropPage]],
@@ -218,9 +220,6 @@ def sorted_rows(
 
 
 # Downloads of several children as one tar file.
-
-_CHUNK = 256 * 1024
-_IN_MEMORY = 8 * 1024 * 1024
 
 
 def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "") -> Download:

@@ -36,6 +36,7 @@ from managers.owner_thread import Owner
 _Answer = TypeVar("_Answer")
 _JOBS = 32
 """Most requests to children that are under way at a time; each takes a thread."""
+_log = logging.getLogger("dropflow.composite")
 
 
 class Composite(Manager):
@@ -189,8 +190,6 @@ class Composite(Manager):
 
 
 # Children that zeroconf finds: those with the same cluster key, as they come and go.
-
-_log = logging.getLogger("dropflow.composite")
 
 
 def discover_children(composite: Composite, discovery: Discovery) -> None:

@@ -39,6 +39,15 @@ _LASTS = 10.0
 _IMBALANCE_AGAIN = 60.0
 _MOST = 5
 _REMEMBERED = 1000
+_DECIDE_SECONDS = 65.0
+"""Seconds that members may take to agree on a change."""
+_PREPARE_SECONDS = 60.0
+_FEWEST_DROPS = 8
+"""Open drops for each node, the new one included, that a session must have for a node to be added."""
+_SHORTEST = 5.0
+"""Seconds that a session must still last for a node to be added, if an estimate is known."""
+_LOOK_SECONDS = 1.0
+"""Seconds between two searches for nodes to add."""
 
 
 @dataclass(slots=True)
@@ -91,17 +100,6 @@ def _is_uneven(parts: Sequence[SessionPart]) -> bool | None:
         return None
     mean = sum(seconds) / len(parts)
     return max(seconds) > max(mean + _LONGER, _FACTOR * mean)
-
-
-_DECIDE_SECONDS = 65.0
-"""Seconds that members may take to agree on a change."""
-_PREPARE_SECONDS = 60.0
-_FEWEST_DROPS = 8
-"""Open drops for each node, the new one included, that a session must have for a node to be added."""
-_SHORTEST = 5.0
-"""Seconds that a session must still last for a node to be added, if an estimate is known."""
-_LOOK_SECONDS = 1.0
-"""Seconds between two searches for nodes to add."""
 
 
 class MemberChanges:

@@ -30,6 +30,13 @@ _MOST = 8
 """Most questions to one child that are under way at a time; others wait, so that one child cannot take all threads."""
 
 Value = TypeVar("Value")
+STEPS = (Manager.prepare, Manager.start, Manager.undo)
+"""The steps of a deployment. They are sent to a child even if it was removed meanwhile."""
+Finish = Callable[[Any, DropflowError | None], None]
+SECONDS = 2.0
+"""Seconds that a request waits for a child before it looks whether the child is alive."""
+_LONGEST = 12.0
+"""Seconds that a request waits for a child that is slow and alive: it may read much, or wait for a child of its own."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +133,8 @@ class Discard(msgspec.Struct, frozen=True):
     value: Any
 
 
-STEPS = (Manager.prepare, Manager.start, Manager.undo)
-"""The steps of a deployment. They are sent to a child even if it was removed meanwhile."""
 Wait = Gather | Until | PlanDeployment | PlanResumption
 Routine = Generator[Wait, Any, Value]
-Finish = Callable[[Any, DropflowError | None], None]
 RoutineAction = Ask | Discard | ComputePlan
 
 
@@ -372,11 +376,6 @@ def _own(error: Exception) -> DropflowError:
 
 
 # Requests to all children that answer, and the replies by kind. The operations of a composite are made of these.
-
-SECONDS = 2.0
-"""Seconds that a request waits for a child before it looks whether the child is alive."""
-_LONGEST = 12.0
-"""Seconds that a request waits for a child that is slow and alive: it may read much, or wait for a child of its own."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,11 @@ _AFTER_ERROR = 1.0
 """Seconds between a long poll that failed and the next one."""
 _MOST = 16
 """Most long polls at a time: each takes a thread."""
+_REMEMBERED = 10_000
+_CANCEL_SECONDS = 10.0
+_DELETE_SECONDS = 30.0
+_GRAPH_SECONDS = 30.0
+_SILENT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +114,6 @@ class SessionWatch:
 
 # Sessions that are to be deleted on children that did not answer. They are deleted when these children answer again.
 
-_REMEMBERED = 10_000
-
 
 class PendingDeletions:
     """The newest deployment that is to be deleted, by session and child, for as long as this process lives.
@@ -137,12 +140,6 @@ class PendingDeletions:
         """Remove the deletions on a child that was removed."""
         for key in [key for key in self._epochs if key[1] == url]:
             del self._epochs[key]
-
-
-_CANCEL_SECONDS = 10.0
-_DELETE_SECONDS = 30.0
-_GRAPH_SECONDS = 30.0
-_SILENT_SECONDS = 3.0
 
 
 class Sessions:

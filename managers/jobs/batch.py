@@ -26,6 +26,10 @@ from managers.jobs.job_directory import JobDirectory, JobRequest, seconds_of_tim
 _CALL_SECONDS = 60.0
 _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
 """Variables of the user that a batch system would otherwise keep, and show to its administrators."""
+_SLURM_OVER = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
+    *("REVOKED", "TIMEOUT"),
+)
 
 
 class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -265,11 +269,6 @@ def _call(command: Sequence[str], *, what: str, refusal: type[DropflowError] = B
 
 
 # Slurm.
-
-_SLURM_OVER = (
-    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
-    *("REVOKED", "TIMEOUT"),
-)
 
 
 def _slurm_directives(request: JobRequest, facility: Facility, output: Path) -> list[str]:

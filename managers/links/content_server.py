@@ -21,6 +21,12 @@ from managers.links.packing import Buffer, Frames, view
 from managers.links.send_window import LinkSettings
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, encode
 
+_SOURCES = 256
+"""Number of sources that are kept open."""
+_MOST_WAITING = 10_000
+"""Number of requests that may wait for content that is still growing."""
+
+
 # Contents that peers can fetch: in memory, or in files.
 
 
@@ -101,9 +107,6 @@ class FileSource:
 
 # Open sources of content, and the answers read from them.
 
-_SOURCES = 256
-"""Number of sources that are kept open."""
-
 
 class SourceCache:
     """Keeps sources open for a while, since the next range is usually requested soon. Used by one thread.
@@ -179,10 +182,6 @@ class SourceCache:
         if len(self._sources) > _SOURCES:
             self._sources.popitem(last=False)[1][0].close()
         return source
-
-
-_MOST_WAITING = 10_000
-"""Number of requests that may wait for content that is still growing."""
 
 
 class RangeServer:

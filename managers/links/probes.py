@@ -29,6 +29,7 @@ from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, decod
 
 _FIREWALL = "is a firewall in between, or is that host off? open that port for the other nodes"
 _KEY = "copy the same key file to both hosts; compare with 'dropflow keys show'"
+_REFUSAL_SECONDS = 1.0
 
 
 class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,8 +248,6 @@ class _Probe:
 
 
 # Whether the hosts of other processes refuse connections: then no process listens there.
-
-_REFUSAL_SECONDS = 1.0
 
 
 def refused_ports(addresses: Mapping[str, str]) -> dict[str, bool]:

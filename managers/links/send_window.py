@@ -10,6 +10,13 @@ import msgspec
 
 from dropflow.errors import DropflowError
 
+MOST_IN_FRAME = 16_384
+"""Bytes up to which a message is sent in one frame; above, copying it costs more than another frame."""
+FRAME_LIMIT = 8 << 20
+"""Bytes of the largest frame that may be sent; ZeroMQ closes a connection that brings a larger one."""
+MESSAGE_LIMIT = 1 << 30
+"""Bytes of the largest message, body and raw frames together. Larger contents go through the data plane."""
+
 
 class SendWindow:
     """Bytes that may be unprocessed by one peer. Thread-safe.
@@ -88,15 +95,6 @@ class SendWindow:
 
 
 # Settings of links. The defaults suit a cluster; tests shorten the times.
-
-MOST_IN_FRAME = 16_384
-"""Bytes up to which a message is sent in one frame; above, copying it costs more than another frame."""
-
-FRAME_LIMIT = 8 << 20
-"""Bytes of the largest frame that may be sent; ZeroMQ closes a connection that brings a larger one."""
-
-MESSAGE_LIMIT = 1 << 30
-"""Bytes of the largest message, body and raw frames together. Larger contents go through the data plane."""
 
 
 class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):

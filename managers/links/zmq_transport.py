@@ -41,6 +41,12 @@ CONNECTION_FAILURES = {
 
 REFUSALS = frozenset(event for event in CONNECTION_FAILURES if event not in (zmq.Event.DISCONNECTED, zmq.Event.CLOSED))
 """Events that the listening end counts as refused."""
+_BUDGET = 256
+"""ZeroMQ messages read from one socket before the others are read."""
+_COPY = 96 << 10
+"""Bytes below which copying a frame costs less than sending it without a copy."""
+_Socket = zmq.Socket[bytes]
+_Handler = Callable[[LinkManager, float], Iterable[list[LinkAction]]]
 
 
 def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> None:
@@ -155,16 +161,6 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int, address: str) 
     if "[" in address:
         socket.setsockopt(zmq.IPV6, 1)
     return socket
-
-
-_BUDGET = 256
-"""ZeroMQ messages read from one socket before the others are read."""
-
-_COPY = 96 << 10
-"""Bytes below which copying a frame costs less than sending it without a copy."""
-
-_Socket = zmq.Socket[bytes]
-_Handler = Callable[[LinkManager, float], Iterable[list[LinkAction]]]
 
 
 class _Connection:

@@ -33,6 +33,10 @@ MOST_IN_EVENT = 4096
 
 _FETCH_SECONDS = 60.0
 """Seconds to wait for the next bytes of a content."""
+_RELATIVE = "./"
+_log = logging.getLogger(__name__)
+_SECONDS = 5.0
+"""Seconds that a file system may take to answer. The file system of a lost node may never answer."""
 
 
 class ContentExchange:
@@ -347,8 +351,6 @@ def _refuse_other_tree(folder: str, handle: Handle, size: int, checksum: int) ->
 #
 # Paths of contents in messages between nodes are relative to the session directory of each node.
 
-_RELATIVE = "./"
-
 
 def portable(handle: Handle, workspace: Workspace) -> Handle:
     """Return `handle` with a `final` path that means the same on every node."""
@@ -374,12 +376,6 @@ def here(handle: Handle, workspace: Workspace) -> Handle:
     if ".." in Path(final).parts:
         raise StorageError(f"the path {handle.final!r} leaves the directory of the session")
     return msgspec.structs.replace(handle, final=final)
-
-
-_log = logging.getLogger(__name__)
-
-_SECONDS = 5.0
-"""Seconds that a file system may take to answer. The file system of a lost node may never answer."""
 
 
 class SharedFile(msgspec.Struct, frozen=True):

@@ -56,6 +56,8 @@ _HELD = "held.msgpack"
 
 Version = tuple[int, int]
 """Deployment and view of a session."""
+RELEASED = "was released by a client after the end of the session"
+"""Why a content does not exist any more."""
 
 
 class _CopyRecord(msgspec.Struct, frozen=True):
@@ -315,9 +317,6 @@ def copied_results(
 
 # Results that clients have released after the end of their session: they are removed, and answers
 # leave them out.
-
-RELEASED = "was released by a client after the end of the session"
-"""Why a content does not exist any more."""
 
 
 class _Released(msgspec.Struct, frozen=True):

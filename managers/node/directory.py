@@ -48,6 +48,8 @@ from managers.recovery.records import ViewDecision, unpack_column
 _CODECS: dict[str, Any] = {".json": msgspec.json, ".msgpack": msgspec.msgpack}
 
 T = TypeVar("T")
+_REPLACED = (END, SUMMARY)
+"""Files of an earlier end of the session, which are removed when it is deployed again."""
 
 
 class _Checksummed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,9 +119,6 @@ def read_checksummed(path: Path, kind: type[T]) -> T:
 
 DEPLOYMENT, VIEW = "deployment.json", "view.msgpack"
 """Names of the files that belong to a view, with `GRAPH_FILE`."""
-
-_REPLACED = (END, SUMMARY)
-"""Files of an earlier end of the session, which are removed when it is deployed again."""
 
 
 class SavedView(msgspec.Struct, frozen=True):

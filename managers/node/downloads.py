@@ -38,6 +38,10 @@ from managers.node.trees import TreeSource
 # A directory as a tar file, read while it is sent.
 
 _DIRECTORY_TAR_BLOCK = 1 << 18
+_DOWNLOADS_BLOCK = 1 << 20
+_BINARY = "application/octet-stream"
+_CHANGED = "something else removed or changed it, or the storage is failing: submit the graph again"
+_PIECE = 1 << 22
 
 
 class DirectoryListing(NamedTuple):
@@ -88,11 +92,6 @@ def directory_tar(root: Path, top: str) -> Iterator[bytes]:
     source = TreeSource(root, top)
     for offset in range(0, source.size, _DIRECTORY_TAR_BLOCK):
         yield source.read(offset, _DIRECTORY_TAR_BLOCK)
-
-
-_DOWNLOADS_BLOCK = 1 << 20
-_BINARY = "application/octet-stream"
-_CHANGED = "something else removed or changed it, or the storage is failing: submit the graph again"
 
 
 def file_download(path: Path, name: str, content_type: str = _BINARY) -> Download:
@@ -264,8 +263,6 @@ def _checked(chunks: Iterator[bytes], handle: Handle) -> Iterator[bytes]:
 
 
 # Downloads of the contents of many drops, as the records of one response.
-
-_PIECE = 1 << 22
 
 
 def batch(requests: Sequence[ContentRequest], find: Callable[[int], Handle]) -> Iterator[ContentRecord]:

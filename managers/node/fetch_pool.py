@@ -15,6 +15,9 @@ from dropflow.errors import Interrupted
 from dropflow.times.octets import RECEIVED_FILE, NodeReceipts, PeerReceipts
 from managers.links import Sink, TransferResult, WantedContent
 
+_T = TypeVar("_T")
+_MANY = 256
+
 
 class PendingFetch(msgspec.Struct, frozen=True):
     """A fetch that a job waits for: the content, the receiver of its bytes, and the timeout for the next bytes.
@@ -154,9 +157,6 @@ def _carry_out(links: ContentFetcher, peer: str, job: FetchJob) -> None:
 
 
 # Counts of contents from other nodes: in messages, fetched, and as streams.
-
-_T = TypeVar("_T")
-_MANY = 256
 
 
 def write_receipts(directory: Path, receipts: NodeReceipts) -> None:

@@ -43,6 +43,14 @@ from managers.node.directory import SessionDirectory, SessionEnd
 from managers.node.downloads import refuse_changed
 from managers.recovery.records import node_lost
 
+REPLACED = "was replaced by that of a later drop, which wrote the same file"
+"""Why a content of an earlier iteration of a loop does not exist any more."""
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_MOST_FAILURES = 100
+_MOST_NAMED = 20
+
+
 # Root causes of a session that is over, as they were written when it ended.
 
 
@@ -88,11 +96,6 @@ class WrittenFailures:
 #
 # They have the methods of a `HostedSession`. A running session answers some queries in its own thread; these objects
 # answer them from files.
-
-REPLACED = "was replaced by that of a later drop, which wrote the same file"
-"""Why a content of an earlier iteration of a loop does not exist any more."""
-
-T = TypeVar("T")
 
 
 class _OverSession:
@@ -345,12 +348,6 @@ def end_interrupted(core: Core, node: str, request: CancelRequest | None) -> Fai
     failure = node_lost(f"the manager of node {node} ended while the session ran", hint)
     core.handle([Lost(node, failure)])
     return failure
-
-
-_log = logging.getLogger(__name__)
-
-_MOST_FAILURES = 100
-_MOST_NAMED = 20
 
 
 def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | DamagedSession]:

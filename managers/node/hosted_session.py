@@ -58,6 +58,11 @@ from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, r
 from managers.recovery.decision_text import explain_decision
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 
+_log = logging.getLogger(__name__)
+_MOST_FAILURES = 100
+_end_decoder = msgspec.msgpack.Decoder(PartEnd)
+
+
 # The nodes of MPI jobs over several nodes.
 
 
@@ -106,12 +111,6 @@ class _JobRanks:
     def send(self, node: str, job: str, text: str) -> None:
         """Send a text about a job to a node."""
         self._hosted.exchange.send(node, RankMessage(self._hosted.name, self._hosted.epoch, job, text))
-
-
-_log = logging.getLogger(__name__)
-
-_MOST_FAILURES = 100
-_end_decoder = msgspec.msgpack.Decoder(PartEnd)
 
 
 class HostedSession:

@@ -38,6 +38,17 @@ from managers.node.stream_copies import FileWatcher
 
 OnStop = Callable[[Exception | None], None]
 """Called in the session's thread when it is over or frozen, with the exception of its execution or None."""
+_log = logging.getLogger(__name__)
+EVERY = 5.0
+_KEPT = 720
+_SAMPLE = 0.1
+_FILE = "incarnation"
+_SLOT = 512
+"""Bytes of one of the two slots: the smallest sector that a disk writes."""
+_NONE = -1
+_RANDOM_BITS = 20
+_MOST = (1 << 53 - _RANDOM_BITS) - 1
+"""Largest counter with which an incarnation is exact in JSON."""
 
 
 class SessionResources(ExchangeResources, Protocol):
@@ -204,11 +215,6 @@ class ProcessResources:
 
 # The load of the host during the last hour.
 
-_log = logging.getLogger(__name__)
-
-EVERY = 5.0
-_KEPT = 720
-
 
 class LoadHistory:
     """Samples the load of a node in a separate thread. May be read from any thread.
@@ -275,7 +281,6 @@ def sample_of(node: NodeInfo, now: float) -> LoadSample:
 
 _SHORTEST, _LONGEST = 0.5, 10.0
 """Shortest and longest seconds of an average: clocks of processors are too coarse for less, and more is outdated."""
-_SAMPLE = 0.1
 
 
 class ProcessorUse:
@@ -329,14 +334,6 @@ def _seconds() -> tuple[float, float]:
 # again and serve its results. It has the counter twice, each time with a checksum and in a disk
 # sector of its own. The two are written one after the other: a crash during a write damages one of
 # them, and the other one has the number of the last start.
-
-_FILE = "incarnation"
-_SLOT = 512
-"""Bytes of one of the two slots: the smallest sector that a disk writes."""
-_NONE = -1
-_RANDOM_BITS = 20
-_MOST = (1 << 53 - _RANDOM_BITS) - 1
-"""Largest counter with which an incarnation is exact in JSON."""
 
 
 def next_incarnation(root: Path, clock: Clock) -> int:

@@ -37,6 +37,7 @@ _SMALL = 256 << 10
 _HELD = 64 << 20
 _KEPT = 4
 _DATED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ([A-Z]+) (.*)", re.DOTALL)
+_MOST_FAILURES = 100
 
 
 def log_download(folder: Path, drop: str, *, where: str) -> Download:
@@ -293,9 +294,6 @@ def _dated(rows: list[str], time: float) -> Iterator[_Line]:
             yield _Line(time, level, match[3])
         else:
             yield _Line(time, level, row)
-
-
-_MOST_FAILURES = 100
 
 
 class FailureLog(Instrument):

@@ -37,6 +37,10 @@ T = TypeVar("T")
 
 Running = Collection[int] | None
 """The rows of drops whose attempts run now; None if that is not known, as in a session that is over."""
+_PARAMETER = 2000
+_CODE = 64 * 1024
+_KEPT = 4
+"""Number of changes that a log keeps for each of its drops. A client that is further behind gets all states."""
 
 
 class FailureReports(Protocol):
@@ -170,10 +174,6 @@ def drop_info(
         size=None if handle is None else handle.size,
         is_running=None if running is None or not is_active else row in running,
     )
-
-
-_PARAMETER = 2000
-_CODE = 64 * 1024
 
 
 def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> FailureList:
@@ -337,9 +337,6 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, li
 
 
 # The states of the drops of a session here, and their latest changes, for clients that poll.
-
-_KEPT = 4
-"""Number of changes that a log keeps for each of its drops. A client that is further behind gets all states."""
 
 
 class StateLog:

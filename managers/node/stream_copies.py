@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 _NAME = 64
 """Number of characters at the end of a file's name that are also the end of its copy's name."""
+GONE = "what was written was discarded, or has no consumers left"
+_JOIN_SECONDS = 5.0
 
 
 class StreamCopy:
@@ -166,8 +168,6 @@ class StreamCopy:
 
 
 # One stream that this node offers to others.
-
-GONE = "what was written was discarded, or has no consumers left"
 
 
 class StreamOffer:
@@ -329,9 +329,6 @@ class FileWatcher:
                     on_readable = self._functions.get(key.fd)
                     if on_readable is not None:
                         on_readable()
-
-
-_JOIN_SECONDS = 5.0
 
 
 class NodeStreams:

@@ -35,6 +35,8 @@ _ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int
 
 StateColumn = npt.NDArray[np.uint8]
 BooleanColumn = npt.NDArray[np.bool_]
+_ROUNDS = 5
+FloatColumn = npt.NDArray[np.float64]
 
 
 def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown: BooleanColumn) -> StateColumn:
@@ -85,11 +87,8 @@ def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown:
 Durations = Mapping[int, tuple[int, float]]
 """By template: attempts that have succeeded on a member, and how many seconds they took together."""
 
-_ROUNDS = 5
 _SLOWEST, _FASTEST = 0.05, 20.0
 """Limits on a speed in relation to the mean, so that a few odd attempts do not empty a member."""
-
-FloatColumn = npt.NDArray[np.float64]
 
 
 class Speeds(NamedTuple):

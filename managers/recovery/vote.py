@@ -46,6 +46,13 @@ from managers.recovery.records import RequestedChange, View, ViewDecision
 
 Ballot = tuple[int, int]
 """Round, and rank of the candidate among the voters: greater ballots win."""
+_NONE: Ballot = (0, 0)
+_END: Ballot = (0, 1)
+"""Ballot with which the first member proposes that the session is over. Those of candidates begin with (1, 0)."""
+_decoder = msgspec.msgpack.Decoder(ViewDecision)
+_change_decoder = msgspec.msgpack.Decoder(RequestedChange)
+_PATIENCE_WITHOUT_LOSS = 3.0
+"""How many times longer a candidate waits for a silent member that is not lost, while no member is lost."""
 
 
 class SendToPeer(msgspec.Struct, frozen=True):
@@ -99,15 +106,6 @@ class AdoptDecision(msgspec.Struct, frozen=True):
 
 
 ViewAction = SendToPeer | StopForReport | PlanView | ConnectPeers | AdoptDecision
-
-
-_NONE: Ballot = (0, 0)
-_END: Ballot = (0, 1)
-"""Ballot with which the first member proposes that the session is over. Those of candidates begin with (1, 0)."""
-_decoder = msgspec.msgpack.Decoder(ViewDecision)
-_change_decoder = msgspec.msgpack.Decoder(RequestedChange)
-_PATIENCE_WITHOUT_LOSS = 3.0
-"""How many times longer a candidate waits for a silent member that is not lost, while no member is lost."""
 
 
 @dataclass(slots=True)

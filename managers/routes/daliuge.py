@@ -42,6 +42,10 @@ _ALL_RMODES = "-1"
 _ISLAND_PORT = 8001
 _DAEMON_PORT = 9000
 _START_SECONDS = 60.0
+_MANAGED = "/api/v1/managers/{role}"
+_LOOK = Operation(name="managed", path=_MANAGED, answer=dict[str, Any], summary="One manager of a daemon")
+_S = "/api/sessions/{session}"
+_Handler = Callable[[Request], object]
 
 
 class _Children(msgspec.Struct, frozen=True):
@@ -50,8 +54,6 @@ class _Children(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
 
 
-_MANAGED = "/api/v1/managers/{role}"
-_LOOK = Operation(name="managed", path=_MANAGED, answer=dict[str, Any], summary="One manager of a daemon")
 _START = Operation(
     name="start_managed",
     method="POST",
@@ -387,10 +389,6 @@ def _completed(body: bytes) -> list[str]:
     except (UnicodeDecodeError, ValueError) as error:
         raise UsageError("the form cannot be read", hint="send completed=ID,ID") from error
     return [oid for text in fields.get("completed", []) for oid in text.split(",") if oid]
-
-
-_S = "/api/sessions/{session}"
-_Handler = Callable[[Request], object]
 
 
 class _PageQuery(msgspec.Struct, frozen=True, kw_only=True):

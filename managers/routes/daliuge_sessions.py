@@ -35,6 +35,14 @@ from managers.routes.daliuge_json import find_node, node_string, specifications
 
 _MOST = 1000
 _LONGEST = 255
+_PAGE = 1000
+_CANCELLABLE = (SessionState.DEPLOYING, SessionState.RUNNING, SessionState.CANCELLED)
+_AS_DALIUGE = {
+    UNKNOWN: SessionState.RUNNING,
+    SessionState.PAUSED.name: SessionState.RUNNING,
+    # A session of DALiuGE is CANCELLED from the request on, while its applications may still run.
+    SessionState.CANCELLING.name: SessionState.CANCELLED,
+}
 
 
 class _Head(msgspec.Struct):
@@ -110,16 +118,6 @@ def _is_record(item: msgspec.Raw) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return isinstance(record, dict) and (not record or bool(record.get("rmode"))) and "oid" not in record
-
-
-_PAGE = 1000
-_CANCELLABLE = (SessionState.DEPLOYING, SessionState.RUNNING, SessionState.CANCELLED)
-_AS_DALIUGE = {
-    UNKNOWN: SessionState.RUNNING,
-    SessionState.PAUSED.name: SessionState.RUNNING,
-    # A session of DALiuGE is CANCELLED from the request on, while its applications may still run.
-    SessionState.CANCELLING.name: SessionState.CANCELLED,
-}
 
 
 class DaliugeSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,18 @@ from dropflow.api.routes import Request, Response, Route
 from dropflow.graph.drop_counts import DropCounts, add_counts
 from dropflow.states import STATUSES, DropState
 
+_LOADS = (
+    ("dropflow_node_cores", "Processors that a node may use.", "cores", 1.0),
+    ("dropflow_node_workers", "Worker processes of a node.", "workers", 1.0),
+    ("dropflow_node_busy", "Attempts that run in workers or threads of a node now.", "busy", 1.0),
+    ("dropflow_node_processor_ratio", "Use of all processors of a node, 0 to 1.", "processor", 0.01),
+    ("dropflow_node_memory_bytes", "Main memory of a node.", "memory", 1.0),
+    ("dropflow_node_memory_free_bytes", "Main memory of a node that is available.", "memory_free", 1.0),
+    ("dropflow_node_disk_bytes", "File system of a node's sessions.", "disk", 1.0),
+    ("dropflow_node_received_bytes", "Contents that a node fetched from other nodes since its start.", "received", 1.0),
+    ("dropflow_node_disk_free_bytes", "Free space of the file system of a node's sessions.", "disk_free", 1.0),
+)
+
 
 def metrics_routes(manager: Manager) -> list[Route]:
     """Return the route ``/metrics`` of a manager."""
@@ -108,19 +120,6 @@ class _Manager(Collector):
             for node in nodes:
                 family.add_metric([node.name], getattr(node.load, field) * scale)
             yield family
-
-
-_LOADS = (
-    ("dropflow_node_cores", "Processors that a node may use.", "cores", 1.0),
-    ("dropflow_node_workers", "Worker processes of a node.", "workers", 1.0),
-    ("dropflow_node_busy", "Attempts that run in workers or threads of a node now.", "busy", 1.0),
-    ("dropflow_node_processor_ratio", "Use of all processors of a node, 0 to 1.", "processor", 0.01),
-    ("dropflow_node_memory_bytes", "Main memory of a node.", "memory", 1.0),
-    ("dropflow_node_memory_free_bytes", "Main memory of a node that is available.", "memory_free", 1.0),
-    ("dropflow_node_disk_bytes", "File system of a node's sessions.", "disk", 1.0),
-    ("dropflow_node_received_bytes", "Contents that a node fetched from other nodes since its start.", "received", 1.0),
-    ("dropflow_node_disk_free_bytes", "Free space of the file system of a node's sessions.", "disk_free", 1.0),
-)
 
 
 def _counted(name: str, text: str, label: str, counts: Counter[str], values: Iterable[str]) -> Metric:

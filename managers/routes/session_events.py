@@ -36,6 +36,11 @@ from managers.state_hub import UNSEEN, StateHub, WatchedStates, in_base64, state
 _AGAIN = 1.0
 """Seconds after an error until the next attempt."""
 _HEARTBEAT = 15.0
+_WAIT = 1.0
+_EVENT_STREAM_PACE = 0.1
+"""Shortest time between events, in seconds: people do not read faster."""
+_STATE_STREAM_PACE = 0.2
+"""Shortest time between two events, in seconds."""
 
 
 def follow(
@@ -79,11 +84,6 @@ def follow(
             sent = clock.monotonic()
             if not new:
                 yield heartbeat()
-
-
-_WAIT = 1.0
-_EVENT_STREAM_PACE = 0.1
-"""Shortest time between events, in seconds: people do not read faster."""
 
 
 def session_events(
@@ -175,9 +175,6 @@ class _SessionReader:
 #
 # `managers.state_hub.StateHub` reads a session once for all of its watchers, and encodes each event once. A client that
 # reconnects with ``Last-Event-ID`` gets the changes that it has missed, if they are still known.
-
-_STATE_STREAM_PACE = 0.2
-"""Shortest time between two events, in seconds."""
 
 
 def state_events(

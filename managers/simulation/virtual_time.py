@@ -15,6 +15,10 @@ from managers.owner_thread import Machine
 
 _MOST_EVENTS = 1_000_000
 """Number of events after which a simulation that does not reach its end is a bug."""
+_QUIET = 0.03
+"""Seconds of the managers in which all that follows from the end of an attempt has happened."""
+OnReturn = Callable[[Any, Exception | None], object]
+"""Takes the value of a call, or its error."""
 
 
 class Timer:
@@ -230,10 +234,6 @@ class _ProcessTimer(Timer):
             super().fire()
 
 
-_QUIET = 0.03
-"""Seconds of the managers in which all that follows from the end of an attempt has happened."""
-
-
 class WorkTime:
     """The time of attempts: it passes as that of the managers does, and skips what they would wait for an attempt.
 
@@ -287,10 +287,6 @@ class WorkTime:
         if self._heap and self.may_skip():
             self._skipped += max(self._heap[0][0] - self.now() - _QUIET, 0.0)
         self._schedule()
-
-
-OnReturn = Callable[[Any, Exception | None], object]
-"""Takes the value of a call, or its error."""
 
 
 class SimulatedOwner:

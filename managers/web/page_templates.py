@@ -31,6 +31,11 @@ from dropflow.web.views import (
 )
 from managers.web.views import FIRST_DROP_PAGE, RUN_AGAIN, TRY_AGAIN, DropPageQuery, ManagerView, session_actions
 
+SESSIONS = (("Sessions", "/sessions"),)
+"""The way to a session, at the top of its pages."""
+_LARGE_RATIO = 100
+
+
 # Addresses of pages and of the API, with names quoted.
 
 
@@ -105,10 +110,6 @@ def _label(manager: ManagerInfo) -> ServerLabel:
     )
 
 
-SESSIONS = (("Sessions", "/sessions"),)
-"""The way to a session, at the top of its pages."""
-
-
 def session_tabs(session: str) -> tuple[tuple[str, str], ...]:
     """Return words and addresses of the pages of a session."""
     own = session_url(session)
@@ -144,7 +145,6 @@ def value_fields(parameters: Mapping[str, str]) -> list[FormField]:
     ]
 
 
-_LARGE_RATIO = 100
 _NAMES: dict[str, object] = {
     "api_url": api_url,
     "picture_url": picture_url,

@@ -80,6 +80,14 @@ from managers.web.views import (
     timeline_view,
 )
 
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+_TWIN = ".json"
+_BRIEF = "X-Brief"
+_LONGEST_FORM = 1024 * 1024
+_LONGEST_REASON = 200
+
+
 # The pages of the logs of sessions, drops and managers.
 
 
@@ -170,10 +178,6 @@ def _source_of(view: LogView) -> LogSource:
     )
 
 
-_T = TypeVar("_T")
-_U = TypeVar("_U")
-_TWIN = ".json"
-_BRIEF = "X-Brief"
 _OWN = Path(__file__).with_name("static")
 
 
@@ -404,9 +408,6 @@ def _picture(manager: Manager, call: Request) -> Response:
 
 
 # What forms of pages do: resume, retry, pause, continue, cancel or delete a session; and where graphs are run from.
-
-_LONGEST_FORM = 1024 * 1024
-_LONGEST_REASON = 200
 
 
 def action_routes(manager: Manager) -> list[Route]:

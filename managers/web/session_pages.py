@@ -30,6 +30,7 @@ _GROUPINGS = (
     ("node", "by node"),
     ("island", "by island"),
 )
+_MOST = 100
 
 
 def read_analysis(manager: Manager, session: str) -> Analysis:
@@ -78,8 +79,6 @@ def graph_routes(manager: Manager, templates: PageTemplates, hub: StateHub) -> l
 
 
 # The page that compares a session with another one, and the list of sessions to choose from.
-
-_MOST = 100
 
 
 class CompareQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

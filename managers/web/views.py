@@ -34,6 +34,15 @@ from managers.web.logs import LogTail, tail_of
 # A session as it was at a moment, for its page: numbers, logical nodes, failures and results.
 
 _SHOWN = 100
+_T = TypeVar("_T")
+_YOUNGEST = 10
+_FIRST_RESULTS = 10
+_FIRST_INPUTS = 5
+"""Inputs of a failed drop whose size is asked of their nodes."""
+_UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
+"""States of drops that run when a session that is over is resumed."""
+UseOf = Callable[[Sequence[SessionInfo]], tuple[UserUse, ...]]
+"""Returns what the users of sessions have and may have (`managers.routes.owners.Owners.use`)."""
 
 
 def as_it_was(
@@ -82,15 +91,6 @@ def _results_at(results: Sequence[ResultInfo], moment: SessionMoment) -> tuple[R
     return tuple(
         result for result in results if result.drop < len(states) and states[result.drop] == DropState.COMPLETED
     )
-
-
-_T = TypeVar("_T")
-_YOUNGEST = 10
-_FIRST_RESULTS = 10
-_FIRST_INPUTS = 5
-"""Inputs of a failed drop whose size is asked of their nodes."""
-_UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
-"""States of drops that run when a session that is over is resumed."""
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,10 +187,6 @@ class SessionsView(ManagerView, frozen=True, kw_only=True):
     total: int
     query: SessionQuery
     users: tuple[UserUse, ...] = ()
-
-
-UseOf = Callable[[Sequence[SessionInfo]], tuple[UserUse, ...]]
-"""Returns what the users of sessions have and may have (`managers.routes.owners.Owners.use`)."""
 
 
 class SessionView(ManagerView, frozen=True, kw_only=True):

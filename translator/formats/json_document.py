@@ -26,6 +26,17 @@ _BOM = b"\xef\xbb\xbf"
 _CHUNK = 256 * 1024
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _SHOWN = 40
+Json = Mapping[str, Any]
+"""A JSON object of a file."""
+_PAIR = re.compile(r"(-?[0-9]{1,6}(?:[.][0-9]{1,20})?) (-?[0-9]{1,6}(?:[.][0-9]{1,20})?)")
+_TRUE = frozenset({"true", "1", "yes"})
+_FALSE = frozenset({"false", "0", "no", "", "none", "null"})
+APPLICATION_IDS = {
+    "id": ("inputApplicationId", "outputApplicationId"),
+    "oid": ("inputApplicationId", "outputApplicationId"),
+    "key": ("inputApplicationKey", "outputApplicationKey", "exitApplicationKey"),
+}
+"""Attributes of a construct with the ids of its embedded applications, by the identity of the file."""
 
 
 class JsonDocument(NamedTuple):
@@ -171,13 +182,6 @@ def _neighbour(path: Path) -> str:
 # Tolerant access to JSON of files. Invalid values are skipped here; `translator.formats.load`
 # reports them.
 
-Json = Mapping[str, Any]
-"""A JSON object of a file."""
-
-_PAIR = re.compile(r"(-?[0-9]{1,6}(?:[.][0-9]{1,20})?) (-?[0-9]{1,6}(?:[.][0-9]{1,20})?)")
-_TRUE = frozenset({"true", "1", "yes"})
-_FALSE = frozenset({"false", "0", "no", "", "none", "null"})
-
 
 def escape(key: str) -> str:
     """Return a key as one step of a JSON pointer (RFC 6901)."""
@@ -291,13 +295,6 @@ def _values(raw: Json, pointer: str, find: Callable[[object], str]) -> list[tupl
 #
 # Files have up to three (`id`, `oid`, `key`), sometimes mixed. The version string of a file does not
 # tell which one its links use.
-
-APPLICATION_IDS = {
-    "id": ("inputApplicationId", "outputApplicationId"),
-    "oid": ("inputApplicationId", "outputApplicationId"),
-    "key": ("inputApplicationKey", "outputApplicationKey", "exitApplicationKey"),
-}
-"""Attributes of a construct with the ids of its embedded applications, by the identity of the file."""
 
 
 class Identity(StrEnum):

@@ -57,6 +57,16 @@ _KINDS: dict[type, tuple[str, ...]] = {
     type(None): ("null",),
 }
 _SHOWN = 40
+_FOREIGN = {
+    Family.PHYSICAL: ("this is a physical graph (a list of drops)", "run or partition it directly: it is unrolled"),
+    Family.DFG: ("this is a physical graph in a .dfg container", "run or partition it directly: it is unrolled"),
+    Family.PALETTE: ("this is a palette, and not a graph", "draw a graph with it in EAGLE and give that"),
+    Family.CONFIGURATION: ("this is a graph configuration, not a graph", "give the graph that it belongs to"),
+    Family.NONE: (
+        "this is JSON, but not a graph: it has neither 'nodeDataArray' nor 'nodes' and 'edges'",
+        "give a .graph file that EAGLE saved",
+    ),
+}
 
 
 def check_structure(document: Json, limit: int) -> Iterator[Problem]:
@@ -201,18 +211,6 @@ def _label(item: Any, step: str | int) -> str:
     names = [item.get(name) for name in ("name", "text", "IdText", "id")] if isinstance(item, dict) else []
     name = next((str(name) for name in names if name), "")
     return repr(name[:_SHOWN]) if name else f"number {step + 1}" if isinstance(step, int) else repr(step)
-
-
-_FOREIGN = {
-    Family.PHYSICAL: ("this is a physical graph (a list of drops)", "run or partition it directly: it is unrolled"),
-    Family.DFG: ("this is a physical graph in a .dfg container", "run or partition it directly: it is unrolled"),
-    Family.PALETTE: ("this is a palette, and not a graph", "draw a graph with it in EAGLE and give that"),
-    Family.CONFIGURATION: ("this is a graph configuration, not a graph", "give the graph that it belongs to"),
-    Family.NONE: (
-        "this is JSON, but not a graph: it has neither 'nodeDataArray' nor 'nodes' and 'edges'",
-        "give a .graph file that EAGLE saved",
-    ),
-}
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -41,6 +41,11 @@ _TYPES = {
 }
 _LARGEST = 1e300
 _SCALARS = (str, int, float, bool)
+Applications = Mapping[str, tuple[LogicalNode, ...]]
+"""Embedded applications by the id of their construct, in order."""
+_UNUSABLE = frozenset({"", "none", "unknown", "unknownapplication"})
+_OWN = ("dropclass", "base_name")
+"""Fields of a construct that its application does not get."""
 
 
 def read_fields(
@@ -203,15 +208,6 @@ def _options(raw: Json) -> Iterator[Any]:
 # In files of the OJS family, links end on the construct for both of its applications; the port decides which is meant.
 # The first application gets the name of the construct's drops and its parameters, as in DALiuGE: its `key` is the id of
 # the construct, and it has fields such as ``num_of_copies``.
-
-Applications = Mapping[str, tuple[LogicalNode, ...]]
-"""Embedded applications by the id of their construct, in order."""
-
-_UNUSABLE = frozenset({"", "none", "unknown", "unknownapplication"})
-
-
-_OWN = ("dropclass", "base_name")
-"""Fields of a construct that its application does not get."""
 
 
 def is_usable(application: ApplicationRecord) -> bool:

@@ -80,6 +80,17 @@ PARAMETER_TYPES: Mapping[str, str] = {
 _FUNCTION_CLASS = "PyFuncApp"
 _SEPARATORS = re.compile(r"[\s_.-]+")
 _CATEGORIES = {name.lower(): name for name in (*KINDS, *RENAMED_CATEGORIES)}
+Nature = tuple[str, NodeKind]
+"""Canonical category and kind of a node."""
+_BY_TYPE = {
+    "data": NodeKind.DATA,
+    "datadrop": NodeKind.DATA,
+    "service": NodeKind.DATA,
+    "application": NodeKind.APP,
+    "applicationdrop": NodeKind.APP,
+}
+_DATA_CLASSES = ("data", "drops")
+_SUGGESTED = 100
 
 
 def fold(name: str) -> str:
@@ -218,19 +229,8 @@ def _switched(fields: tuple[Field, ...], switches: Mapping[str, bool]) -> Iterat
 
 # The kind of each node of a file: data, application, construct, variables or a note.
 
-Nature = tuple[str, NodeKind]
-"""Canonical category and kind of a node."""
 
-_BY_TYPE = {
-    "data": NodeKind.DATA,
-    "datadrop": NodeKind.DATA,
-    "service": NodeKind.DATA,
-    "application": NodeKind.APP,
-    "applicationdrop": NodeKind.APP,
-}
 _CLASS_NAMES = frozenset(map(fold, ("dropclass", "appclass", "Application class", "dataclass", "Data class")))
-_DATA_CLASSES = ("data", "drops")
-_SUGGESTED = 100
 
 
 def natures(records: Records, problems: list[Problem]) -> Mapping[str, Nature]:

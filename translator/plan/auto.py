@@ -51,6 +51,19 @@ _LONGEST_CHAIN = 60
 
 Found = tuple[float, IntColumn, IntColumn]
 """Completion time, parts and priorities."""
+_SEARCHED = 20_000
+"""Most drops of graphs that the local search improves."""
+_SEARCH_BUDGET = 400_000
+"""Drops that the local search simulates altogether: about two seconds."""
+_LONG_RUN = 40.0
+"""Seconds of a run: these two seconds are 5 % of them. The budget of longer runs is larger in proportion..."""
+_MOST_TIMES = 4
+"""...but at most this many times as large."""
+_MOVE_COST = 10
+"""Number of drops whose simulation takes as long as that of one move that shares its links."""
+_MOST_STEPS = 1_500
+_MOST_ASSIGNMENTS = 300
+"""If a graph has at most this many assignments of its tasks to nodes, all are tried."""
 
 
 def search(
@@ -189,19 +202,6 @@ class _Search:
 
 _SMALL, _MIDDLE, _SCHEDULED, _LARGE = 5_000, 60_000, 150_000, 300_000
 """Most drops of a graph for all algorithms, for slow ones, for those that schedule tasks, and for several tries."""
-_SEARCHED = 20_000
-"""Most drops of graphs that the local search improves."""
-_SEARCH_BUDGET = 400_000
-"""Drops that the local search simulates altogether: about two seconds."""
-_LONG_RUN = 40.0
-"""Seconds of a run: these two seconds are 5 % of them. The budget of longer runs is larger in proportion..."""
-_MOST_TIMES = 4
-"""...but at most this many times as large."""
-_MOVE_COST = 10
-"""Number of drops whose simulation takes as long as that of one move that shares its links."""
-_MOST_STEPS = 1_500
-_MOST_ASSIGNMENTS = 300
-"""If a graph has at most this many assignments of its tasks to nodes, all are tried."""
 _SINGLE, _AUTO_ALMOST = 1e-9, 1e-6
 
 

@@ -27,6 +27,11 @@ _MOST_GAPS = 64
 """Number of latest gaps of a node that are kept: tasks come in the order of their ranks, so early gaps stay empty."""
 _MOST_RESERVED = 64
 """Number of latest tasks with declared memory or GPUs that are compared for each node."""
+_Numbers = npt.NDArray[np.int64]
+MOST_LOOKAHEAD = 20_000_000
+"""Largest product of edges and the square of nodes for lookahead; larger graphs get plain HEFT."""
+_MOST_COMPARED = 60_000
+"""Most drops of graphs whose order in the schedule is compared with the order of the ranks."""
 
 
 class Timetable:
@@ -106,9 +111,6 @@ class Timetable:
 # F. Bittencourt, R. Sakellariou and E. R. M. Madeira, PDP 2010 (lookahead). Tasks are taken by rank,
 # and each goes to the node where it ends first, also into a gap between tasks that are there.
 # Lookahead takes the node where the successors of the task end first.
-
-
-_Numbers = npt.NDArray[np.int64]
 
 
 class Schedule:
@@ -356,13 +358,6 @@ def priorities(rank: Floats, work: GraphWork) -> IntColumn:
     column[apps[order]] = np.arange(1, len(apps) + 1, dtype=np.int32)
     column.flags.writeable = False
     return column
-
-
-MOST_LOOKAHEAD = 20_000_000
-"""Largest product of edges and the square of nodes for lookahead; larger graphs get plain HEFT."""
-
-_MOST_COMPARED = 60_000
-"""Most drops of graphs whose order in the schedule is compared with the order of the ranks."""
 
 
 def heft(graph: PhysicalGraph, _options: PartitionOptions, machines: Machines) -> PlannedParts:

@@ -31,6 +31,8 @@ from translator.plan.task_graph import EventGraph, Floats, GraphWork, capacities
 
 _TOLERANCE = 1e-9
 """Share of a move that may be missing at its end: sums of rates are not exact."""
+MOST_SCHEDULED = 200_000
+"""Most drops of graphs with a schedule: for larger ones it would take seconds of processor time."""
 
 
 class _MoveGroup:
@@ -365,9 +367,6 @@ class _Simulation:
 
 
 # The schedule with which a graph is submitted. Its timeline compares it with the execution.
-
-MOST_SCHEDULED = 200_000
-"""Most drops of graphs with a schedule: for larger ones it would take seconds of processor time."""
 
 
 def with_schedule(graph: PhysicalGraph, machines: Machines) -> PhysicalGraph:

@@ -41,6 +41,14 @@ if TYPE_CHECKING:
 
 DEFAULT_BANDWIDTH = 128.0 * 1024 * 1024
 """Bytes per second of a link whose bandwidth is not given: about that of gigabit Ethernet."""
+_MOST_BYTES = 16 * 1024 * 1024
+_MOST_CORES = 1_000_000
+_MOST_NODES = 100_000
+_MOST_GPUS = 10_000
+_NODE_KEYS = ("name", "cores", "speed", "memory", "gpus", "island")
+_LINK_KEYS = ("bandwidth", "latency")
+_USE_STEP = 0.1
+"""Use of processors is rounded to tenths, so that nodes that are idle but for noise are equal."""
 
 
 class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,14 +176,6 @@ def equal_machines(count: int, *, cores: int = 1, names: Sequence[str] = ()) -> 
     """
     given = names or tuple(f"#{number}" for number in range(count))
     return Machines(nodes=tuple(NodeCapacity(name=name, cores=cores, gpus=math.inf) for name in given))
-
-
-_MOST_BYTES = 16 * 1024 * 1024
-_MOST_CORES = 1_000_000
-_MOST_NODES = 100_000
-_MOST_GPUS = 10_000
-_NODE_KEYS = ("name", "cores", "speed", "memory", "gpus", "island")
-_LINK_KEYS = ("bandwidth", "latency")
 
 
 def read_machines(path: Path) -> Machines:
@@ -344,10 +344,6 @@ class _MachinesText:
 
 
 # Machines from the present reports of managers: their capacities without the part that other load takes.
-
-
-_USE_STEP = 0.1
-"""Use of processors is rounded to tenths, so that nodes that are idle but for noise are equal."""
 
 
 class LiveMachines(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,10 @@ from dropflow.times.measured_run import MeasuredRun, MeasuredSeconds
 
 Floats = npt.NDArray[np.float64]
 _Wide = npt.NDArray[np.int64]
+_VERSION = 1
+_MAGIC = b"PK"
+_USAGE = ("processor", "memory")
+_RANGE = ("least", "most")
 
 
 @dataclass(frozen=True)
@@ -225,11 +229,6 @@ def _weights(run: MeasuredRun) -> Floats:
 
 
 # Profiles on disk: measurements of runs, as arrays (a ``.npz`` file of NumPy).
-
-_VERSION = 1
-_MAGIC = b"PK"
-_USAGE = ("processor", "memory")
-_RANGE = ("least", "most")
 
 
 class _NodeHeader(msgspec.Struct, frozen=True):

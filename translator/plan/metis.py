@@ -27,6 +27,18 @@ from translator.plan.refine import PartLimits, evenest, limits_for, moved_bytes,
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
+_MOST_LOAD = 10_000
+_MOST_VOLUME = 1_000_000
+_MOST_SUM = 1_000_000_000
+_LOAD_UNIT = 100
+_REFINED = 4
+_SMALL = 5_000
+"""Most tasks of graphs that get the largest number of seeds."""
+_LARGE = 30_000
+"""Graphs with more tasks get one seed, and their partitions are refined only if they exceed a limit."""
+_Wide = npt.NDArray[np.int64]
+
+
 # Partition into blocks of equal weight of a topological order: very fast, and the graph of parts is
 # acyclic.
 #
@@ -93,18 +105,7 @@ def depth_first_order(graph: PhysicalGraph) -> IntColumn:
     return order
 
 
-_MOST_LOAD = 10_000
-_MOST_VOLUME = 1_000_000
-_MOST_SUM = 1_000_000_000
-_LOAD_UNIT = 100
 _SEEDS, _MOST_SEEDS = 3, 4
-_REFINED = 4
-_SMALL = 5_000
-"""Most tasks of graphs that get the largest number of seeds."""
-_LARGE = 30_000
-"""Graphs with more tasks get one seed, and their partitions are refined only if they exceed a limit."""
-
-_Wide = npt.NDArray[np.int64]
 
 
 def metis(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:

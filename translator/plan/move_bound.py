@@ -27,6 +27,7 @@ _TAIL_BUDGET = 4_000_000
 """Most tasks that are visited for all tails together; for large graphs, fewer tails are tried."""
 
 _Wide = npt.NDArray[np.int64]
+_SAMPLES = 200
 
 
 def bound_with_moves(tasks: TaskGraph, machines: Machines) -> float:
@@ -132,8 +133,6 @@ def _done_between(heads: Floats, tails: Floats, work: Floats) -> float:
 #
 # All algorithms are compared by it. Bytes are those of data drops (`translator.plan.task_graph`),
 # times those of the simulated run (`translator.plan.judge`).
-
-_SAMPLES = 200
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

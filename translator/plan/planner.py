@@ -14,6 +14,9 @@ from translator.options import PartitionOptions
 from translator.plan.machines import Machines
 from translator.problem_codes import BAD_PARTITION, problem
 
+Floats = npt.NDArray[np.float64]
+
+
 # The one signature of all algorithms: graph, options and machines in, an assignment out.
 
 
@@ -48,8 +51,6 @@ def shares_of(machines: Machines) -> npt.NDArray[np.float64]:
 
 
 # Weights for partitioners: loads of drops, and volumes of edges.
-
-Floats = npt.NDArray[np.float64]
 
 
 def check_weights(graph: PhysicalGraph) -> list[Problem]:

@@ -30,6 +30,13 @@ from translator.plan.refine import fitting, limits_for, refined
 from translator.plan.task_graph import task_graph, work_of
 from translator.problem_codes import BAD_PARTITION, problem
 
+BALANCED = ("metis", "kahypar")
+"""Algorithms that keep an imbalance."""
+ALIASES: Mapping[str, str] = MappingProxyType({"mysarkar": "auto", "min_num_parts": "min_parts", "pso": "auto"})
+"""Names of DALiuGE, and the algorithms that serve the same purpose here."""
+_SLOW = frozenset({"lookahead", "kahypar"})
+_QUICK = ("auto", "metis", "blocks", "none")
+
 
 def _none(graph: PhysicalGraph, _options: PartitionOptions, _machines: Machines) -> PlannedParts:
     return PlannedParts(np.zeros(graph.drops, dtype=np.int32))
@@ -52,12 +59,6 @@ ALGORITHMS: Mapping[str, Planner] = MappingProxyType(
 
 `plan` keeps the constraints of placement groups for them.
 """
-
-BALANCED = ("metis", "kahypar")
-"""Algorithms that keep an imbalance."""
-
-ALIASES: Mapping[str, str] = MappingProxyType({"mysarkar": "auto", "min_num_parts": "min_parts", "pso": "auto"})
-"""Names of DALiuGE, and the algorithms that serve the same purpose here."""
 
 
 @dataclass(frozen=True)
@@ -302,8 +303,6 @@ def partition(graph: PhysicalGraph, options: PartitionOptions, machines: Machine
 
 _LARGE, _HUGE = 60_000, 300_000
 """Drops of graphs for which some algorithms need minutes, and for which most do."""
-_SLOW = frozenset({"lookahead", "kahypar"})
-_QUICK = ("auto", "metis", "blocks", "none")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ from translator.plan.machines import Machines
 
 Floats = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
+Wide = npt.NDArray[np.int64]
+_GIVEN = 1e-6
+"""Weight of all data that no task makes together, as a share of the weight of those that tasks make."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +118,6 @@ def work_of(graph: PhysicalGraph) -> GraphWork:
         source=np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr)),
         target=graph.successors.neighbour,
     )
-
-
-Wide = npt.NDArray[np.int64]
-_GIVEN = 1e-6
-"""Weight of all data that no task makes together, as a share of the weight of those that tasks make."""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,12 @@ from translator.unroll.levels import (
 )
 from translator.unroll.link_maps import chunks, zip_with
 
+COLLECTING = ("Gather", "GroupBy")
+"""Constructs whose first application is inside them and collects their inputs."""
+_REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter")}
+_TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE, "Service": SUBGRAPH}
+
+
 # Gathers with an exit: in old graphs the content of a gather may have links back to the gather's own
 # application.
 #
@@ -91,13 +97,6 @@ def with_exits(graph: LogicalGraph, collectors: dict[str, str], inside: Callable
 
 def _exit(name: str) -> str:
     return f"{name}-exit"
-
-
-COLLECTING = ("Gather", "GroupBy")
-"""Constructs whose first application is inside them and collects their inputs."""
-
-_REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter")}
-_TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE, "Service": SUBGRAPH}
 
 
 @dataclass

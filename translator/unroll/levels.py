@@ -20,6 +20,13 @@ from translator.problem_codes import ZERO_MULTIPLICITY, problem
 
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
 MPI, SUBGRAPH, EXCLUSIVE, SERVICE = "mpi", "subgraph", "exclusive", "service"
+_ON = frozenset({"1", "true", "yes", "y", "on"})
+_LARGEST = 2**63
+_LARGEST_FIELD = 2**31 - 1
+_SHOWN = 60
+Findings = list[Problem]
+"""List to which findings are added while an outline is made."""
+_NO_KEY = frozenset({"", "none", "-1", "null"})
 
 
 class LevelId(NamedTuple):
@@ -131,14 +138,6 @@ def spelled(levels: Levels) -> str:
 
 
 # Reading of numbers and switches from the fields of a logical node, with findings for invalid ones.
-
-_ON = frozenset({"1", "true", "yes", "y", "on"})
-_LARGEST = 2**63
-_LARGEST_FIELD = 2**31 - 1
-_SHOWN = 60
-
-Findings = list[Problem]
-"""List to which findings are added while an outline is made."""
 
 
 def is_on(value: Any) -> bool:
@@ -341,8 +340,6 @@ def _level(node: LogicalNode, kind: str, size: int, place: int) -> Level:
 # innermost level of a scatter or group-by. Groups are ordered by their indices as numbers.
 #
 # `translator.unroll.link_maps` has the index map of the link into a group-by.
-
-_NO_KEY = frozenset({"", "none", "-1", "null"})
 
 
 def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], findings: Findings) -> Levels:

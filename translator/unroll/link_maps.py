@@ -33,6 +33,9 @@ from translator.unroll.levels import (
     strides,
 )
 
+FIELD = "zip_with"
+
+
 # Index maps: the instances that a link joins, as nested counters with strides.
 #
 # All edges of a link are enumerated by a few nested counters (`IndexCounter`). Each adds its stride
@@ -551,8 +554,6 @@ def _flat(counter: IndexCounter, flat: dict[Level, int]) -> int:
 
 # Zipped scatters: with the field `zip_with`, a scatter names others whose copies are linked to its
 # own by number.
-
-FIELD = "zip_with"
 
 
 def zip_with(graph: LogicalGraph, node: LogicalNode, findings: Findings) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ _EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
 )
 """Downloads for other programs: their name in an address, what writes them, and their type."""
 _OCTETS = "application/octet-stream"
+_ONE = "/api/v1/translations/{translation}"
 
 
 def download_routes(service: TranslatorService, route: Callable[..., Route], at: str) -> list[Route]:
@@ -98,9 +99,6 @@ def _file(service: TranslatorService, call: Request, path: Path, ending: str) ->
     except FileNotFoundError as error:
         raise GoneError("the translation has been removed meanwhile", hint="translate the graph again") from error
     return Response(body=body, content_type=_OCTETS, headers=(attachment(f"{name}.{ending}"),))
-
-
-_ONE = "/api/v1/translations/{translation}"
 
 
 def api_v1_routes(service: TranslatorService) -> list[Route]:

@@ -49,6 +49,23 @@ STEERING_FIELDS = (
     *("topk", "swarm_size"),
 )
 """Fields that `steering` reads."""
+_Apply = Callable[[float], dict[str, Any]]
+_UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "par_label": ("", "Partition"),
+        "num_parallel_task_streams": ("", "1"),
+        "rmode": ("", "0", "-1"),
+    }
+)
+"""Fields that have no effect here, with the default values of EAGLE and DALiuGE."""
+_NO_ALGORITHM = "agl-1"
+"""The algorithm that EAGLE sends when it does not know which one is chosen."""
+_MOST_PARTS = 2**31 - 1
+_MOST = 2**31 - 1
+_MOST_NODES = 1_000_000
+_MOST_ISLANDS = 10_000
+_DEPTH = 200
+_SMALL = 64 * 1024
 
 
 def steering(given: Mapping[str, Any], problems: list[Problem], *, parts: int) -> dict[str, Any]:
@@ -95,9 +112,6 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-_Apply = Callable[[float], dict[str, Any]]
-
-
 def _memory(number: float) -> dict[str, Any]:
     return {} if number in (0, _UNLIMITED_MEMORY) else {"memory": number}
 
@@ -130,19 +144,6 @@ _USED = frozenset(
     }
 )
 _YES, _NO = frozenset({"true", "1", "yes", "on"}), frozenset({"", "false", "0", "no", "off", "none", "null"})
-_UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "par_label": ("", "Partition"),
-        "num_parallel_task_streams": ("", "1"),
-        "rmode": ("", "0", "-1"),
-    }
-)
-"""Fields that have no effect here, with the default values of EAGLE and DALiuGE."""
-
-_NO_ALGORITHM = "agl-1"
-"""The algorithm that EAGLE sends when it does not know which one is chosen."""
-
-_MOST_PARTS = 2**31 - 1
 
 
 def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
@@ -230,13 +231,6 @@ def imbalance_of(balance: int) -> float:
     METIS may exceed the mean by ``max(1, 101 - balance)`` thousandths.
     """
     return min(max(1, 101 - balance) / 10, 1000.0)
-
-
-_MOST = 2**31 - 1
-_MOST_NODES = 1_000_000
-_MOST_ISLANDS = 10_000
-_DEPTH = 200
-_SMALL = 64 * 1024
 
 
 class _GenPg(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from dropflow.version import __version__
 from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel
 from dropflow.web.known_servers import KnownServers
 
+_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
 
 def translator_templates(servers: KnownServers, name: str) -> PageTemplates:
     """Return the templates; their pages link to other servers, and to the log of this one, `name`."""
@@ -32,8 +34,6 @@ def _format_shape(lengths: tuple[int, ...]) -> str:
 
 
 # Findings for a page: those of one kind together, so that one mistake in many nodes is read once.
-
-_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 class FindingGroup(msgspec.Struct, frozen=True):

@@ -44,6 +44,10 @@ from translator.web.translator_service import TranslatorService
 # As the page of the translation, they need no token: the address has a random id.
 
 _GROUPINGS = (("construct", "by construct"), ("template", "by logical node"), ("part", "by part"))
+_PATIENCE = 0.8
+"""Seconds that a page waits for the end of a translation, which is enough for most."""
+_ROWS = 200
+_LONGEST_FORM = 1024 * 1024
 
 
 def graph_routes(service: TranslatorService, templates: PageTemplates) -> list[Route]:
@@ -71,13 +75,6 @@ def graph_routes(service: TranslatorService, templates: PageTemplates) -> list[R
         tag="pages",
     )
     return GraphViews().routes(shown, source)
-
-
-_PATIENCE = 0.8
-"""Seconds that a page waits for the end of a translation, which is enough for most."""
-
-_ROWS = 200
-_LONGEST_FORM = 1024 * 1024
 
 
 class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,11 @@ from translator.web.records import TranslatorLimits
 from translator.web.translator_service import TranslatorService
 
 _STATIC = Path(__file__).with_name("static")
+STREAMS = 16
+"""Requests that may wait for a translation at a time; the server has more threads, for pages and downloads."""
+_DEPLOY_SECONDS = 120.0
+_BODIES = 3
+"""Largest bodies in memory at a time: one of them without a credential, with its compressed form."""
 
 
 def translator_routes(
@@ -88,13 +93,6 @@ def translator_routes(
 
 
 # Makes the application of a translator from its service, its routes and its access rules.
-
-STREAMS = 16
-"""Requests that may wait for a translation at a time; the server has more threads, for pages and downloads."""
-
-_DEPLOY_SECONDS = 120.0
-_BODIES = 3
-"""Largest bodies in memory at a time: one of them without a credential, with its compressed form."""
 
 
 def make_translator(

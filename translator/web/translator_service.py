@@ -67,6 +67,12 @@ from translator.web.records import (
 )
 from translator.web.translation_process import GRAPH, ORDER, REPORT, SOURCE
 
+_log = logging.getLogger("dropflow.translator")
+_NAME = 200
+_USUAL = SubmitOptions()
+_UNREADABLE = (OSError, ValueError, RecursionError)
+"""Errors of reading a record: msgspec raises UnicodeDecodeError, too."""
+
 
 class TranslationStore:
     """The folder of a translator.
@@ -311,13 +317,6 @@ def _address(manager: str) -> str:
     if not usable or parts.query or parts.fragment or any(sign in manager for sign in " ;,'\"<>\r\n"):
         raise UsageError(f"{manager!r} is not a manager URL", hint="give http://HOST:PORT")
     return manager.rstrip("/")
-
-
-_log = logging.getLogger("dropflow.translator")
-_NAME = 200
-_USUAL = SubmitOptions()
-_UNREADABLE = (OSError, ValueError, RecursionError)
-"""Errors of reading a record: msgspec raises UnicodeDecodeError, too."""
 
 
 class TranslatorService:

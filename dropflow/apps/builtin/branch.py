@@ -14,6 +14,7 @@ from dropflow.graph.templates import Kind
 
 TRUE_PORTS = frozenset({"true", "y", "yes"})
 FALSE_PORTS = frozenset({"false", "n", "no"})
+_PASSED_ON = "x"
 
 
 class SimpleBranch(App):
@@ -71,9 +72,6 @@ def by_way(context: Context) -> dict[bool, list[OutputData]]:
     for truth, output in zip(truths, context.outputs, strict=True):
         ways[truth].append(output)
     return ways
-
-
-_PASSED_ON = "x"
 
 
 class Branch(PyFuncApp):

@@ -21,6 +21,7 @@ BUFSIZE = Parameter(
     minimum=1,
     description="Bytes that are copied at a time.",
 )
+_BLOCK = 4 * 1024 * 1024
 
 
 class CopyApp(App):
@@ -110,8 +111,6 @@ def _copy_into(data: InputData, folder: Path) -> None:
 
 
 # Checksums of content.
-
-_BLOCK = 4 * 1024 * 1024
 
 
 class CRCApp(App):

@@ -19,6 +19,9 @@ from dropflow.graph.templates import Kind
 
 _BLOCK = 1024 * 1024
 _SERVER_ERROR = 500
+_PATIENCE = 0.25
+"""Seconds between two checks for cancellation. `Context` cannot wake a thread that waits for a socket."""
+_URL_PARAMETERS = tuple(parameter for parameter in URL.parameters if parameter.name in ("url", "options"))
 
 
 class UrlRetrieveApp(App):
@@ -115,9 +118,6 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 # An application that receives data from one TCP client.
-
-_PATIENCE = 0.25
-"""Seconds between two checks for cancellation. `Context` cannot wake a thread that waits for a socket."""
 
 
 class SocketListenerApp(App):
@@ -219,8 +219,6 @@ def _accept(context: Context, server: socket.socket) -> socket.socket:
 
 
 # Applications that write their inputs to stores.
-
-_URL_PARAMETERS = tuple(parameter for parameter in URL.parameters if parameter.name in ("url", "options"))
 
 
 class ExternalStoreApp(App):

@@ -21,6 +21,17 @@ COPIES = Parameter(
     aliases=("num_of_splits", "Number of copies"),
     description="Number of pieces in the palette; at run time there is one piece for each connected output.",
 )
+WIDTH = Parameter(
+    name="num_of_inputs",
+    type="Integer",
+    default=1,
+    minimum=0,
+    aliases=("Number of inputs",),
+    description="Number of inputs in the palette; at run time all connected inputs are used.",
+)
+_REDUCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+"""Functions that first reduce each array, with the ufunc that then combines the results."""
+_REST = "restarray"
 
 
 class GenericScatterApp(App):
@@ -168,15 +179,6 @@ def _leaves(values: Iterable[Any]) -> Iterator[Any]:
 
 # Gathering many inputs into one output.
 
-WIDTH = Parameter(
-    name="num_of_inputs",
-    type="Integer",
-    default=1,
-    minimum=0,
-    aliases=("Number of inputs",),
-    description="Number of inputs in the palette; at run time all connected inputs are used.",
-)
-
 
 class GenericGatherApp(App):
     """Joins the bytes of its inputs."""
@@ -291,9 +293,6 @@ class GroupByApp(App):
 
 
 # Scatter and gather of arrays in numpy's format, without pickling.
-
-_REDUCTIONS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-"""Functions that first reduce each array, with the ufunc that then combines the results."""
 
 
 class GenericNpyGatherApp(App):
@@ -415,8 +414,6 @@ def _axes(value: Any, where: str) -> Any:
 
 
 # An application that takes one element from an array: the body of an array loop.
-
-_REST = "restarray"
 
 
 class PickOne(App):

@@ -10,6 +10,15 @@ from dropflow.errors import AppError, UsageError
 from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 
+SLEEP_TIME = Parameter(
+    name="sleep_time",
+    type="Float",
+    default=0.0,
+    minimum=0.0,
+    aliases=("sleepTime",),
+    description="Seconds to sleep. Data connected to an input port of this name takes its place.",
+)
+
 
 class HelloWorldApp(App):
     """Writes a greeting."""
@@ -70,15 +79,6 @@ class NullBarrierApp(App):
 
 
 # Applications that only take time, to test a graph without its real work.
-
-SLEEP_TIME = Parameter(
-    name="sleep_time",
-    type="Float",
-    default=0.0,
-    minimum=0.0,
-    aliases=("sleepTime",),
-    description="Seconds to sleep. Data connected to an input port of this name takes its place.",
-)
 
 
 class SleepApp(App):

@@ -32,6 +32,16 @@ _SYSTEMS = {
     "pbs": ("PBS, untried: tell us whether it works", "qsub"),
     "sge": ("Grid Engine, on several hosts with a parallel environment of one slot a host: -- -pe NAME N", "qsub"),
 }
+_directory_option = click.option(
+    "--directory",
+    default="",
+    metavar="DIR",
+    help="Where the directory of the job is made, dropflow-jobs by default; hosts of a batch system must see it.",
+)
+_results_option = click.option(
+    "-o", "results", metavar="DIR", help="Where the results go; the directory of the job by default."
+)
+_detach_option = click.option("--detach", is_flag=True, help="Do not wait for the job.")
 
 
 @click.group("launch")
@@ -55,14 +65,6 @@ def _walltime(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-_directory_option = click.option(
-    "--directory",
-    default="",
-    metavar="DIR",
-    help="Where the directory of the job is made, dropflow-jobs by default; hosts of a batch system must see it.",
-)
-
-
 def _site(time: str, partition: str, account: str, facility: str | None, directory: str) -> "Facility":
     from managers.jobs.batch import facility_of
 
@@ -80,11 +82,6 @@ site_options = grouped(
     _directory_option,
 )
 """Adds the options that tell what jobs need at a site; the command gets them as one `Facility`, called `site`."""
-
-_results_option = click.option(
-    "-o", "results", metavar="DIR", help="Where the results go; the directory of the job by default."
-)
-_detach_option = click.option("--detach", is_flag=True, help="Do not wait for the job.")
 
 
 def _requeue_option(name: str) -> Callable[[Any], Any]:

@@ -47,6 +47,20 @@ from managers.keys import parse_key
 
 _END_SECONDS = 10.0
 _INSTALL = f"install dropflow {__version__} there, and name its interpreter as 'python' in --facility FILE"
+_BORDER = "dropflow-job"
+_READ_JOB = f"""
+job="${{XDG_STATE_HOME:-$HOME/.local/state}}/dropflow/jobs/"%s
+echo {_BORDER}
+[ -d "$job" ] && {{ cat "$job/status.json" 2>/dev/null; echo; cat "$job/key"; }}
+echo {_BORDER}
+exec cat >/dev/null
+"""
+"""Prints the status of a job on one line, and its key; see `manager_records.record_job` and `JobDirectory`.
+
+It ends with its standard input, and so with the process here.
+"""
+_FORWARD_ATTEMPTS = 5
+"""Most searches for a free port: another process may take it before ssh does."""
 
 
 def launch_at_login(output: CommandOutput, login: str, order: JobOrder, graph: PhysicalGraph) -> Exit:
@@ -196,22 +210,6 @@ def _interrupt_at_end() -> None:
 
 
 # Managers of jobs, also of those that are reached through a login node.
-
-
-_BORDER = "dropflow-job"
-_READ_JOB = f"""
-job="${{XDG_STATE_HOME:-$HOME/.local/state}}/dropflow/jobs/"%s
-echo {_BORDER}
-[ -d "$job" ] && {{ cat "$job/status.json" 2>/dev/null; echo; cat "$job/key"; }}
-echo {_BORDER}
-exec cat >/dev/null
-"""
-"""Prints the status of a job on one line, and its key; see `manager_records.record_job` and `JobDirectory`.
-
-It ends with its standard input, and so with the process here.
-"""
-_FORWARD_ATTEMPTS = 5
-"""Most searches for a free port: another process may take it before ssh does."""
 
 
 def manager_of_job(manager: ConnectionOptions) -> ConnectionOptions:

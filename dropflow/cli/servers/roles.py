@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dropflow.cli")
 _DRAIN_SECONDS = 30.0
 """As long as Slurm and Kubernetes wait by default between SIGTERM and SIGKILL."""
+_Role = Literal["node", "island", "master"]
 
 
 def _node_runner(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -302,8 +303,6 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
 
 
 # ``dropflow daemon``: starts and stops the other managers of this host.
-
-_Role = Literal["node", "island", "master"]
 
 
 @click.command("daemon")

@@ -46,6 +46,11 @@ _log = logging.getLogger("dropflow.cli")
 # Wait for the end of a server process: a signal, or the end of the process that started it.
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOG_FILE = "manager.log"
+"""Name of the own log in the directory of a manager; also `dropflow.api.logs.MANAGER_LOG`."""
+_FIELDS = ("session", "drop", "attempt", "node", "credential", "user", "client", "status")
+_MOST_BYTES = 2 << 20
+"""Bytes of the own log, and of the one before it, which is kept."""
 
 
 class StopSignal:
@@ -421,14 +426,6 @@ def _remove_record(record: list[Path]) -> None:
 #
 # These come from ``extra={"session": ..., "drop": ..., "attempt": ...}`` of a logging call, as far as they are known.
 # Lines of the logger ``dropflow.audit`` tell who asked for a change, and have the last four fields, too.
-
-
-LOG_FILE = "manager.log"
-"""Name of the own log in the directory of a manager; also `dropflow.api.logs.MANAGER_LOG`."""
-
-_FIELDS = ("session", "drop", "attempt", "node", "credential", "user", "client", "status")
-_MOST_BYTES = 2 << 20
-"""Bytes of the own log, and of the one before it, which is kept."""
 
 
 class _Formatter(logging.Formatter):

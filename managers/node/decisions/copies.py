@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 Answers = dict[str, tuple[list[int], dict[int, str]]]
 """By owner: rows that are copied, and by row why the other rows are not."""
+_NOTES = 2
+"""Number of members that know the file of a content, so that one is left after a loss."""
+_BATCH = 1000
+"""Most contents in one message."""
 
 
 class HeldCopy(msgspec.Struct, frozen=True):
@@ -162,12 +166,6 @@ class HeldCopies:
                     adopted[row] = copy
         self._seen = frozenset()
         return adopted, unwanted
-
-
-_NOTES = 2
-"""Number of members that know the file of a content, so that one is left after a loss."""
-_BATCH = 1000
-"""Most contents in one message."""
 
 
 class ContentCopies:

@@ -24,6 +24,12 @@ from managers.node.decisions.events import (
 from managers.node.decisions.sessions import FinishedRecord, Phase, SessionRecord, SessionTable, Work
 
 _Key = tuple[str, str | int]
+_STOP_SECONDS = 10.0
+"""Seconds that calls wait for the end of a session that was cancelled."""
+_START_SECONDS = 60.0
+"""Seconds that a prepared session waits for its start, in addition to the time for its preparation."""
+_CLOSE_SECONDS = 10.0
+"""Seconds that a node that is closed waits for its sessions."""
 
 
 class Timers:
@@ -54,12 +60,6 @@ class Timers:
     def deadline(self) -> float:
         """Return the time of the next function; infinity if there is none."""
         return min((when for when, _ in self._timers.values()), default=inf)
-
-
-_STOP_SECONDS = 10.0
-"""Seconds that calls wait for the end of a session that was cancelled."""
-_START_SECONDS = 60.0
-"""Seconds that a prepared session waits for its start, in addition to the time for its preparation."""
 
 
 class Lifecycle:
@@ -286,10 +286,6 @@ class Lifecycle:
         """Change a phase; the time limit of the phase before does not count any more."""
         self._timers.clear(("session", record.name))
         self._table.move(record, phase)
-
-
-_CLOSE_SECONDS = 10.0
-"""Seconds that a node that is closed waits for its sessions."""
 
 
 class Closing:

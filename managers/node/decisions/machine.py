@@ -59,6 +59,11 @@ from managers.node.decisions.sessions import FinishedRecord, Phase, Postponed, S
 from managers.node.decisions.view_changes import ViewChanges
 from managers.recovery.vote import ConnectPeers
 
+_NOT_STARTED = (Phase.BUILDING, Phase.ABANDONED, Phase.CONNECTING, Phase.PREPARED)
+_MOST_WITHDRAWN = 1000
+"""Number of undone deployments that are remembered, since their requests may still be on their way here."""
+
+
 # Checks of deployments that reach a node, and the errors for those that are refused.
 
 
@@ -117,11 +122,6 @@ def cancelled_early(session: str, request: CancelRequest) -> GoneError:
     """Return the error for the deployer of a session that was cancelled while it was prepared."""
     why = f": {request.reason}" if request.reason else ""
     return GoneError(f"session {session!r} was cancelled before it started{why}")
-
-
-_NOT_STARTED = (Phase.BUILDING, Phase.ABANDONED, Phase.CONNECTING, Phase.PREPARED)
-_MOST_WITHDRAWN = 1000
-"""Number of undone deployments that are remembered, since their requests may still be on their way here."""
 
 
 class NodeMachine:
