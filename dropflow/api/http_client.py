@@ -97,6 +97,10 @@ class HttpTransport:
         try:
             parts = urlsplit(url)
             port = parts.port
+            (parts.hostname or "").encode("idna")
+        except UnicodeError as error:
+            hint = "correct the name of the host, or give its address"
+            raise UsageError("no host has such a name", where=url, hint=hint) from error
         except ValueError as error:
             raise UsageError(f"the URL cannot be read: {error}", where=url) from error
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.query or parts.username:

@@ -560,15 +560,21 @@ class ResultStore:
             total += size
             kept |= new
         young = SystemClock().now() - _GRACE_SECONDS
-        for path, status in _files(self.directory / "drops"):
-            own = self._contents_of(path, sources=True)
-            if total + status.st_size > limit:
+        for path, status in sorted(_files(self.directory / "drops"), key=lambda file: -file[1].st_mtime):
+            new = self._contents_of(path, sources=True) - kept
+            size = status.st_size + sum(sizes.get(digest, 0) for digest in new)
+            if total + size > limit:
+                _remove(path)
+                continue
+            total += size
+            kept |= new
+        for path, status in list(_files(self.directory / "contents")):
+            if path.rpartition("/")[2] in kept:
+                continue
+            if status.st_ctime < young or total + status.st_size > limit:
                 _remove(path)
             else:
-                kept |= own
-        for path, status in list(_files(self.directory / "contents")):
-            if path.rpartition("/")[2] not in kept and (status.st_ctime < young or total + status.st_size > limit):
-                _remove(path)
+                total += status.st_size
         for path, status in list(_files(self.directory / "tmp")):
             if status.st_ctime < young:
                 _remove(path)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -183,9 +183,14 @@ class BatchSystem(NamedTuple):
         answer = _call([*self.submit, *arguments, str(script)], what="the job was refused", refusal=JobRefusedError)
         return answer.strip().splitlines()[-1].partition(";")[0]
 
-    def states_of_jobs(self) -> dict[str, JobState]:
-        """Return the states of the jobs of the user that the batch system still knows."""
-        return self.read_states(_call(self.states, what="the jobs cannot be listed"))
+    def states_of_jobs(self, jobs: Iterable[str]) -> dict[str, JobState]:
+        """Return the states of those of `jobs` that the batch system still knows.
+
+        PBS cuts the name of the server, which follows the number, where it lists jobs.
+        """
+        known = self.read_states(_call(self.states, what="the jobs cannot be listed"))
+        states = {job.partition(".")[0]: state for job, state in known.items()}
+        return {job: states[number] for job in jobs if (number := job.partition(".")[0]) in states}
 
     def cancel_job(self, job: str) -> None:
         """Cancel a job."""

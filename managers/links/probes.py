@@ -208,6 +208,8 @@ class _Probe:
             code = self._plain.connect_ex((host, parts.port or 0))
         except OSError as error:
             code = error.errno or errno.EIO
+        except UnicodeError:
+            code = errno.EHOSTUNREACH  # it cannot be the name of a host
         if code != errno.EINPROGRESS:
             self._end_with_code(code)
 
@@ -286,8 +288,8 @@ def _begin(selector: selectors.BaseSelector, name: str, address: str, refused: d
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)[0]
         connection = socket.socket(family, kind, protocol)
-    except OSError:
-        return  # the name is unknown, or there is no descriptor left
+    except (OSError, UnicodeError):
+        return  # the name is unknown or cannot be a name, or there is no descriptor left
     connection.setblocking(False)
     error = connection.connect_ex(where)
     if error == errno.EINPROGRESS:

@@ -452,3 +452,12 @@ def test_a_refusal_while_the_body_is_sent_is_raised(server: RestServer) -> None:
             transport.ask(ClientRequest("POST", "/api/v1/sessions", body=[bytes(1_000_000)] * 50))
         assert (refused.value.status, "--token" in refused.value.hint) == (401, True)
     transport.close()
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'x' * 70}.org"])
+def test_a_name_that_no_host_can_have_is_refused(host: str) -> None:
+    """The error has the address; it is no error of dropflow itself."""
+    with pytest.raises(UsageError, match="no host has such a name") as caught:
+        Client(f"http://{host}:8000")
+
+    assert host in caught.value.where

@@ -165,7 +165,7 @@ def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
     class System:
         """Knows one job, which runs."""
 
-        def states_of_jobs(self) -> dict[str, JobState]:
+        def states_of_jobs(self, _: object) -> dict[str, JobState]:
             times.append(clock.now())
             return {"1": RUNNING}
 

@@ -442,6 +442,16 @@ def test_what_was_used_last_stays(store: ResultStore, tmp_path: Path) -> None:
     assert store.prune(0).size == 0
 
 
+def test_contents_of_no_record_share_the_limit(store: ResultStore, tmp_path: Path) -> None:
+    """Young contents, whose record may be on its way, stay only as far as the limit of all of them allows."""
+    for number in range(20):
+        store.keep(_file(tmp_path / str(number), bytes([number]) * 6000), linked=False)
+    use = store.prune(60_000)
+
+    assert use.contents == 10
+    assert use.size <= 60_000
+
+
 def test_many_writers_of_the_same_result_leave_one(store: ResultStore, tmp_path: Path) -> None:
     """Each has a store of its own in the same directory, as processes on several hosts have."""
 

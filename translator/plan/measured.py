@@ -1,8 +1,8 @@
 """Weights of drops as earlier runs have measured them, in place of the estimates of a graph; and their files."""
 
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -273,24 +273,22 @@ def read_profile(path: Path) -> tuple[MeasuredNode, ...]:
     """
     hint = "make one with 'dropflow times RUN -o FILE.npz'"
     try:
-        with path.open("rb") as stream:
-            if stream.read(len(_MAGIC)) != _MAGIC:
-                raise BadFileError("the file is not a profile", where=str(path), hint=hint)
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as arrays:
-                profile = msgspec.json.decode(arrays["header"].tobytes(), type=_Profile)
-                instance = arrays["instance"].astype(np.int64)
-                columns = {name: arrays[name].astype(np.float64) for name in ("mean", "count")}
-                for name in _USAGE:  # the first profiles did not have these
-                    columns[name] = (
-                        arrays[name].astype(np.float64) if name in arrays else np.full(len(instance), np.nan)
-                    )
-                for name in _RANGE:  # as above
-                    columns[name] = arrays[name].astype(np.float64) if name in arrays else columns["mean"]
-        return tuple(_nodes(profile, instance, columns))
+        data = path.read_bytes()
     except OSError as error:
         raise BadFileError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
-    except (ValueError, KeyError, zipfile.BadZipFile, EOFError, msgspec.MsgspecError) as error:
+    if not data.startswith(_MAGIC):
+        raise BadFileError("the file is not a profile", where=str(path), hint=hint)
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as arrays:
+            profile = msgspec.json.decode(arrays["header"].tobytes(), type=_Profile)
+            instance = arrays["instance"].astype(np.int64)
+            columns = {name: arrays[name].astype(np.float64) for name in ("mean", "count")}
+            for name in _USAGE:  # the first profiles did not have these
+                columns[name] = arrays[name].astype(np.float64) if name in arrays else np.full(len(instance), np.nan)
+            for name in _RANGE:  # as above
+                columns[name] = arrays[name].astype(np.float64) if name in arrays else columns["mean"]
+        return tuple(_nodes(profile, instance, columns))
+    except Exception as error:  # zip, zlib, numpy and the parser of its header each have errors of their own
         raise BadFileError(f"the profile cannot be read: {error}", where=str(path), hint=hint) from error
 
 

@@ -247,7 +247,7 @@ class _JobWait:
     def _ask(self, status: JobStatus | None) -> None:
         """Ask the batch system for the state of the job, and note what has changed."""
         try:
-            state: JobState | None = self._system.states_of_jobs().get(self._number)
+            state: JobState | None = self._system.states_of_jobs([self._number]).get(self._number)
         except BatchSystemError as error:
             self._output.note(f"{error.text}; asking again")
             return

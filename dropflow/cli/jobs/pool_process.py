@@ -332,7 +332,7 @@ class _PoolProcess:
         if self._facts.state.allocations and self._clock.monotonic() >= self._asked + self._order.settings.every:
             self._asked = self._clock.monotonic()
             try:
-                jobs = self._system.states_of_jobs()
+                jobs = self._system.states_of_jobs(allocation.job for allocation in self._facts.state.allocations)
             except DropflowError as error:
                 self._keep(text=error.text)
         return Seen(now=now, waiting=waiting, running=running, jobs=jobs, ends=ends)

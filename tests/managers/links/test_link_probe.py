@@ -185,3 +185,8 @@ def test_only_ports_without_a_process_are_refused() -> None:
 def test_nothing_to_try_takes_no_time() -> None:
     """Without addresses there is no answer to wait for."""
     assert refused_ports({}) == {}
+
+
+def test_a_name_that_no_host_can_have_refuses_nothing() -> None:
+    """An empty or long part of a name is no error: other addresses are still tried."""
+    assert refused_ports({"a": "tcp://a..b:55", "b": f"tcp://{'x' * 70}.org:55"}) == {"a": False, "b": False}
