@@ -5,7 +5,7 @@ import { Camera } from "./graph_camera.js";
 import { BoxList } from "./graph_list.js";
 import { LogicalGraph } from "./graph_logical.js";
 import { Matrix } from "./graph_matrix.js";
-import { GROUPS, Model } from "./graph_model.js";
+import { GROUPS, Model, WAITING } from "./graph_model.js";
 import { distance, paint } from "./graph_paint.js";
 import { make, Panel, sign } from "./graph_panel.js";
 import { Scrub } from "./scrub.js";
@@ -335,7 +335,7 @@ function legend() {
   }
   place.replaceChildren(
     ...GROUPS.map((_, group) => [group, model.totals[group]])
-      .filter(([group, number]) => group < 6 || number)
+      .filter(([group, number]) => group < WAITING || number)
       .map(([group, number]) =>
         make("li", { className: number ? "" : "zero" }, [sign(group), " ", make("b", {}, [number.toLocaleString("en")])]),
       ),

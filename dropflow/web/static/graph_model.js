@@ -13,16 +13,17 @@ export const GROUPS = [
   { style: "waiting", word: "waiting" },
   { style: "unknown", word: "unknown" },
 ];
-/** The group of each state by its number. Data in WRITING, which have some of their contents, wait for the rest. */
-const GROUP_OF = new Uint8Array(256).fill(7);
-[6, 6, 0, 1, 0, 0, 3, 2].forEach((group, state) => (GROUP_OF[state] = group));
-GROUP_OF[65] = 4; // its attempt runs
-GROUP_OF[66] = 5; // its attempt waits for a worker
+export const [COMPLETED, ERROR, SKIPPED, CANCELLED, RUNNING, QUEUED, WAITING, UNKNOWN] = GROUPS.keys();
 
-export const ERROR = 1;
-export const RUNNING = 4;
-export const WAITING = 6;
-export const UNKNOWN = 7;
+/** Of applications in WRITING, those whose attempt runs, and those whose attempt waits for a worker, have these numbers in
+ * place of that of their state: RUNNING and QUEUED in dropflow/api/requests.py, which `plain_states` there takes out. */
+const SIGN_RUNNING = 65;
+const SIGN_QUEUED = 66;
+/** The group of each state by its number in dropflow/states.py. Data in WRITING, which have some of their contents, wait. */
+const GROUP_OF = new Uint8Array(256).fill(UNKNOWN);
+GROUP_OF.set([WAITING, WAITING, COMPLETED, ERROR, COMPLETED, COMPLETED, CANCELLED, SKIPPED]);
+GROUP_OF[SIGN_RUNNING] = RUNNING;
+GROUP_OF[SIGN_QUEUED] = QUEUED;
 
 export class Model {
   /**

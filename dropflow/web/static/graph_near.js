@@ -1,7 +1,7 @@
 // Drops near by: with their names, ports and edges, as many as one frame can draw.
 
 import { addInside, inBox, leadBack, turnInside } from "./graph_lines.js";
-import { ERROR } from "./graph_model.js";
+import { COMPLETED, ERROR, QUEUED } from "./graph_model.js";
 import { drawSign } from "./graph_theme.js";
 
 const MOST_EDGES = 5000;
@@ -163,7 +163,7 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
       if (lines.length > 1) level -= step / 2;
       lines.forEach((line, at) => context.fillText(line, at ? mx : left + room / 2, level + at * step + 0.5));
     }
-    if (!byPart && (quality === 1 || (group > 0 && group < 5))) drawSign(context, theme, group, x + inset, level, sign);
+    if (!byPart && (quality === 1 || (group > COMPLETED && group < QUEUED))) drawSign(context, theme, group, x + inset, level, sign);
     if (hasPorts && !isDim) drawPorts(context, model, theme, text, drop, { x, my, width, scale });
   }
   context.globalAlpha = 1;

@@ -1,6 +1,6 @@
 // Draws one frame: boxes far away as bars, nearer as a matrix of their drops, and near by as drops with their edges.
 
-import { GROUPS, ERROR, WAITING } from "./graph_model.js";
+import { COMPLETED, ERROR, GROUPS, WAITING } from "./graph_model.js";
 import { drawSign } from "./graph_theme.js";
 import { drawNear, DROP_HEIGHT, DROP_WIDTH, Labels } from "./graph_near.js";
 
@@ -221,7 +221,7 @@ function drawSingle({ context, camera, model, theme, byPart, chosenBox, visible 
     context.roundRect(mx - width / 2 - 2.5, my - height / 2 - 2.5, width + 5, height + 5, Math.min(7, height / 2));
     context.stroke();
   }
-  if (cell >= 5 && !byPart && group > 0 && group < WAITING) {
+  if (cell >= 5 && !byPart && group > COMPLETED && group < WAITING) {
     const paper = { ...theme, groups: GROUPS.map(() => theme.raised), faint: theme.raised };
     drawSign(context, paper, group, mx, my, Math.min(5, height * 0.3));
   }
@@ -389,7 +389,7 @@ function drawGaps({ context, camera, model, theme }, box, x, y, cell) {
 function drawErrors({ context, camera, model, theme }, box, x, y, cell) {
   const { columns, head, first, cells, group, counts } = model;
   const start = box * GROUPS.length;
-  if (counts[start] + counts[start + WAITING] === model.size[box]) return;
+  if (counts[start + COMPLETED] + counts[start + WAITING] === model.size[box]) return;
   const across = columns.columns[box];
   const wide = head.cell[0] * camera.scale;
   const size = Math.min(5, cell * 0.34);
@@ -402,7 +402,7 @@ function drawErrors({ context, camera, model, theme }, box, x, y, cell) {
   for (let row = high; row <= low && budget > 0; row += 1) {
     for (let column = left; column <= right; column += 1) {
       const drop = cells[first[box] + row * across + column] - 1;
-      if (drop < 0 || group[drop] === 0 || group[drop] >= WAITING) continue;
+      if (drop < 0 || group[drop] === COMPLETED || group[drop] >= WAITING) continue;
       if (model.marked && !model.marked[drop]) continue;
       drawSign(context, paper, group[drop], x + (column + 0.5) * wide, y + (row + 0.5) * cell, size);
       budget -= 1;

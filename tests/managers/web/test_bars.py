@@ -1,7 +1,9 @@
 """Parts of pages: bars of states, plots, previews, and the comparison of sessions."""
 
 import random
+import re
 from collections.abc import Iterator
+from importlib import resources
 from itertools import pairwise, product
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from dropflow.api.contents_answer import Download
 from dropflow.api.node_records import Load, LoadSample, NodeHistory
+from dropflow.api.requests import QUEUED, RUNNING
 from dropflow.api.session_records import FailureInfo
 from dropflow.errors import LinkError
 from dropflow.formatting import format_brief, format_count, format_duration, format_rate
@@ -38,6 +41,24 @@ def test_every_state_is_in_one_group() -> None:
     assert {state_style(state) for state in STATES} == {group.style for group in GROUPS} - {"queued", "lost"}
     assert sorted(name for group in GROUPS for name in group.counted) == sorted(DropCounts.__struct_fields__)
     assert {session_style(status.name) for status in SessionState} <= {group.style for group in GROUPS}
+
+
+def test_the_script_of_the_graph_has_the_groups_of_bars() -> None:
+    """Its groups are those of bars in order, but for lost and unknown drops, and it sorts each state as bars do."""
+    source = resources.files("dropflow.web").joinpath("static/graph_model.js").read_text(encoding="utf-8")
+    groups = re.findall(r'\{ style: "(\w+)", word: "([\w ]+)" \}', source)
+    [names] = re.findall(r"export const \[([\w, ]+)\] = GROUPS\.keys\(\)", source)
+    [of_states] = re.findall(r"GROUP_OF\.set\(\[([\w, ]+)\]\)", source)
+
+    assert groups == [(each.style, each.word) for each in GROUPS if each.style != "lost"] + [("unknown", "unknown")]
+    assert names.lower().split(", ") == [style for style, _ in groups]
+    found = dict(zip(STATES, of_states.lower().split(", "), strict=True))
+    # Applications in WRITING come as running or queued; data in WRITING wait for the rest of their contents.
+    assert found == {state: state_style(state) for state in STATES} | {"WRITING": "waiting"}
+    assert {name: int(sign) for name, sign in re.findall(r"const SIGN_(\w+) = (\d+);", source)} == {
+        "RUNNING": RUNNING,
+        "QUEUED": QUEUED,
+    }
 
 
 COUNTS = st.builds(DropCounts, **dict.fromkeys(DropCounts.__struct_fields__, st.integers(0, 10**9)))
