@@ -1,6 +1,6 @@
 """All results of a session as one archive, written while the contents arrive from their nodes.
 
-Memory does not depend on the size of the results, and there are no temporary files. A content up to `_HELD` bytes is
+Memory does not depend on the size of the results, and there are no temporary files. A content up to `_HELD_BYTES` is
 written when all of it is here, so a node that fails costs the results that it has, and the others follow. The archive
 then has a file ``MISSING.txt`` and the stream is cut off after it. A larger content that breaks off in its middle cuts
 the stream off at once.
@@ -46,9 +46,12 @@ MISSING = "MISSING.txt"
 
 _log = logging.getLogger(__name__)
 
-_HELD = 4 << 20
+_HELD_BYTES = 4 << 20
+"""Bytes up to which a content is written when all of it is here: a node that fails then costs no half member."""
 _BATCH_BYTES = 256 << 20
-_PIECE = 1 << 18
+"""Bytes of contents that one request asks a node for; a larger content is asked for alone."""
+_TAR_READ_BYTES = 1 << 18
+"""Bytes that are read at once from a file in the tar file of a directory."""
 _TYPES = {"tar": "application/x-tar", "zip": "application/zip"}
 _Wanted = tuple[ResultInfo, PurePosixPath]
 
@@ -63,7 +66,8 @@ ArchiveFormat = Literal["tar", "zip"]
 _BLOCK = tarfile.BLOCKSIZE
 _OLDEST = 315532800.0
 """Seconds of 1980-01-01, the first day that a zip file can name."""
-_ZIP64 = 1 << 31
+_ZIP64_BYTES = 1 << 31
+"""Bytes of a member from which its header has sizes of 64 bits: 2 GiB, the limit of `zipfile` without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,7 @@ class ZipWriter:
         moment = gmtime(max(member.time, _OLDEST))[:6]
         info = zipfile.ZipInfo(f"{name}/" if is_directory else name, moment)
         info.external_attr = member.mode << 16 | (0x10 if is_directory else 0)
-        self._open = self._zip.open(info, "w", force_zip64=member.size >= _ZIP64)
+        self._open = self._zip.open(info, "w", force_zip64=member.size >= _ZIP64_BYTES)
         if stat.S_ISLNK(member.mode):
             self._open.write(member.target.encode(errors="surrogateescape"))
         return self._sink.taken()
@@ -325,7 +329,7 @@ class _Archive:
         for piece in pieces:
             held.append(piece)
             size += len(piece)
-            if size > _HELD:
+            if size > _HELD_BYTES:
                 break
         else:
             if pieces.error is not None:
@@ -359,7 +363,7 @@ class _Archive:
                     begun = True
                     yield self._writer.begin(member)
                     content = inner.extractfile(info) if info.isreg() else None
-                    while content is not None and (data := content.read(_PIECE)):
+                    while content is not None and (data := content.read(_TAR_READ_BYTES)):
                         yield self._writer.write(data)
                     yield self._writer.end()
         except (tarfile.TarError, EOFError) as error:

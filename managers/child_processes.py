@@ -27,9 +27,11 @@ from dropflow.errors import WorldError
 _log = logging.getLogger("dropflow.child_processes")
 _CHUNK = 64 * 1024
 """Bytes of one read: all that a pipe can hold."""
-_LONGEST_LINE = 1024 * 1024
+_LONGEST_LINE_BYTES = 1024 * 1024
+"""Bytes of the first line of a child, its address, after which no end of the line is waited for."""
 _HINT = "see what it wrote to the log"
 _MOST_WAITS = 10
+"""Times that the wait for a child that is still starting is repeated."""
 _STARTING = 0.01
 """Share of a processor that a process uses while it starts, at least: one of a hundred that do gets as much."""
 
@@ -94,7 +96,7 @@ class ChildProcess:
             return False
         if not self.ready.done():
             self._line += data
-            if b"\n" in self._line or len(self._line) > _LONGEST_LINE:
+            if b"\n" in self._line or len(self._line) > _LONGEST_LINE_BYTES:
                 self._take(self._line.partition(b"\n")[0])
         return bool(data)
 

@@ -36,6 +36,7 @@ the daemon ends."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _NODE_PORT = 8000
+"""TCP port of a node that is given without a port: the default of ``dropflow node``."""
 _PREFIX = "/api/v1"
 
 

@@ -37,7 +37,9 @@ TYPES: dict[Role, str] = {
 DALIUGE_TYPES: dict[Role, str] = {"node": "_NodeManager._tcp.local.", "island": "_DIM._tcp.local."}
 
 _ASK_MILLISECONDS = 3000
-_DALIUGE_NAME = 15
+"""Milliseconds that zeroconf may ask for the address of a service that it has found."""
+_DALIUGE_NAME_CHARACTERS = 15
+"""Characters of the name of the host that are announced to DALiuGE's managers."""
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +168,7 @@ class Discovery:
         return self._info(TYPES[announcement.role], name, announcement.url, fields)
 
     def _daliuge(self, announcement: Announcement) -> "ServiceInfo":
-        name = socket.gethostname()[:_DALIUGE_NAME]
+        name = socket.gethostname()[:_DALIUGE_NAME_CHARACTERS]
         return self._info(DALIUGE_TYPES[announcement.role], name, announcement.url, {})
 
     def _info(self, kind: str, name: str, url: str, fields: dict[str, str]) -> "ServiceInfo":

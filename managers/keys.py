@@ -28,6 +28,7 @@ from dropflow.files import make_directories, replace_file
 
 _HEADER = "# dropflow cluster key: every process that can read this file can join the cluster. Keep it secret.\n"
 _Z85_CHARACTERS = 40
+"""Characters of a CURVE key of 32 bytes in Z85, which writes 4 bytes as 5 characters."""
 _USER_HEADER = "# dropflow user key: who can read this file can act as this user at the managers. Keep it secret.\n"
 _USER_FILE = re.compile(r"user (\S+)\nmade (\d{1,12})\nsecret ([0-9a-f]{64})\n", re.ASCII)
 _REVOKED_HEADER = "# Keys of these users that were made until then (seconds since 1970) are revoked.\n"

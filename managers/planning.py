@@ -28,7 +28,8 @@ from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SHOWN = 5
+_SHOWN_NODES = 5
+"""Names of nodes, and problems with them, in a message."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +86,15 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
     unknown = [place for place in used if not matching[place]]
     if unknown == used or (unknown and len(nodes) == 1):
         there = "all are on" if len(set(spread)) == 1 else f"the {graph.parts} parts are spread over"
-        text = f"the graph names unknown nodes ({few([repr(place) for place in unknown], _SHOWN)})"
-        return Assignment(spread, f"{text}: {there} {few(sorted(set(spread)), _SHOWN)}")
+        text = f"the graph names unknown nodes ({few([repr(place) for place in unknown], _SHOWN_NODES)})"
+        return Assignment(spread, f"{text}: {there} {few(sorted(set(spread)), _SHOWN_NODES)}")
     wrong = [text for place in used if (text := _wrong(place, matching[place], alive))]
     if wrong:
-        more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
+        more = f" (and {len(wrong) - _SHOWN_NODES} more)" if len(wrong) > _SHOWN_NODES else ""
         raise BadGraphError(
-            f"the graph names nodes that cannot be used: {'; '.join(wrong[:_SHOWN])}{more}",
+            f"the graph names nodes that cannot be used: {'; '.join(wrong[:_SHOWN_NODES])}{more}",
             where=graph.name,
-            hint=f"submit it with --anew to spread it over the nodes that are alive: {few(alive, _SHOWN)}",
+            hint=f"submit it with --anew to spread it over the nodes that are alive: {few(alive, _SHOWN_NODES)}",
         )
     return Assignment(tuple(matching[place][0].name for place in graph.places))
 
@@ -124,7 +125,7 @@ def _wrong(place: str, matching: Sequence[NodeInfo], alive: Sequence[str]) -> st
         close = get_close_matches(place, alive, n=1)
         return f"{place!r} is unknown" + (f", did it mean {close[0]!r}?" if close else "")
     if len(matching) > 1:
-        return f"{place!r} may be any of {few([node.name for node in matching], _SHOWN)}"
+        return f"{place!r} may be any of {few([node.name for node in matching], _SHOWN_NODES)}"
     node = matching[0]
     if node.state != "alive":
         return f"{place!r} is {node.state}" + (f": {node.text}" if node.text else "")
@@ -188,14 +189,14 @@ def where_they_run(
     if problems:
         text = "nodes cannot run what is placed on them" if not is_movable else "no node can run all that it would get"
         hint = "install what is missing" + ("" if is_movable else ", or submit the graph with --anew to place it again")
-        where = few([str(problem.where) for problem in problems], _SHOWN)
+        where = few([str(problem.where) for problem in problems], _SHOWN_NODES)
         raise BadGraphError(f"{text}: {where}", problems=problems, hint=hint)
     changed = int((placement != before).sum())
     if not changed:
         return graph, ""
     used = np.unique(placement)
     targets = sorted({names[at] for at in placement[placement != before].tolist()})
-    note = f"{plural(changed, 'drop')} moved to {few(targets, _SHOWN)}, because other nodes lack what they need"
+    note = f"{plural(changed, 'drop')} moved to {few(targets, _SHOWN_NODES)}, because other nodes lack what they need"
     placed = with_placement(
         graph, np.searchsorted(used, placement).astype(np.int32), [names[at] for at in used.tolist()]
     )

@@ -22,8 +22,10 @@ from dropflow.states import UNKNOWN_STATE
 UNSEEN = 1 << 62
 """The number of an event that no session has."""
 
-_WAIT = 1.0
+_WAIT_SECONDS = 1.0
+"""Seconds of one wait for another version of the session, if the caller gives none."""
 _KEPT_BYTES = 4 * 1024 * 1024
+"""Bytes of the latest events of a session that are kept for watchers that come back."""
 _FORGET = 60.0
 """Seconds after which a session without watchers is forgotten."""
 
@@ -89,7 +91,7 @@ class StateHub:
         # Which thread refreshes a session: the one whose future is here. `dict.setdefault` lets one thread win.
         self._refreshing: dict[str, Future[WatchedStates]] = {}
 
-    def refresh(self, session: str, number: int, *, seconds: float = _WAIT) -> WatchedStates:
+    def refresh(self, session: str, number: int, *, seconds: float = _WAIT_SECONDS) -> WatchedStates:
         """Return a session once it has an event after `number`, or after `seconds`, or if it is over.
 
         Raises
@@ -103,7 +105,7 @@ class StateHub:
         mine: Future[WatchedStates] = Future()
         future = self._refreshing.setdefault(session, mine)
         if future is not mine:
-            return future.result(timeout=4 * _WAIT + 60)
+            return future.result(timeout=4 * _WAIT_SECONDS + 60)
         try:
             watched = self._read(session, known, seconds)
         except BaseException as error:

@@ -33,7 +33,8 @@ _COMMAND = re.compile(r"\s*[@\\](\w+)(?:\[[^\]]*\])?\s*(.*)")
 _LANGUAGE = re.compile(r"[@\\]~\w*\s*")
 _ABOUT = ("category", "construct", "tag", "gitrepo", "version")
 """Names of ``@param`` that are no fields."""
-_PARTS = 9
+_FIELD_PARTS = 9
+"""Parts between slashes that a field in a comment has: the last one, its description, may have slashes."""
 _KINDS = ("ComponentParameter", "ApplicationArgument", "ConstraintParameter", "ConstructParameter")
 _USAGES = ("NoPort", "InputPort", "OutputPort", "InputOutput")
 _OLDER = {"PythonApp": "DALiuGEApp"}
@@ -164,9 +165,9 @@ def _field(owner: str, name: str, text: str) -> EagleField:
         It has fewer parts, or one that EAGLE does not know.
     """
     parts = [part.strip() for part in next(csv.reader([text], delimiter="/", skipinitialspace=True), [])]
-    if len(parts) < _PARTS:
-        raise Unusable(f"{len(parts)} parts, expected {_PARTS} with slashes between them: {text!r}")
-    default, type_, kind, usage, access, options, precious, positional = parts[: _PARTS - 1]
+    if len(parts) < _FIELD_PARTS:
+        raise Unusable(f"{len(parts)} parts, expected {_FIELD_PARTS} with slashes between them: {text!r}")
+    default, type_, kind, usage, access, options, precious, positional = parts[: _FIELD_PARTS - 1]
     for value, known in ((kind, _KINDS), (usage, _USAGES)):
         if value not in known:
             raise Unusable(f"{value!r}, expected one of {', '.join(known)}")
@@ -175,7 +176,7 @@ def _field(owner: str, name: str, text: str) -> EagleField:
         name=name,
         value=(given := _default(default, type_, choices)),
         default_value=given,
-        description="/".join(parts[_PARTS - 1 :]),
+        description="/".join(parts[_FIELD_PARTS - 1 :]),
         readonly=access.lower() == "readonly",
         type=type_,
         precious=precious.lower() == "true",

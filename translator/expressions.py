@@ -34,9 +34,12 @@ _TOKEN = re.compile(
     r"|(?P<sign>\*\*|//|[-+*/%(),]))"
 )
 _PLACEHOLDER = re.compile(r"[~$]?\{([A-Za-z_][\w.]*)\}|[~$]([A-Za-z_]\w*)")
-_LONGEST = 1000
-_DEEPEST = 40
-_LARGEST = 2**63
+_LONGEST_TEXT = 1000
+"""Characters of an expression."""
+_DEEPEST_LEVEL = 40
+"""Levels of parentheses, signs and powers in an expression: the parser is recursive."""
+_LARGEST_VALUE = 2**63
+"""Magnitude from which a value is too large: it must fit into 64 bits with a sign."""
 _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "min": min,
     "max": max,
@@ -54,7 +57,8 @@ _FIELDS: Mapping[NodeKind, str] = {NodeKind.DATA: "data_volume", NodeKind.APP: "
 _INPUT_NAME = re.compile(rf"\b(?:{'|'.join(INPUT_NAMES)})\b")
 _OPERATOR = re.compile(r"[-+*/%(]")
 _SAMPLE = {"input_bytes": 1e6, "inputs": 2}
-_DEFAULT = 1.0
+_DEFAULT_ESTIMATE = 1.0
+"""The value of a field with an estimate that cannot be computed."""
 _HINT = (
     "write numbers, parameters, numbers of this node, input_bytes, inputs, + - * / // % **, parentheses, "
     "min, max, ceil, floor or round"
@@ -100,8 +104,8 @@ def evaluate(text: str, values: Mapping[str, Any]) -> Number:
     ExpressionError
         The text is no expression, or its value is not a number of ordinary size.
     """
-    if len(text) > _LONGEST:
-        raise ExpressionError(f"it has {len(text)} characters, more than {_LONGEST}")
+    if len(text) > _LONGEST_TEXT:
+        raise ExpressionError(f"it has {len(text)} characters, more than {_LONGEST_TEXT}")
     parser = _Parser(_tokens(text), values)
     value = parser.sum(0)
     if parser.kind != "end":
@@ -142,7 +146,7 @@ def uses_names(text: str, names: Collection[str]) -> bool:
 
 def _named(text: str) -> Iterator[tuple[str, str, bool]]:
     """Yield the kind of each token, the token, and whether it is the name of a value."""
-    tokens = _tokens(text) if len(text) <= _LONGEST else []
+    tokens = _tokens(text) if len(text) <= _LONGEST_TEXT else []
     for (kind, token), (_, following) in zip(tokens, [*tokens, ("", "")][1:], strict=True):
         is_function = kind == "name" and token in _FUNCTIONS and following == "("
         yield kind, token, kind in ("parameter", "name") and not is_function
@@ -190,8 +194,8 @@ class _Parser:
         return token
 
     def sum(self, depth: int) -> Number:
-        if depth > _DEEPEST:
-            raise ExpressionError(f"it is nested deeper than {_DEEPEST} levels")
+        if depth > _DEEPEST_LEVEL:
+            raise ExpressionError(f"it is nested deeper than {_DEEPEST_LEVEL} levels")
         value = self._product(depth)
         while sign := self._take("+", "-"):
             other = self._product(depth)
@@ -208,8 +212,8 @@ class _Parser:
         return value
 
     def _signed(self, depth: int) -> Number:
-        if depth > _DEEPEST:
-            raise ExpressionError(f"it is nested deeper than {_DEEPEST} levels")
+        if depth > _DEEPEST_LEVEL:
+            raise ExpressionError(f"it is nested deeper than {_DEEPEST_LEVEL} levels")
         negative = False
         while sign := self._take("+", "-"):
             negative ^= sign == "-"
@@ -292,7 +296,7 @@ def _number(text: str) -> Number:
 
 
 def _bounded(value: Number) -> Number:
-    if abs(value) >= _LARGEST or not math.isfinite(value):  # in this order: huge integers have no float
+    if abs(value) >= _LARGEST_VALUE or not math.isfinite(value):  # in this order: huge integers have no float
         raise NoValueError("its value is too large")
     return value
 
@@ -368,7 +372,7 @@ def settled_estimate(
         what = f"{field.name} of {node.category} {node.name!r} is {text!r:.60}, which cannot be computed: {error}"
         severity = Severity.ERROR if is_known else Severity.WARNING
         problems.append(problem("LG096", what, where=field.pointer or node.pointer, hint=_HINT, severity=severity))
-        return _DEFAULT
+        return _DEFAULT_ESTIMATE
 
 
 def _not_negative(value: float) -> float:
@@ -405,7 +409,7 @@ def take_estimates(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, str]]:
             if field.name == name and isinstance(text, str) and uses_names(text, INPUT_NAMES):
                 expressions[node.key or node.id] = text
                 fields = list(node.fields)
-                fields[place] = msgspec.structs.replace(field, value=_DEFAULT)
+                fields[place] = msgspec.structs.replace(field, value=_DEFAULT_ESTIMATE)
                 nodes[at] = msgspec.structs.replace(node, fields=tuple(fields))
     return (msgspec.structs.replace(graph, nodes=tuple(nodes)), expressions) if expressions else (graph, expressions)
 

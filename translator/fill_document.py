@@ -21,6 +21,7 @@ from translator.template import TemplateParameter, parameters_of
 
 _NOTE = "template"
 _MOST_GRAPHS = 10_000
+"""Graphs that one sweep over values of parameters may make."""
 
 
 class TemplateNote(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,9 @@ _COUNTED = 10**18
 _SINGLE: Mapping[str, tuple[str, ...]] = {"Scatter": ("num_of_copies",), "MKN": ("k", "n")}
 _Floats = npt.NDArray[np.float64]
 _DROP_BYTES = 4 + 4 + 4 + 8
+"""Bytes of a drop in the columns of a physical graph."""
 _EDGE_BYTES = 4 + 4
+"""Bytes of an edge in the columns of a physical graph."""
 
 
 class ParallelPhase(msgspec.Struct, frozen=True):

@@ -41,7 +41,8 @@ Address = tuple[str, int]
 GLOBAL = "global"
 """Name of the node in settings of global variables."""
 
-_LISTED = 12
+_LISTED_NAMES = 12
+"""Ids of nodes, or names of parameters, in a message."""
 _BRACES = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 _TILDE = re.compile(r"~(?:\{([A-Za-z_][\w.]*)\}|([A-Za-z_][\w.]*))")
 _GLOBAL_VARIABLES_WHOLE = re.compile(r"\s*(?:[~$]?\{([A-Za-z_][\w.]*)\}|[~$]([A-Za-z_][\w.]*))\s*")
@@ -153,7 +154,7 @@ def _fields(node: LogicalNode, parameter: str) -> list[int]:
 
 
 def _ambiguous(setting: Setting, matches: list[tuple[LogicalNode, int]]) -> Problem:
-    ids = ", ".join(node.id for node, _ in matches[:_LISTED])
+    ids = ", ".join(node.id for node, _ in matches[:_LISTED_NAMES])
     text = f"{len(matches)} nodes have a parameter {setting.target!r}"
     return problem("LG100", text, where=setting.target, hint=f"name the node by its id, one of {ids}")
 
@@ -174,7 +175,7 @@ def _unknown(graph: LogicalGraph, setting: Setting, readings: list[tuple[str, st
 def _did_you_mean(name: str, known: list[str]) -> str:
     if near := did_you_mean(name, known, most=3, cutoff=0.5):
         return near
-    listed = ", ".join(map(repr, known[:_LISTED])) + (", ..." if len(known) > _LISTED else "")
+    listed = ", ".join(map(repr, known[:_LISTED_NAMES])) + (", ..." if len(known) > _LISTED_NAMES else "")
     return f"there are {listed}" if known else "there are none"
 
 

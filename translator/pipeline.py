@@ -38,7 +38,8 @@ from translator.unroll.node_template import MEMORY, SLEEP
 from translator.validate import validate
 
 _BOM = b"\xef\xbb\xbf"
-_HEAD = 4096
+_HEAD_BYTES = 4096
+"""Bytes at the beginning of a file from which its format is recognised."""
 _REHEARSED: Problem = problem(
     "LG095",
     "this is a test run: no application of the graph is run, and no data are read or written",
@@ -337,12 +338,12 @@ def _unrolled(
 def _head(source: Path | bytes) -> bytes:
     """Return the first bytes of a regular file; nothing for anything else, since a pipe cannot be read twice."""
     if isinstance(source, bytes):
-        return source[:_HEAD]
+        return source[:_HEAD_BYTES]
     try:
         if not source.is_file():
             return b""
         with source.open("rb") as file:
-            return file.read(_HEAD)
+            return file.read(_HEAD_BYTES)
     except (OSError, ValueError):
         return b""  # `read_file` meets the same error and reports it
 

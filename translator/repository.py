@@ -32,7 +32,8 @@ _REF = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_./+-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PAGE = re.compile(r"https://[^/]+/.+?/(?:-/)?(?:blob|raw)/")
 _RAW = "raw.githubusercontent.com"
-_SECONDS = 300.0
+_GIT_SECONDS = 300.0
+"""Seconds after which a command of git is stopped."""
 _HINT = "give git+https://HOST/ORG/REPO@REF#path/in/repository.graph"
 
 
@@ -224,7 +225,12 @@ class _Git:
         }
         try:
             done = subprocess.run(  # noqa: S603 - fixed options, and arguments that were checked
-                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_GIT_SECONDS,
+                check=False,
             )
         except FileNotFoundError:
             raise BadFileError(
@@ -232,7 +238,7 @@ class _Git:
             ) from None
         except subprocess.TimeoutExpired:
             raise BadFileError(
-                f"git did not end in {_SECONDS:g} s", where=self._address.shown, hint="try again"
+                f"git did not end in {_GIT_SECONDS:g} s", where=self._address.shown, hint="try again"
             ) from None
         if done.returncode:
             raise self._error(done.stderr.decode(errors="replace"))

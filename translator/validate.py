@@ -56,7 +56,8 @@ STRUCTURAL = frozenset(
 """Keys of a drop in DALiuGE's physical graphs, which a parameter of the same name overwrites there."""
 
 _READS, _WRITES = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")
-_COMPARED = 10_000
+_MOST_COMPARED = 10_000
+"""Comparisons of an unknown id with the known ones, for suggestions in one graph."""
 _UNTYPED = frozenset({"", "Object", "Unknown", "UNIDENTIFIED", "String", "Event"})
 _NUMBERS = ("Integer", "Float", "Boolean")
 
@@ -143,7 +144,7 @@ class _Near:
 
     def __init__(self, known: Iterable[str]) -> None:
         self.known = list(known)
-        self.left = _COMPARED // max(len(self.known), 1)
+        self.left = _MOST_COMPARED // max(len(self.known), 1)
 
     def hint(self, missing: str) -> str:
         """Return a hint with the nearest id; empty if no id is near, or the limit is reached."""

@@ -15,7 +15,10 @@ from dropflow.api.auth import Proof
 from dropflow.errors import DropflowError, HttpError
 
 FORM = "application/x-www-form-urlencoded"
+LONGEST_FORM_BYTES = 1024 * 1024
+"""Bytes of a form without a file: values of parameters, and the answers of a user."""
 _MOST_FIELDS = 100
+"""Fields of a form without a file."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

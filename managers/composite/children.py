@@ -24,8 +24,10 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 _AGAIN = 30.0
 """Seconds until a failed request or change is tried again."""
-_TRIES = 3
-_TRIED = 10_000
+_MOST_TRIES = 3
+"""Attempts for one key; after them it is not tried again."""
+_MOST_TRIED_KEYS = 10_000
+"""Keys whose attempts are remembered; the oldest ones are forgotten first."""
 DRAINED = "was drained, and has ended"
 """Text that is shown about a node that was drained, until it is started again or removed."""
 _STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
@@ -64,12 +66,12 @@ class Tries(Generic[Key]):
 
     def __init__(self, time: "MachineTime") -> None:
         self._time = time
-        self._noted = Newest[Key, tuple[int, float]](_TRIED)
+        self._noted = Newest[Key, tuple[int, float]](_MOST_TRIED_KEYS)
 
     def may(self, key: Key) -> bool:
         """Return whether `key` may be tried now."""
         count, not_before = self._noted.get(key, (0, 0.0))
-        return count < _TRIES and not_before <= self._time.now
+        return count < _MOST_TRIES and not_before <= self._time.now
 
     def note(self, key: Key) -> None:
         """Note that `key` is tried now."""

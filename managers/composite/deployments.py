@@ -36,15 +36,18 @@ _AGAIN_SECONDS = 0.5
 """Seconds to wait for children that did not answer a moment ago."""
 REPLAN_SECONDS = 5.0
 """Seconds during which a graph is planned again if nodes were started again."""
-REPLAN_PAUSE = 0.2
-_START_SECONDS = 30.0
+REPLAN_PAUSE_SECONDS = 0.2
+"""Seconds between two plans of a graph, if a node was lost while it was deployed."""
+_SESSION_START_SECONDS = 30.0
+"""Seconds in which each child must start a prepared session."""
 _UNDO_SECONDS = 10.0
-_SILENT_SECONDS = 3.0
+"""Seconds that children are waited for when a deployment is undone; those without an answer undo it later."""
 _COMPONENTS_SECONDS = 30.0
 """Seconds that nodes may take to look for modules, programs and container engines."""
 _GRACE = 0.5
 """Seconds to wait for other children after one has failed, so that the error names all failures."""
-_REMEMBERED = 1000
+_REMEMBERED_DEPLOYMENTS = 1000
+"""Deployments whose reason to be undone, and whose prepared nodes, are remembered."""
 
 UndoLater = Callable[[str, str, int], object]
 """Takes a session, the URL of a child and an epoch: removes the deployment there once the child answers."""
@@ -76,9 +79,9 @@ class Deployments:
         self._shared = shared
         self._deploy_seconds = deploy_seconds
         self._undo_later = undo_later
-        self._undone = Newest[str, str](_REMEMBERED)
+        self._undone = Newest[str, str](_REMEMBERED_DEPLOYMENTS)
         """By session: why its last deployment was undone."""
-        self._prepared = Newest[tuple[str, int], _PreparedNodes](_REMEMBERED)
+        self._prepared = Newest[tuple[str, int], _PreparedNodes](_REMEMBERED_DEPLOYMENTS)
         self._submitting: dict[str, DropflowError | None] = {}
         """By name of a session that `submit` is deploying: the error if it was cancelled, else None."""
 
@@ -129,7 +132,7 @@ class Deployments:
                 # The known incarnations were out of date, here or at an island below, which asks once per period.
                 if self._shared.time.now > deadline:
                     raise
-                yield Until(lambda: False, REPLAN_PAUSE)
+                yield Until(lambda: False, REPLAN_PAUSE_SECONDS)
             except LinkError as error:
                 if failed is not None:
                     raise
@@ -243,7 +246,9 @@ class Deployments:
             targets = self._all_targets()
         else:
             targets = yield from self._targets(prepared.nodes)
-        outcomes = yield from self._call(targets, partial(Manager.start, session=session, epoch=epoch), _START_SECONDS)
+        outcomes = yield from self._call(
+            targets, partial(Manager.start, session=session, epoch=epoch), _SESSION_START_SECONDS
+        )
         errors = _errors(targets, outcomes)
         if prepared is None:
             # After a restart we do not know which children were prepared, so NotFound is not an error.
@@ -391,7 +396,7 @@ class Deployments:
         by_node = children_by_node(self._shared.children.views())
         if strict:
             urls = {by_node[node].url for node in wanted if node in by_node}
-            yield from self._shared.requests.wait_for_silent(urls, _SILENT_SECONDS)
+            yield from self._shared.requests.wait_for_silent(urls)
             by_node = children_by_node(self._shared.children.views())
         wrong: dict[str, DropflowError] = {}
         by_url: dict[str, tuple[ChildView, list[str]]] = {}

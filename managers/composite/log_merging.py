@@ -27,10 +27,14 @@ from managers.composite.machine import Gathered
 from managers.composite.merging import merge_failures
 from managers.composite.routines import Replies
 
-_PAGE = 1000
-_MOST = 20_000
-_CHUNK = 256 * 1024
-_IN_MEMORY = 8 * 1024 * 1024
+_PAGE_ROWS = 1000
+"""Rows of a sorted list that each child is asked for at once."""
+_MOST_SORTED_ROWS = 20_000
+"""Rows of a sorted list of several nodes that can be read: each child sends all rows before the page."""
+_CHUNK_BYTES = 256 * 1024
+"""Bytes of an archive in one chunk of the response."""
+_IN_MEMORY_BYTES = 8 * 1024 * 1024
+"""Bytes of an archive, or of one member of it, that are kept in memory; a larger one is a temporary file."""
 
 
 class _Placed(NamedTuple):
@@ -197,16 +201,16 @@ def sorted_rows(
         The page is so far from the beginning that all children would send too many rows.
     """
     end = query.offset + query.limit
-    if end > _MOST:
+    if end > _MOST_SORTED_ROWS:
         raise UsageError(
-            f"only the first {_MOST:,} rows of a sorted list of several nodes can be read",
+            f"only the first {_MOST_SORTED_ROWS:,} rows of a sorted list of several nodes can be read",
             where="offset",
             hint="filter the drops, sort in the other direction, or read them without sorting",
         )
     rows: dict[str, list[DropInfo]] = {view.url: [] for view, _ in counted}
     late = [name for _, page in counted for name in page.missing]
-    for offset in range(0, end, _PAGE):
-        part = msgspec.structs.replace(query, offset=offset, limit=min(_PAGE, end - offset))
+    for offset in range(0, end, _PAGE_ROWS):
+        part = msgspec.structs.replace(query, offset=offset, limit=min(_PAGE_ROWS, end - offset))
         each = {view.url: part for view, page in counted if page.total > offset}
         if not each:
             break
@@ -234,7 +238,7 @@ def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "
     notes : str
         What is missing, for a file ``MISSING.txt``; no such file if it is empty.
     """
-    file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed with the download
+    file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed with the download
     try:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for directory, download in members:
@@ -256,7 +260,7 @@ def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "
 
 def _add(tar: tarfile.TarFile, path: str, download: Download) -> None:
     # The size of a member is written before its content, and not every child gives the size of a download.
-    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as content:
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as content:
         for chunk in download.chunks:
             content.write(chunk)
         header = tarfile.TarInfo(path)
@@ -268,7 +272,7 @@ def _add(tar: tarfile.TarFile, path: str, download: Download) -> None:
 def _read(file: IO[bytes]) -> Iterator[bytes]:
     with file:
         file.seek(0)
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 
 

@@ -36,12 +36,16 @@ _FACTOR = 1.5
 """Ratio by which the slowest part must exceed the mean."""
 _LASTS = 10.0
 """Seconds for which the slowest part must exceed both: rates vary."""
-_IMBALANCE_AGAIN = 60.0
-_MOST = 5
-_REMEMBERED = 1000
+_REPEAT_SECONDS = 60.0
+"""Seconds after a rebalance in which the session is not rebalanced again."""
+_MOST_REBALANCES = 5
+"""Rebalances of one epoch of a session."""
+_REMEMBERED_EPOCHS = 1000
+"""Epochs of sessions whose imbalance is remembered."""
 _DECIDE_SECONDS = 65.0
 """Seconds that members may take to agree on a change."""
-_PREPARE_SECONDS = 60.0
+_JOIN_SECONDS = 60.0
+"""Seconds in which a new node must have prepared its part of a session."""
 _FEWEST_DROPS = 8
 """Open drops for each node, the new one included, that a session must have for a node to be added."""
 _SHORTEST = 5.0
@@ -63,7 +67,7 @@ class Imbalance:
     """Decides when sessions are rebalanced, from how long they have been uneven and how often they were rebalanced."""
 
     def __init__(self) -> None:
-        self._notes = Newest[tuple[str, int], _Notes](_REMEMBERED)
+        self._notes = Newest[tuple[str, int], _Notes](_REMEMBERED_EPOCHS)
         """By session and epoch."""
 
     def is_due(self, session: SessionDetail, parts: Sequence[SessionPart], now: float) -> bool:
@@ -84,9 +88,9 @@ class Imbalance:
             return False
         if notes.since is None:
             notes.since = now
-        if now < max(notes.since + _LASTS, notes.not_before) or notes.count >= _MOST:
+        if now < max(notes.since + _LASTS, notes.not_before) or notes.count >= _MOST_REBALANCES:
             return False
-        notes.since, notes.count, notes.not_before = None, notes.count + 1, now + _IMBALANCE_AGAIN
+        notes.since, notes.count, notes.not_before = None, notes.count + 1, now + _REPEAT_SECONDS
         return True
 
 
@@ -178,7 +182,7 @@ class MemberChanges:
         if own in deployment.places:
             return
         joining = msgspec.structs.replace(deployment, places=(*others, own), nodes=(node.name,), is_joining=True)
-        yield from self._deployments.prepare(joining, seconds=_PREPARE_SECONDS)
+        yield from self._deployments.prepare(joining, seconds=_JOIN_SECONDS)
         yield from self._deployments.start(session, joining.epoch)
         workers = float(max(node.load.workers, 1))
         member = MemberRequest(node=node.name, links=node.links, incarnation=node.incarnation, workers=workers)

@@ -9,7 +9,7 @@ from dropflow.api.manager import Manager
 from dropflow.api.requests import ResumeRequest
 from dropflow.errors import DropflowError, GoneError, RestartedError
 from dropflow.graph.physical import PhysicalGraph
-from managers.composite.deployments import REPLAN_PAUSE, REPLAN_SECONDS, Deployments
+from managers.composite.deployments import REPLAN_PAUSE_SECONDS, REPLAN_SECONDS, Deployments
 from managers.composite.routines import PlanResumption, Routine, Until
 from managers.composite.shared import Shared
 from managers.recovery.records import StoppedPart
@@ -69,7 +69,7 @@ class Resumptions:
             except RestartedError:
                 if self._shared.time.now > deadline:
                     raise
-                yield Until(lambda: False, REPLAN_PAUSE)
+                yield Until(lambda: False, REPLAN_PAUSE_SECONDS)
             else:
                 return
 

@@ -35,6 +35,8 @@ STEPS = (Manager.prepare, Manager.start, Manager.undo)
 Finish = Callable[[Any, DropflowError | None], None]
 SECONDS = 2.0
 """Seconds that a request waits for a child before it looks whether the child is alive."""
+_SILENT_SECONDS = 3.0
+"""Seconds that children which missed a deadline are waited for, before a request goes on without them."""
 _LONGEST = 12.0
 """Seconds that a request waits for a child that is slow and alive: it may read much, or wait for a child of its own."""
 
@@ -433,10 +435,10 @@ class Requests:
         yield Until(self._children.is_settled, seconds)
         self._children.end_waiting()
 
-    def wait_for_silent(self, urls: Iterable[str], seconds: float) -> Routine[None]:
+    def wait_for_silent(self, urls: Iterable[str]) -> Routine[None]:
         """Wait until these children answer status requests again. A child that missed a deadline may be just busy."""
         wanted = tuple(urls)
-        yield Until(lambda: not any(self._children.is_only_silent(url) for url in wanted), seconds)
+        yield Until(lambda: not any(self._children.is_only_silent(url) for url in wanted), _SILENT_SECONDS)
 
     def ask_again(self, seconds: float) -> Routine[None]:
         """Send status requests to the children that do not answer now, before they are due."""

@@ -39,11 +39,14 @@ _AFTER_ERROR = 1.0
 """Seconds between a long poll that failed and the next one."""
 _MOST = 16
 """Most long polls at a time: each takes a thread."""
-_REMEMBERED = 10_000
+_REMEMBERED_DELETIONS = 10_000
+"""Deletions that are remembered for children without an answer."""
 _CANCEL_SECONDS = 10.0
+"""Seconds in which each child must answer that it cancels a session."""
 _DELETE_SECONDS = 30.0
+"""Seconds in which each child must delete a session."""
 _GRAPH_SECONDS = 30.0
-_SILENT_SECONDS = 3.0
+"""Seconds in which a child must send the graph of a session."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class PendingDeletions:
     """
 
     def __init__(self) -> None:
-        self._epochs = Newest[tuple[str, str], int](_REMEMBERED)
+        self._epochs = Newest[tuple[str, str], int](_REMEMBERED_DELETIONS)
 
     def add(self, session: str, url: str, epoch: int) -> None:
         """Note that this deployment of a session, and earlier ones, are to be deleted on a child."""
@@ -421,7 +424,7 @@ class Sessions:
         silent = self._shared.cache.silent_children(session, self._shared.children.by_url())
         holders = {*self._shared.cache.holders(session), *(view.url for view in silent)}
         known = self._shared.cache.epoch_of(session)
-        yield from self._shared.requests.wait_for_silent(holders, _SILENT_SECONDS)
+        yield from self._shared.requests.wait_for_silent(holders)
         replies = yield from self._shared.requests.ask_all(
             partial(Manager.delete, session=session, epoch=epoch), _DELETE_SECONDS
         )

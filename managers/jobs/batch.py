@@ -24,6 +24,7 @@ from dropflow.version import __version__
 from managers.jobs.job_directory import JobDirectory, JobRequest, seconds_of_time
 
 _CALL_SECONDS = 60.0
+"""Seconds after which a command of the batch system is stopped, and counts as failed."""
 _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
 """Variables of the user that a batch system would otherwise keep, and show to its administrators."""
 _SLURM_OVER = (

@@ -24,8 +24,10 @@ from managers.jobs.ssh import SSH_FAILED, HostProblem, SshHost, ssh_command
 
 _PACKAGES = ("dropflow", "managers", "palettes", "translator")
 _WHEEL = "Wheel-Version: 1.0\nGenerator: dropflow\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-_SECONDS = 900.0
-_MOST_AT_ONCE = 16
+_INSTALL_SECONDS = 900.0
+"""Seconds in which dropflow must be installed on one host."""
+_HOSTS_AT_ONCE = 16
+"""Hosts on which dropflow is installed at the same time."""
 
 
 def packed_wheel() -> tuple[str, bytes]:
@@ -73,10 +75,10 @@ def install_on(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProble
         command = ssh_command(base, "-c 'exec(eval(input()))'")
         try:
             done = subprocess.run(  # noqa: S603 - no shell here
-                command, input=f"{program!r}\n".encode(), capture_output=True, timeout=_SECONDS, check=False
+                command, input=f"{program!r}\n".encode(), capture_output=True, timeout=_INSTALL_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            text = f"dropflow was not installed within {_SECONDS:g} s"
+            text = f"dropflow was not installed within {_INSTALL_SECONDS:g} s"
             return HostProblem(host=host.name, text=text, hint="install it there, and name its 'python'")
         if done.returncode:
             lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
@@ -89,7 +91,7 @@ def install_on(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProble
             return HostProblem(host=host.name, text=text, hint=hint, is_unreachable=is_unreachable)
         return msgspec.structs.replace(host, python=f"{folder}/env")
 
-    with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_HOSTS_AT_ONCE) as pool:
         outcomes = list(pool.map(install, hosts))
     problems = [outcome for outcome in outcomes if isinstance(outcome, HostProblem)]
     return [outcome for outcome in outcomes if isinstance(outcome, SshHost)], problems

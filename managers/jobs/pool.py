@@ -13,7 +13,9 @@ import msgspec
 from managers.jobs.batch import JobState
 
 _MOST_FAILED = 3
+"""Jobs in a row that ended without a node; then the pool pauses."""
 _MOST_REFUSED = 10
+"""Requests in a row that the batch system refused; then the pool pauses."""
 _START_SECONDS = 300.0
 """Seconds that a job may run before its node is alive."""
 _END_SECONDS = 30.0

@@ -47,12 +47,16 @@ SSH_OPTIONS = (
     *("-o", "ServerAliveCountMax=4"),
     *("-o", "ClearAllForwardings=yes"),
 )
-_CHECK_SECONDS = 30.0
+_HOST_CHECK_SECONDS = 30.0
+"""Seconds in which a host must answer to its check over ssh."""
 _DRAIN_SECONDS = 30
 """Seconds in which a node manager whose connection is cut may give its sessions to the others."""
-_CONNECT_SECONDS = 5.0
-_MOST_AT_ONCE = 64
-_FEWEST_BYTES = 1 << 30
+_PORT_CONNECT_SECONDS = 5.0
+"""Seconds in which a port of a host must accept a connection."""
+_HOSTS_AT_ONCE = 64
+"""Hosts that are checked at the same time, each by one process of ssh."""
+_FEWEST_FREE_BYTES = 1 << 30
+"""Free bytes below which the directory of a host is reported as too full."""
 _MAX_SKEW = 2.0
 """Seconds by which clocks may differ, as for ``dropflow doctor``."""
 _OLDEST = (3, 11)
@@ -221,7 +225,7 @@ def check_hosts(hosts: Sequence[SshHost], here: Sequence[int] = ()) -> tuple[lis
     """
     if shutil.which("ssh") is None:
         raise MissingDependencyError("this host has no command ssh", hint="install the client of OpenSSH")
-    with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_HOSTS_AT_ONCE) as pool:
         addressed = list(pool.map(_with_address, hosts))
         by_host = list(pool.map(lambda host: _check(host, forwards(host, addressed, here)), addressed))
     return addressed, [problem for problems in by_host for problem in problems]
@@ -361,7 +365,7 @@ def _check(host: SshHost, tunnel: Sequence[str]) -> list[HostProblem]:
             late.set()
             process.kill()
 
-        timer = threading.Timer(_CHECK_SECONDS, give_up)
+        timer = threading.Timer(_HOST_CHECK_SECONDS, give_up)
         timer.start()
         line = b""
         with suppress(OSError):
@@ -387,7 +391,7 @@ def _failure(host: SshHost, status: int, errors: IO[bytes], *, is_late: bool) ->
         hint = "let its sshd forward ports (AllowTcpForwarding); if the port is taken, start again: it takes others"
         return HostProblem(host=host.name, text=last, hint=hint)
     if is_late or status == SSH_FAILED:
-        text = f"it does not answer within {_CHECK_SECONDS:g} s" if is_late else last
+        text = f"it does not answer within {_HOST_CHECK_SECONDS:g} s" if is_late else last
         hint = f"try 'ssh -o BatchMode=yes {host.ssh or host.name} true'; --skip-unreachable leaves it out"
         return HostProblem(host=host.name, text=text, hint=hint, is_unreachable=True)
     hint = "give an interpreter, or the directory of a virtual environment, that has dropflow there, as 'python'"
@@ -413,13 +417,13 @@ def _problems(host: SshHost, line: bytes, moment: float) -> list[HostProblem]:
         wrong.append((f"its clock differs by {facts.time - moment:+.1f} s", "set the clocks of both hosts by NTP"))
     if not facts.writable:
         wrong.append((f"{host.directory} cannot be written", "name another 'directory'"))
-    if facts.free < _FEWEST_BYTES:
+    if facts.free < _FEWEST_FREE_BYTES:
         wrong.append((f"{host.directory} has only {format_size(facts.free)} left", "name another 'directory'"))
     taken = [port for port in facts.ports if isinstance(port, str)]
     wrong += [(text, "name another 'port' or 'links_port'; 0 takes any that is free") for text in taken]
     for port in {port for port in facts.ports if isinstance(port, int)} if not taken else ():
         try:
-            socket.create_connection((host.address, port), _CONNECT_SECONDS).close()
+            socket.create_connection((host.address, port), _PORT_CONNECT_SECONDS).close()
         except OSError as error:
             text = f"cannot connect to {host.address}:{port} from here: {error.strerror or error}"
             wrong.append((text, "open the ports of 'port' and 'links_port', or name another 'address'"))

@@ -19,6 +19,7 @@ Frames = tuple[Buffer, ...]
 """One ZeroMQ message: a header and raw frames."""
 
 _FRAMES_LIMIT = 1000
+"""Frames of one message."""
 _OVERHEAD = 64
 """Bytes counted for a message besides its content: headers, and the records that remember it."""
 

@@ -30,6 +30,7 @@ from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, decod
 _FIREWALL = "is a firewall in between, or is that host off? open that port for the other nodes"
 _KEY = "copy the same key file to both hosts; compare with 'dropflow keys show'"
 _REFUSAL_SECONDS = 1.0
+"""Seconds in which a port must refuse a connection to count as closed."""
 
 
 class LinkProbe(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,11 +37,14 @@ from managers.node.trees import TreeSource
 
 # A directory as a tar file, read while it is sent.
 
-_DIRECTORY_TAR_BLOCK = 1 << 18
-_DOWNLOADS_BLOCK = 1 << 20
+_TAR_BLOCK_BYTES = 1 << 18
+"""Bytes of the tar file of a directory in one chunk of the response."""
+_DOWNLOAD_BLOCK_BYTES = 1 << 20
+"""Bytes in one chunk of a download; a content up to this size is checked before its first byte is sent."""
 _BINARY = "application/octet-stream"
 _CHANGED = "something else removed or changed it, or the storage is failing: submit the graph again"
-_PIECE = 1 << 22
+_PIECE_BYTES = 1 << 22
+"""Bytes in one piece of the answer with many contents."""
 
 
 class DirectoryListing(NamedTuple):
@@ -90,8 +93,8 @@ def directory_tar(root: Path, top: str) -> Iterator[bytes]:
         A file cannot be read, or has fewer bytes than when its content was begun.
     """
     source = TreeSource(root, top)
-    for offset in range(0, source.size, _DIRECTORY_TAR_BLOCK):
-        yield source.read(offset, _DIRECTORY_TAR_BLOCK)
+    for offset in range(0, source.size, _TAR_BLOCK_BYTES):
+        yield source.read(offset, _TAR_BLOCK_BYTES)
 
 
 def file_download(path: Path, name: str, content_type: str = _BINARY) -> Download:
@@ -133,7 +136,7 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Itera
         stream.close()
         raise
     chunks = _chunks(stream, size, start)
-    if start or size > _DOWNLOADS_BLOCK or not handle.checksum:
+    if start or size > _DOWNLOAD_BLOCK_BYTES or not handle.checksum:
         return size, chunks
     return size, iter([*_checked(chunks, handle)])
 
@@ -181,7 +184,7 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
     chunks = _chunks(stream, end, start)
     if handle.checksum and end - start == status.st_size:
         chunks = _checked(chunks, handle)
-        chunks = iter((*chunks,)) if handle.size <= _DOWNLOADS_BLOCK else chunks
+        chunks = iter((*chunks,)) if handle.size <= _DOWNLOAD_BLOCK_BYTES else chunks
     offered = name if name.endswith(suffix) else name + suffix
     return Download(name=offered, content_type=kind, size=end - start, chunks=chunks, etag=etag, part=part)
 
@@ -192,7 +195,7 @@ def _stored(handle: Handle) -> Iterator[bytes]:
 
     def blocks() -> Iterator[bytes]:
         with source:
-            while block := source.read(_DOWNLOADS_BLOCK):
+            while block := source.read(_DOWNLOAD_BLOCK_BYTES):
                 yield block
 
     return blocks()
@@ -243,7 +246,7 @@ def _chunks(stream: BinaryIO, size: int, start: int = 0) -> Iterator[bytes]:
     with stream:
         stream.seek(start)
         left = size - start
-        while left and (block := stream.read(min(_DOWNLOADS_BLOCK, left))):
+        while left and (block := stream.read(min(_DOWNLOAD_BLOCK_BYTES, left))):
             left -= len(block)
             yield block
 
@@ -300,8 +303,8 @@ def _content(index: int, request: ContentRequest, handle: Handle) -> Iterator[Co
             checksum = zlib.crc32(chunk, checksum)
         sent += len(chunk)
         # Content in memory is one chunk, of any size.
-        for at in range(0, len(chunk), _PIECE):
-            yield ContentPiece(memoryview(chunk)[at : at + _PIECE])
+        for at in range(0, len(chunk), _PIECE_BYTES):
+            yield ContentPiece(memoryview(chunk)[at : at + _PIECE_BYTES])
     if size not in (None, sent):
         raise StorageError(f"only {sent} of {size} bytes can be read", where=handle.location)
     yield ContentEnd(checksum)

@@ -25,7 +25,8 @@ from managers.node.stream_copies import NodeStreams
 _log = logging.getLogger(__name__)
 
 _STATES = tuple(DropState)
-_FEW = 16
+_FEW_DROPS = 16
+"""Drops of a message up to which they are looked up one by one."""
 
 Found = Sequence[tuple[RemoteEvent, dict[int, Handle] | Failure]]
 """Events, each with the contents that belong to it, or with the reason why they are not available."""
@@ -226,7 +227,7 @@ class EventReceiver:
 
     def _places(self, events: Events, drops: Sequence[int]) -> Sequence[int] | None:
         """Return the rows in this slice of drops of the whole graph; None if the slice lacks one of them."""
-        if len(drops) <= _FEW:
+        if len(drops) <= _FEW_DROPS:
             # One by one: numpy's search releases the interpreter, and this thread would wait to get it back.
             rows = [self._piece.local(drop) for drop in drops]
             return None if None in rows else cast(list[int], rows)

@@ -16,7 +16,8 @@ from dropflow.times.octets import RECEIVED_FILE, NodeReceipts, PeerReceipts
 from managers.links import Sink, TransferResult, WantedContent
 
 _T = TypeVar("_T")
-_MANY = 256
+_MANY_RECEIPTS = 256
+"""Counts of single jobs, above which those of jobs that are done are added up."""
 
 
 class PendingFetch(msgspec.Struct, frozen=True):
@@ -233,7 +234,7 @@ class Receipts:
 
     def fold(self) -> None:
         """Replace the counts of jobs that are done by their sums, if there are many."""
-        if len(self._receipts) > _MANY:
+        if len(self._receipts) > _MANY_RECEIPTS:
             self._fold()
 
     def read(self, node: str) -> NodeReceipts:

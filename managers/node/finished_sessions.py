@@ -47,8 +47,10 @@ REPLACED = "was replaced by that of a later drop, which wrote the same file"
 """Why a content of an earlier iteration of a loop does not exist any more."""
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_MOST_FAILURES = 100
-_MOST_NAMED = 20
+MOST_FAILURES = 100
+"""Failures that the details of a session on one node name."""
+_MOST_LOST_DROPS = 20
+"""Drops that the failure of a lost node names."""
 
 
 # Root causes of a session that is over, as they were written when it ended.
@@ -442,7 +444,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         text=cancelled if lost is None else lost.text,
         whole=deployment.drops,
         logical=summaries.logical_nodes(statistics, running),
-        failures=tuple(failures[:_MOST_FAILURES]),
+        failures=tuple(failures[:MOST_FAILURES]),
         recomputed=deployment.recomputed_before(node) + recomputed_drops(piece.graph, replayed.known),
         computed=applications_run(statistics) - len(reused),
         reused=len(reused),
@@ -484,7 +486,7 @@ def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
         text=failure.text,
         hint=failure.hint,
         count=len(lost),
-        drops=tuple(oid(piece.graph, row) for row in lost[:_MOST_NAMED]),
+        drops=tuple(oid(piece.graph, row) for row in lost[:_MOST_LOST_DROPS]),
     )
 
 

@@ -50,7 +50,7 @@ from managers.node.decisions.events import (
 from managers.node.directory import SessionDirectory, SessionEnd
 from managers.node.exchange import MessagesByView, NodeExchange
 from managers.node.fetch_pool import write_receipts
-from managers.node.finished_sessions import REPLACED
+from managers.node.finished_sessions import MOST_FAILURES, REPLACED
 from managers.node.progress import Progress, ProgressLog
 from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog
@@ -59,7 +59,6 @@ from managers.recovery.decision_text import explain_decision
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 
 _log = logging.getLogger(__name__)
-_MOST_FAILURES = 100
 _end_decoder = msgspec.msgpack.Decoder(PartEnd)
 
 
@@ -517,7 +516,7 @@ class HostedSession:
         # Read in one step of the session, so that causes and counts agree.
         failures, notes, faults, statistics = self.session.call(
             lambda live: (
-                live.reports(0, _MOST_FAILURES),
+                live.reports(0, MOST_FAILURES),
                 tuple(live.notes),
                 live.fault_note(),
                 snapshot(live.core, 0.0),

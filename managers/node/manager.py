@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _DEPLOY_SECONDS = 60.0
+"""Seconds in which this node must have prepared a session, if its deployment gives no other time."""
 _KEPT = 20
 """Number of sessions that are over and stay in memory."""
 

@@ -32,7 +32,8 @@ _HEAD = 4
 """Bytes of the length before each message."""
 _LONGEST = 16 << 20
 """Most bytes of an answer: a picture file has 8 MB at most."""
-_PROCESSES = 2
+_PREVIEW_PROCESSES = 2
+"""Processes that make previews at the same time."""
 _REQUESTS = 500
 """Number of requests after which a process is replaced."""
 _WAITING, _WAITING_IN_SESSION = 12, 8
@@ -176,7 +177,7 @@ class ContentPreviews:
 
         def is_next() -> bool:
             turn = next((name for name in self._waiting if name not in self._busy), "")
-            return self._is_closed or (len(self._busy) < _PROCESSES and turn == session)
+            return self._is_closed or (len(self._busy) < _PREVIEW_PROCESSES and turn == session)
 
         with self._change:
             waiting = self._waiting.get(session, 0)

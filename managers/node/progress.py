@@ -14,10 +14,13 @@ from dropflow.states import SessionState
 _RECENT_SECONDS = 5.0
 """Seconds over which the recent rate is taken."""
 _WINDOW_SECONDS = 180.0
+"""Seconds of samples from which the rates are computed."""
 _SPANS = 12
+"""Spans of equal length into which the samples are divided: the typical rate is the median of their rates."""
 _SHORTEST_QUIET = 10.0
 """Seconds without a settled drop that are usual in any session."""
-_FACTOR = 3
+_QUIET_FACTOR = 3
+"""Ratio of the usual quiet time to the longest pause: attempts that began together also end together."""
 
 
 class SettlingRate:
@@ -78,7 +81,7 @@ class SettlingRate:
         moments = [self._samples[0][0]] if self._samples else []
         moments += [after[0] for before, after in pairwise(self._samples) if after[1] != before[1]]
         longest = max((after - before for before, after in pairwise(moments)), default=0.0)
-        return max(_SHORTEST_QUIET, _FACTOR * longest)
+        return max(_SHORTEST_QUIET, _QUIET_FACTOR * longest)
 
     def _settled_at(self, moment: float) -> float:
         """Return how many drops were settled at a moment, interpolated between two samples."""

@@ -39,14 +39,19 @@ from managers.node.stream_copies import FileWatcher
 OnStop = Callable[[Exception | None], None]
 """Called in the session's thread when it is over or frozen, with the exception of its execution or None."""
 _log = logging.getLogger(__name__)
-EVERY = 5.0
-_KEPT = 720
-_SAMPLE = 0.1
+_LOAD_SECONDS = 5.0
+"""Seconds between two samples of the load."""
+_KEPT_SAMPLES = 720
+"""Samples of the load that are kept: with the default interval, those of one hour."""
+_SAMPLE_SECONDS = 0.1
+"""Seconds in which psutil measures the processor, if the last measurement is too recent or too old."""
 _FILE = "incarnation"
 _SLOT = 512
 """Bytes of one of the two slots: the smallest sector that a disk writes."""
-_NONE = -1
+_NO_COUNTER = -1
+"""The counter of a slot of the file that has none, or is damaged."""
 _RANDOM_BITS = 20
+"""Random bits at the end of an incarnation: two processes with one counter still differ."""
 _MOST = (1 << 53 - _RANDOM_BITS) - 1
 """Largest counter with which an incarnation is exact in JSON."""
 
@@ -231,7 +236,9 @@ class LoadHistory:
         Number of samples that are kept.
     """
 
-    def __init__(self, node: str, sample: Callable[[], LoadSample], *, every: float = EVERY, kept: int = _KEPT) -> None:
+    def __init__(
+        self, node: str, sample: Callable[[], LoadSample], *, every: float = _LOAD_SECONDS, kept: int = _KEPT_SAMPLES
+    ) -> None:
         self._node = node
         self._sample = sample
         self._every = every
@@ -306,7 +313,7 @@ class ProcessorUse:
             return percent
         more_busy, more_total = _seconds()
         if is_recent or now - measured > _LONGEST or more_total <= total:
-            return self._keep(now, psutil.cpu_percent(interval=_SAMPLE))
+            return self._keep(now, psutil.cpu_percent(interval=_SAMPLE_SECONDS))
         return self._keep(now, min(max(100.0 * (more_busy - busy) / (more_total - total), 0.0), 100.0))
 
     def _keep(self, now: float, percent: float) -> float:
@@ -355,9 +362,9 @@ def next_incarnation(root: Path, clock: Clock) -> int:
             content = stream.read(2 * _SLOT)
             slots = [_parsed(content[:_SLOT]), _parsed(content[_SLOT:])]
             counted = max(slots)
-            if content and min(slots) == _NONE:
+            if content and min(slots) == _NO_COUNTER:
                 _log.warning("%s is damaged and is written again", path)
-            counter = int(clock.now()) if counted == _NONE else counted + 1
+            counter = int(clock.now()) if counted == _NO_COUNTER else counted + 1
             # The slot that is damaged or behind is written first: the other one stays whole until the new number is
             # stored.
             for index in sorted(range(2), key=slots.__getitem__):
@@ -373,10 +380,10 @@ def _slot(counter: int) -> bytes:
 
 
 def _parsed(slot: bytes) -> int:
-    """Return the counter in a slot; `_NONE` if it has none, or is damaged."""
+    """Return the counter in a slot; `_NO_COUNTER` if it has none, or is damaged."""
     digits = slot[:20].partition(b" ")[0]
-    counter = int(digits) if digits.isdigit() else _NONE
-    return counter if counter < _MOST and slot == _slot(counter) else _NONE
+    counter = int(digits) if digits.isdigit() else _NO_COUNTER
+    return counter if counter < _MOST and slot == _slot(counter) else _NO_COUNTER
 
 
 def _write(stream: BinaryIO, index: int, counter: int) -> None:

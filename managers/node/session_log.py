@@ -31,13 +31,20 @@ _LINES = 20
 _SETTLED = 0.3
 """Seconds after which no text is added to a part: more than the limits of `dropflow.execution.drop_log`."""
 _MOST_PARTS = 30_000
-_MOST_BYTES = 32 << 20
-_MOST_SENT = 4 << 20
-_SMALL = 256 << 10
-_HELD = 64 << 20
-_KEPT = 4
+"""Parts of logs that one request may search."""
+_MOST_SEARCHED_BYTES = 32 << 20
+"""Bytes of logs that one request may read."""
+_MOST_SENT_CHARACTERS = 4 << 20
+"""Characters of lines after which a page ends."""
+_SMALL_FILE_BYTES = 256 << 10
+"""Bytes up to which a log is read as a whole, and kept during the request."""
+_HELD_BYTES = 64 << 20
+"""Bytes of small logs that one request keeps in memory."""
+_KEPT_INDEXES = 4
+"""Sessions whose indexes of logs are kept between requests."""
 _DATED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ([A-Z]+) (.*)", re.DOTALL)
-_MOST_FAILURES = 100
+_MOST_LOGGED_FAILURES = 100
+"""Failures of a session, above which no more are written to the log of the node."""
 
 
 def log_download(folder: Path, drop: str, *, where: str) -> Download:
@@ -91,7 +98,7 @@ class SessionLogs:
         try:
             return LogReader(index, folder, node, query, name_of).page(inf if is_over else self._clock.now())
         finally:
-            while len(self._kept) >= _KEPT:
+            while len(self._kept) >= _KEPT_INDEXES:
                 self._kept.pop(next(iter(self._kept)), None)
             self._kept[folder] = index
 
@@ -206,7 +213,7 @@ class LogReader:
                 position = part << _LINES | number
                 self._found.append(self._record(part, position, line))
                 self._sent += len(line.text)
-                if len(self._found) == self._query.limit or self._sent > _MOST_SENT:
+                if len(self._found) == self._query.limit or self._sent > _MOST_SENT_CHARACTERS:
                     return position
         self._parts += 1
         return None
@@ -214,7 +221,7 @@ class LogReader:
     @property
     def _may_go_on(self) -> bool:
         """Whether one request may search more parts."""
-        return self._parts < _MOST_PARTS and self._read < _MOST_BYTES
+        return self._parts < _MOST_PARTS and self._read < _MOST_SEARCHED_BYTES
 
     def _record(self, part: int, position: int, line: _Line) -> LogLine:
         number = self._index.drops[part]
@@ -268,7 +275,7 @@ class LogReader:
             return b""
         try:
             size = os.fstat(descriptor).st_size
-            if size <= _SMALL and self._held + size <= _HELD:
+            if size <= _SMALL_FILE_BYTES and self._held + size <= _HELD_BYTES:
                 content = self._small[number] = os.pread(descriptor, size, 0)
                 self._held += size
                 return content[start : end if end >= 0 else None]
@@ -315,7 +322,7 @@ class FailureLog(Instrument):
     def on_events(self, events: Sequence[Event]) -> None:
         """Log the failures among `events`."""
         for event in events:
-            if self._logged > _MOST_FAILURES:
+            if self._logged > _MOST_LOGGED_FAILURES:
                 return
             if isinstance(event, Failed):
                 self._write(event.drop, event.attempt, f"{event.failure.code} {event.failure.text}")
@@ -324,7 +331,7 @@ class FailureLog(Instrument):
 
     def _write(self, drop: int, attempt: int, text: str) -> None:
         self._logged += 1
-        if self._logged > _MOST_FAILURES:
+        if self._logged > _MOST_LOGGED_FAILURES:
             _log.warning("more drops failed: see the failures of the session", extra={"session": self._session})
             return
         context = {"session": self._session, "drop": oid(self._graph, drop), "attempt": attempt}

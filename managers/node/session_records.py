@@ -37,8 +37,10 @@ T = TypeVar("T")
 
 Running = Collection[int] | None
 """The rows of drops whose attempts run now; None if that is not known, as in a session that is over."""
-_PARAMETER = 2000
-_CODE = 64 * 1024
+_PARAMETER_CHARACTERS = 2000
+"""Characters of a parameter of one line in the details of a drop."""
+_CODE_CHARACTERS = 64 * 1024
+"""Characters of a parameter with several lines, such as code, in the details of a drop."""
 _KEPT = 4
 """Number of changes that a log keeps for each of its drops. A client that is further behind gets all states."""
 
@@ -281,7 +283,7 @@ def _global(piece: Slice, cause: int) -> int:
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    limit = _CODE if "\n" in text else _PARAMETER
+    limit = _CODE_CHARACTERS if "\n" in text else _PARAMETER_CHARACTERS
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 

@@ -40,6 +40,7 @@ _NAME = 64
 """Number of characters at the end of a file's name that are also the end of its copy's name."""
 GONE = "what was written was discarded, or has no consumers left"
 _JOIN_SECONDS = 5.0
+"""Seconds that the threads of copies are waited for when a session closes."""
 
 
 class StreamCopy:

@@ -36,6 +36,7 @@ _ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int
 StateColumn = npt.NDArray[np.uint8]
 BooleanColumn = npt.NDArray[np.bool_]
 _ROUNDS = 5
+"""Rounds in which speeds of nodes and costs of templates are estimated, each from the other."""
 FloatColumn = npt.NDArray[np.float64]
 
 

@@ -24,7 +24,8 @@ from managers.recovery.replan import decide, known_drops, with_implied_completio
 from managers.recovery.vote import PlanView
 
 _SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
-_SHOWN = 5
+_SHOWN_NODES = 5
+"""Names of nodes in a message."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def newest_holders(session: str, parts: Sequence[StoppedPart]) -> list[str]:
     if running:
         status = next(part.status for part in parts if part.node == running[0])
         raise ConflictError(
-            f"session {session!r} is not over: it is {status} on {few(running, _SHOWN)}",
+            f"session {session!r} is not over: it is {status} on {few(running, _SHOWN_NODES)}",
             hint="wait until it has ended, or cancel it first",
         )
     usable = [part for part in parts if part.is_over]
@@ -382,5 +383,5 @@ def _note(copies: _Copies, now: float, *, retried: int, again: int, kept: int, r
     parts += [f"without node {node} ({why})" for node, why in copies.missing.items()]
     older = [node for node in copies.older if node not in copies.missing]
     if older:
-        parts.append(f"older copies on {few(older, _SHOWN)} were left out")
+        parts.append(f"older copies on {few(older, _SHOWN_NODES)} were left out")
     return f"{what} at {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S UTC}: {', '.join(parts)}"

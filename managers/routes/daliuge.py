@@ -40,8 +40,11 @@ _RMODES = {
 }
 _ALL_RMODES = "-1"
 _ISLAND_PORT = 8001
+"""TCP port of an island whose address has none: the default of ``dropflow island``."""
 _DAEMON_PORT = 9000
-_START_SECONDS = 60.0
+"""TCP port of a daemon whose address has none: the default of ``dropflow daemon``."""
+_MANAGER_START_SECONDS = 60.0
+"""Seconds that a client should wait until a daemon has started a manager."""
 _MANAGED = "/api/v1/managers/{role}"
 _LOOK = Operation(name="managed", path=_MANAGED, answer=dict[str, Any], summary="One manager of a daemon")
 _S = "/api/sessions/{session}"
@@ -61,7 +64,7 @@ _START = Operation(
     body=_Children,
     answer=dict[str, Any],
     summary="Start a manager of a daemon",
-    patience=_START_SECONDS,
+    patience=_MANAGER_START_SECONDS,
     repeatable=False,
 )
 _STOP = msgspec.structs.replace(_START, name="stop_managed", path=f"{_MANAGED}/stop", body=None)

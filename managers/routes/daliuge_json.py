@@ -25,8 +25,10 @@ from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import AppState, DropState
 
-_SPOOL = 16 * 1024 * 1024
-_CHUNK = 256 * 1024
+_IN_MEMORY_BYTES = 16 * 1024 * 1024
+"""Bytes of DALiuGE's JSON of a graph that are kept in memory; a larger one is a temporary file."""
+_CHUNK_BYTES = 256 * 1024
+"""Bytes of DALiuGE's JSON in one chunk of the response."""
 _PORTS = ("8000", "5555", "6666")
 _APP_STATES = {
     DropState.INITIALIZED: AppState.NOT_RUN,
@@ -42,10 +44,10 @@ _APP_STATES = {
 
 def pg_json(graph: PhysicalGraph) -> Iterator[bytes]:
     """Yield DALiuGE's JSON of a graph in chunks; a large one is buffered on disk."""
-    with tempfile.SpooledTemporaryFile(max_size=_SPOOL) as file:
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
         write_pg(graph, file)
         file.seek(0)
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 
 

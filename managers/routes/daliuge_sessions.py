@@ -33,9 +33,12 @@ from managers.routes.daliuge_json import find_node, node_string, specifications
 #
 # They are kept in memory, so a manager that restarts loses its drafts, as DALiuGE's does.
 
-_MOST = 1000
-_LONGEST = 255
-_PAGE = 1000
+_MOST_DRAFTS = 1000
+"""Sessions of DALiuGE that may be built at the same time."""
+_LONGEST_NAME = 255
+"""Characters of the name of a session."""
+_PAGE_DROPS = 1000
+"""Drops that the manager is asked for at once."""
 _CANCELLABLE = (SessionState.DEPLOYING, SessionState.RUNNING, SessionState.CANCELLED)
 _AS_DALIUGE = {
     UNKNOWN: SessionState.RUNNING,
@@ -218,9 +221,9 @@ class DaliugeSessions:
             raise ConflictError(f"session {name!r} is {draft.status.name}", hint="deploy it first")
         offset, total = 0, 1
         while offset < total:
-            page = self._manager.drops(session_name(name), DropQuery(node=node, offset=offset, limit=_PAGE))
+            page = self._manager.drops(session_name(name), DropQuery(node=node, offset=offset, limit=_PAGE_DROPS))
             yield from page.drops
-            offset, total = offset + _PAGE, page.total
+            offset, total = offset + _PAGE_DROPS, page.total
 
     def create(self, name: str) -> None:
         """Create a draft.
@@ -232,14 +235,14 @@ class DaliugeSessions:
         UsageError
             The name cannot be used, or there are too many drafts.
         """
-        if not name or len(name) > _LONGEST or not name.isprintable():
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
             raise UsageError(f"{name[:80]!a} cannot be the name of a session")
         taken = {session.session for session in self._manager.sessions()}
         with self._lock:
             if name in self._drafts or session_name(name) in taken:
                 raise ConflictError(f"there is a session {name!r} already", hint="choose another name, or delete it")
-            if len(self._drafts) >= _MOST:
-                raise UsageError(f"{_MOST} sessions are being built", hint="deploy or delete some of them")
+            if len(self._drafts) >= _MOST_DRAFTS:
+                raise UsageError(f"{_MOST_DRAFTS} sessions are being built", hint="deploy or delete some of them")
             self._drafts[name] = Draft(name=name)
             self._spelled[session_name(name)] = name
 

@@ -37,8 +37,10 @@ from managers.routes.owners import Owners
 from managers.routes.session_events import session_events, state_events
 from managers.state_hub import StateHub
 
-_MAX_NAME = 1024
-_POLL = 1.0
+_LONGEST_NAME = 1024
+"""Characters of a name in a path."""
+_POLL_SECONDS = 1.0
+"""Seconds of one piece of a long poll: a server that closes does not wait for longer."""
 _OVER_PACE = 0.2
 """Seconds after a change of a session until it is looked at again, for those who wait for its end only."""
 _MAX_HEADER = 200
@@ -224,7 +226,7 @@ class _SpecialHandlers:
             end = clock.monotonic() + query.seconds
             while True:
                 # In short pieces, so that a server that closes does not wait for long polls.
-                piece = max(min(end - clock.monotonic(), _POLL), 0.0)
+                piece = max(min(end - clock.monotonic(), _POLL_SECONDS), 0.0)
                 detail = self._manager.watch(name, version=version, seconds=piece)
                 ended = clock.monotonic() >= end or self._streams.closing.is_set() or request.is_gone()
                 has_changed = detail.version != version
@@ -386,6 +388,6 @@ def _name(request: Request, variable: str) -> str:
         400: no session, drop or node can have that name.
     """
     name = request.path[variable]
-    if not name or len(name) > _MAX_NAME or "\0" in name:
+    if not name or len(name) > _LONGEST_NAME or "\0" in name:
         raise HttpError(400, f"{name[:80]!a} cannot be the name of a {variable}")
     return name

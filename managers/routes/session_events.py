@@ -35,8 +35,10 @@ from managers.state_hub import UNSEEN, StateHub, WatchedStates, in_base64, state
 
 _AGAIN = 1.0
 """Seconds after an error until the next attempt."""
-_HEARTBEAT = 15.0
-_WAIT = 1.0
+_HEARTBEAT_SECONDS = 15.0
+"""Seconds without a change, after which a comment is sent to keep the connection open."""
+_WAIT_SECONDS = 1.0
+"""Seconds of one wait for another version of the session."""
 _EVENT_STREAM_PACE = 0.1
 """Shortest time between events, in seconds: people do not read faster."""
 _STATE_STREAM_PACE = 0.2
@@ -80,7 +82,7 @@ def follow(
             continue
         new = reader.new()
         yield from new
-        if new or clock.monotonic() - sent >= _HEARTBEAT:
+        if new or clock.monotonic() - sent >= _HEARTBEAT_SECONDS:
             sent = clock.monotonic()
             if not new:
                 yield heartbeat()
@@ -152,7 +154,7 @@ class _SessionReader:
 
     def wait(self) -> None:
         """Wait about a second for another version."""
-        self._detail = self._manager.watch(self._detail.session, version=self._detail.version, seconds=_WAIT)
+        self._detail = self._manager.watch(self._detail.session, version=self._detail.version, seconds=_WAIT_SECONDS)
 
     def event(self, name: str, data: object) -> bytes:
         """Return an event."""

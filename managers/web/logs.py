@@ -6,8 +6,10 @@ import msgspec
 
 from dropflow.api.contents_answer import Download
 
-_LOG_SHOWN = 64 * 1024
-_LOG_READ = 16 * 1024 * 1024
+_SHOWN_BYTES = 64 * 1024
+"""Bytes at the end of a log that a page shows."""
+_READ_BYTES = 16 * 1024 * 1024
+"""Bytes of a log, after which the search for its end stops."""
 
 
 class LogTail(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,13 +27,13 @@ def tail_of(download: Download) -> LogTail:
         for chunk in download.chunks:
             kept += chunk
             read += len(chunk)
-            if len(kept) > 2 * _LOG_SHOWN:
-                del kept[:-_LOG_SHOWN]
-            if read >= _LOG_READ:
+            if len(kept) > 2 * _SHOWN_BYTES:
+                del kept[:-_SHOWN_BYTES]
+            if read >= _READ_BYTES:
                 is_open = True
                 break
-    is_cut = read > _LOG_SHOWN
-    shown = bytes(kept[-_LOG_SHOWN:])
+    is_cut = read > _SHOWN_BYTES
+    shown = bytes(kept[-_SHOWN_BYTES:])
     if is_cut and b"\n" in shown:
         shown = shown.partition(b"\n")[2]
     return LogTail(text=shown.decode("utf-8", "replace"), is_cut=is_cut, is_open=is_open)

@@ -34,6 +34,7 @@ from managers.web.views import FIRST_DROP_PAGE, RUN_AGAIN, TRY_AGAIN, DropPageQu
 SESSIONS = (("Sessions", "/sessions"),)
 """The way to a session, at the top of its pages."""
 _LARGE_RATIO = 100
+"""Ratio from which no decimals are shown."""
 
 
 # Addresses of pages and of the API, with names quoted.

@@ -19,7 +19,7 @@ from dropflow.api.drop_records import FIRST_PAGE, DropDetail, DropQuery, PageQue
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.manager import Manager
 from dropflow.api.requests import DEFAULT_STATISTICS, ResumeRequest, RetryRequest, StatisticsQuery
-from dropflow.api.routes import FORM, Request, Response, Route, posted_fields
+from dropflow.api.routes import FORM, LONGEST_FORM_BYTES, Request, Response, Route, posted_fields
 from dropflow.api.session_records import SessionDetail
 from dropflow.errors import AmbiguousError, ConflictError, NotFoundError
 from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
@@ -84,8 +84,8 @@ _T = TypeVar("_T")
 _U = TypeVar("_U")
 _TWIN = ".json"
 _BRIEF = "X-Brief"
-_LONGEST_FORM = 1024 * 1024
 _LONGEST_REASON = 200
+"""Characters of the reason for which a session is cancelled."""
 
 
 # The pages of the logs of sessions, drops and managers.
@@ -421,7 +421,7 @@ def action_routes(manager: Manager) -> list[Route]:
 
         path, summary = f"/sessions/{{session}}/{name}", f"{name.capitalize()}, from a form of a page."
         return Route(
-            method="POST", path=path, handler=handler, summary=summary, form=True, limit=_LONGEST_FORM, tag="pages"
+            method="POST", path=path, handler=handler, summary=summary, form=True, limit=LONGEST_FORM_BYTES, tag="pages"
         )
 
     def retry(session: str, form: Mapping[str, str]) -> None:

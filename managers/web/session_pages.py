@@ -30,7 +30,8 @@ _GROUPINGS = (
     ("node", "by node"),
     ("island", "by island"),
 )
-_MOST = 100
+_MOST_CANDIDATES = 100
+"""Sessions that the page of a comparison offers."""
 
 
 def read_analysis(manager: Manager, session: str) -> Analysis:
@@ -139,7 +140,11 @@ def _view(manager: Manager, session: str, query: CompareQuery) -> CompareView:
     ]
     others.sort(key=lambda other: other.graph != info.graph)  # stable: the youngest first remains
     return CompareView(
-        manager=manager.info(), session=info, query=query, candidates=tuple(others[:_MOST]), total=len(others)
+        manager=manager.info(),
+        session=info,
+        query=query,
+        candidates=tuple(others[:_MOST_CANDIDATES]),
+        total=len(others),
     )
 
 

@@ -33,10 +33,13 @@ from managers.web.logs import LogTail, tail_of
 
 # A session as it was at a moment, for its page: numbers, logical nodes, failures and results.
 
-_SHOWN = 100
+_SHOWN_FAILURES = 100
+"""Failures that the page of a session at an earlier moment shows."""
 _T = TypeVar("_T")
-_YOUNGEST = 10
+_YOUNGEST_SESSIONS = 10
+"""Sessions that the overview shows."""
 _FIRST_RESULTS = 10
+"""Results that the page of a session shows."""
 _FIRST_INPUTS = 5
 """Inputs of a failed drop whose size is asked of their nodes."""
 _UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
@@ -50,7 +53,7 @@ def as_it_was(
 ) -> tuple[SessionDetail, tuple[ResultInfo, ...]]:
     """Return a session and its results as they were at a time."""
     moment = manager.moment(detail.session, MomentQuery(time=time, states=True))
-    rows = ",".join(str(cause.row) for cause in moment.causes[:_SHOWN])
+    rows = ",".join(str(cause.row) for cause in moment.causes[:_SHOWN_FAILURES])
     failures = manager.failures(detail.session, FailureQuery(rows=rows)).failures if rows else ()
     return _detail_at(detail, moment, failures), _results_at(results, moment)
 
@@ -365,7 +368,7 @@ def overview_view(manager: Manager) -> OverviewView:
         manager=info,
         children=children,
         nodes=nodes,
-        sessions=sessions[:_YOUNGEST],
+        sessions=sessions[:_YOUNGEST_SESSIONS],
         total=len(sessions),
         running=sum(not session.is_over for session in sessions),
         warnings=tuple(optional.warnings),

@@ -211,7 +211,7 @@ def test_a_large_content_of_another_size_is_refused() -> None:
 
 def test_large_contents_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """A content above the limit is passed on piece by piece."""
-    monkeypatch.setattr(archive_module, "_HELD", 1 << 20)
+    monkeypatch.setattr(archive_module, "_HELD_BYTES", 1 << 20)
     sent: list[int] = []
 
     def contents(_: ContentsRequest) -> Iterator[ContentRecord]:

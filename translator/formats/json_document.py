@@ -23,9 +23,11 @@ from translator.options import ReadOptions
 from translator.problem_codes import problem
 
 _BOM = b"\xef\xbb\xbf"
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
+"""Bytes that are decoded at once when the place of an invalid byte is looked for."""
 _BYTE = re.compile(r"\(byte (\d+)\)")
-_SHOWN = 40
+_SHOWN_BYTES = 40
+"""Bytes after the place of an error that its message shows."""
 Json = Mapping[str, Any]
 """A JSON object of a file."""
 _PAIR = re.compile(r"(-?[0-9]{1,6}(?:[.][0-9]{1,20})?) (-?[0-9]{1,6}(?:[.][0-9]{1,20})?)")
@@ -90,9 +92,9 @@ def _refuse(text: str, hint: str) -> JsonDocument:
 
 def _explain(data: bytes, fault: Exception) -> JsonDocument:
     decoder = getincrementaldecoder("utf-8")()
-    for start in range(0, len(data), _CHUNK):
+    for start in range(0, len(data), _CHUNK_BYTES):
         try:
-            decoder.decode(data[start : start + _CHUNK], final=start + _CHUNK >= len(data))
+            decoder.decode(data[start : start + _CHUNK_BYTES], final=start + _CHUNK_BYTES >= len(data))
         except UnicodeDecodeError as wrong:
             text = f"the document is not UTF-8 text: {wrong.reason} near byte {start + wrong.start}"
             return _refuse(text, _encoding_hint(data))
@@ -107,7 +109,7 @@ def _place(text: str, data: bytes) -> str:
     byte = int(match[1])
     line = data.count(b"\n", 0, byte) + 1
     column = byte - data.rfind(b"\n", 0, byte)
-    near = data[byte : byte + _SHOWN].decode("utf-8", "replace").splitlines()
+    near = data[byte : byte + _SHOWN_BYTES].decode("utf-8", "replace").splitlines()
     reason = text[: match.start()].removeprefix("JSON is malformed: ").strip()
     return f"{reason} in line {line}, column {column}" + (f", at {near[0]!r}" if near else "")
 
@@ -119,7 +121,7 @@ def _encoding_hint(data: bytes) -> str:
 
 
 def _syntax_hint(data: bytes) -> str:
-    head = data[:_CHUNK].lstrip()[:1]
+    head = data[:_CHUNK_BYTES].lstrip()[:1]
     if head == b"<":
         return "this looks like a web page or XML: download the raw file"
     if re.search(rb"\b(NaN|-?Infinity)\b", data):

@@ -56,7 +56,8 @@ _KINDS: dict[type, tuple[str, ...]] = {
     bool: ("boolean",),
     type(None): ("null",),
 }
-_SHOWN = 40
+_SHOWN_CHARACTERS = 40
+"""Characters of the name of a node that a message shows."""
 _FOREIGN = {
     Family.PHYSICAL: ("this is a physical graph (a list of drops)", "run or partition it directly: it is unrolled"),
     Family.DFG: ("this is a physical graph in a .dfg container", "run or partition it directly: it is unrolled"),
@@ -210,7 +211,7 @@ def _kind(holder: str) -> str:
 def _label(item: Any, step: str | int) -> str:
     names = [item.get(name) for name in ("name", "text", "IdText", "id")] if isinstance(item, dict) else []
     name = next((str(name) for name in names if name), "")
-    return repr(name[:_SHOWN]) if name else f"number {step + 1}" if isinstance(step, int) else repr(step)
+    return repr(name[:_SHOWN_CHARACTERS]) if name else f"number {step + 1}" if isinstance(step, int) else repr(step)
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -39,7 +39,8 @@ _TYPES = {
     "event": "Event",
     "unknown": "Unknown",
 }
-_LARGEST = 1e300
+_LARGEST_LIMIT = 1e300
+"""Magnitude from which the end of a range counts as none."""
 _SCALARS = (str, int, float, bool)
 Applications = Mapping[str, tuple[LogicalNode, ...]]
 """Embedded applications by the id of their construct, in order."""
@@ -194,7 +195,7 @@ def _limit(raw: Json, name: str) -> float | None:
     limit = raw.get(name)
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         return None
-    return float(limit) if abs(limit) < _LARGEST else None
+    return float(limit) if abs(limit) < _LARGEST_LIMIT else None
 
 
 def _options(raw: Json) -> Iterator[Any]:

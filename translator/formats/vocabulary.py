@@ -90,7 +90,8 @@ _BY_TYPE = {
     "applicationdrop": NodeKind.APP,
 }
 _DATA_CLASSES = ("data", "drops")
-_SUGGESTED = 100
+_MOST_SUGGESTIONS = 100
+"""Unknown categories of one file that are compared with the known ones for a suggestion."""
 
 
 def fold(name: str) -> str:
@@ -290,7 +291,7 @@ def _report(records: Records, by_id: Mapping[str, Nature], problems: list[Proble
             problems.append(_undecided(record, kind))
         elif category not in KINDS:
             if record.category not in unknown:
-                is_compared = len(unknown) < _SUGGESTED
+                is_compared = len(unknown) < _MOST_SUGGESTIONS
                 unknown[record.category] = did_you_mean(record.category, KINDS) if is_compared else ""
             problems.append(_unknown(record, unknown[record.category]))
         elif category != record.category:

@@ -20,6 +20,7 @@ from translator.problem_codes import problem
 _SLEEP = "dlg.apps.simple.SleepApp"
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _MOST_PROBLEMS = 100
+"""Problems of one file that are reported."""
 
 
 def read_wfformat(document: Mapping[str, Any], name: str) -> tuple[PhysicalGraph | None, tuple[Problem, ...]]:

@@ -39,15 +39,18 @@ from translator.problem_codes import problem
 # moves exactly, and take far longer when a file comes a moment earlier. The number of steps is given, so a seed decides
 # the result.
 
-_HISTORY = 20
-_LOCAL_SEARCH_ALMOST = 1e-9
+_HISTORY_STEPS = 20
+"""Steps of the local search, after which a plan must not be worse than the one before them."""
+_ROUNDING = 1e-9
+"""Relative difference of two times, below which it counts as an error of rounding."""
 _AT_THE_BOUND = 1e-6
 """Share: a plan that exceeds the lower bound by less is not improved, since a few bytes that move take as long."""
 _MOVE, _EXCHANGE = 0.5, 0.75
 """Below the first, a random number means a move to another node; below the second, an exchange."""
 _NEAR_DATA = 0.4
 """Probability of a move to the node of a predecessor."""
-_LONGEST_CHAIN = 60
+_LONGEST_CHAIN_TASKS = 60
+"""Tasks of the chain before the end of a run, from which a step is chosen."""
 
 Found = tuple[float, IntColumn, IntColumn]
 """Completion time, parts and priorities."""
@@ -62,6 +65,7 @@ _MOST_TIMES = 4
 _MOVE_COST = 10
 """Number of drops whose simulation takes as long as that of one move that shares its links."""
 _MOST_STEPS = 1_500
+"""Steps of the local search, for a graph of any small size, before they are multiplied for a long run."""
 _MOST_ASSIGNMENTS = 300
 """If a graph has at most this many assignments of its tasks to nodes, all are tried."""
 
@@ -114,7 +118,7 @@ class _Search:
         return max(cost, simulate(self._elsewhere, self._machines, *self._plan()).completion)
 
     def run(self, steps: int, bound: float) -> Found:
-        history = [self.now] * _HISTORY
+        history = [self.now] * _HISTORY_STEPS
         best = (self._worst(self.now), *self._plan())
         now, times = self.now, (self._start, self._end)
         for step in range(steps):
@@ -123,15 +127,13 @@ class _Search:
             saved = self._node.copy(), self._order.copy()
             self._change()
             cost = self._judge()
-            if cost <= now or cost <= history[step % _HISTORY]:
+            if cost <= now or cost <= history[step % _HISTORY_STEPS]:
                 now, times = cost, (self._start, self._end)
-                if cost < best[0] * (1 - _LOCAL_SEARCH_ALMOST) and (worst := self._worst(cost)) < best[0] * (
-                    1 - _LOCAL_SEARCH_ALMOST
-                ):
+                if cost < best[0] * (1 - _ROUNDING) and (worst := self._worst(cost)) < best[0] * (1 - _ROUNDING):
                     best = (worst, *self._plan())
             else:
                 (self._node, self._order), (self._start, self._end) = saved, times
-            history[step % _HISTORY] = min(now, history[step % _HISTORY])
+            history[step % _HISTORY_STEPS] = min(now, history[step % _HISTORY_STEPS])
         return best
 
     def _change(self) -> None:
@@ -178,15 +180,11 @@ class _Search:
             return -1
         draw, task = self._random, int(self._end.argmax())
         chain = [task]
-        while len(chain) < _LONGEST_CHAIN:
+        while len(chain) < _LONGEST_CHAIN_TASKS:
             start = self._start[task]
-            waited = [
-                predecessor
-                for predecessor in self._before[task]
-                if self._end[predecessor] <= start + _LOCAL_SEARCH_ALMOST
-            ]
+            waited = [predecessor for predecessor in self._before[task] if self._end[predecessor] <= start + _ROUNDING]
             data = max(waited, key=lambda predecessor: self._end[predecessor], default=-1)
-            slack = _LOCAL_SEARCH_ALMOST * max(1.0, abs(float(start)))
+            slack = _ROUNDING * max(1.0, abs(float(start)))
             on_node = np.flatnonzero(
                 (self._node == self._node[task]) & (np.abs(self._end - start) <= slack) & (self._start < start)
             )

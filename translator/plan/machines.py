@@ -41,10 +41,14 @@ if TYPE_CHECKING:
 
 DEFAULT_BANDWIDTH = 128.0 * 1024 * 1024
 """Bytes per second of a link whose bandwidth is not given: about that of gigabit Ethernet."""
-_MOST_BYTES = 16 * 1024 * 1024
+_LONGEST_FILE_BYTES = 16 * 1024 * 1024
+"""Bytes of a file of machines."""
 _MOST_CORES = 1_000_000
+"""Cores of one node."""
 _MOST_NODES = 100_000
+"""Nodes in a file of machines."""
 _MOST_GPUS = 10_000
+"""GPUs of one node."""
 _NODE_KEYS = ("name", "cores", "speed", "memory", "gpus", "island")
 _LINK_KEYS = ("bandwidth", "latency")
 _USE_STEP = 0.1
@@ -190,10 +194,10 @@ def read_machines(path: Path) -> Machines:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_LONGEST_FILE_BYTES + 1)
     except OSError as error:
         raise BadFileError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    if len(content) > _MOST_BYTES:
+    if len(content) > _LONGEST_FILE_BYTES:
         raise BadFileError("the file is larger than 16 MiB", where=str(path), hint="name a file that describes nodes")
     return parse_machines(content, where=str(path))
 

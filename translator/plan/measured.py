@@ -17,7 +17,8 @@ from dropflow.times.measured_run import MeasuredRun, MeasuredSeconds
 
 Floats = npt.NDArray[np.float64]
 _Wide = npt.NDArray[np.int64]
-_VERSION = 1
+_FORMAT_VERSION = 1
+"""Version of the format of a profile; files of other versions are refused."""
 _MAGIC = b"PK"
 _USAGE = ("processor", "memory")
 _RANGE = ("least", "most")
@@ -248,7 +249,7 @@ class _Profile(msgspec.Struct, frozen=True):
 def write_profile(nodes: Sequence[MeasuredNode], stream: BinaryIO) -> None:
     """Write a profile."""
     headers = tuple(_NodeHeader(node.key, int(node.kind), node.shape, len(node.instance)) for node in nodes)
-    text = msgspec.json.encode(_Profile(_VERSION, headers))
+    text = msgspec.json.encode(_Profile(_FORMAT_VERSION, headers))
     empty: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = [np.zeros(0)]
     np.savez_compressed(
         stream,
@@ -297,7 +298,7 @@ def _nodes(
 ) -> list[MeasuredNode]:
     ends = np.cumsum([0, *(node.measured for node in profile.nodes)]).tolist()
     lengths = {len(instance), *map(len, columns.values())}
-    if profile.version != _VERSION or lengths != {ends[-1]} or any(node.measured < 1 for node in profile.nodes):
+    if profile.version != _FORMAT_VERSION or lengths != {ends[-1]} or any(node.measured < 1 for node in profile.nodes):
         raise ValueError("its parts do not fit together")
     for name, column in columns.items():
         known = column[~np.isnan(column)] if name in _USAGE else column  # NaN: not measured

@@ -28,10 +28,15 @@ from translator.plan.task_graph import TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
 _MOST_LOAD = 10_000
+"""Integer that the largest load becomes, since METIS takes integers, in units of `_LOAD_UNIT`."""
 _MOST_VOLUME = 1_000_000
+"""Integer that the largest volume of an edge becomes, if there are so few edges that the sum fits."""
 _MOST_SUM = 1_000_000_000
+"""Sum of the integer volumes of all edges: METIS adds them in 32 bits."""
 _LOAD_UNIT = 100
-_REFINED = 4
+"""Integer of the smallest load; a task without load has 1, a hundredth of it, so that it is distributed, too."""
+_REFINED_PARTITIONS = 4
+"""Best partitions that are refined."""
 _SMALL = 5_000
 """Most tasks of graphs that get the largest number of seeds."""
 _LARGE = 30_000
@@ -136,7 +141,12 @@ def _overfull(limits: PartLimits, part: _Wide) -> float:
 
 
 def least_movement(
-    tasks: TaskGraph, options: PartitionOptions, limits: PartLimits, partitions: list[_Wide], *, tries: int = _REFINED
+    tasks: TaskGraph,
+    options: PartitionOptions,
+    limits: PartLimits,
+    partitions: list[_Wide],
+    *,
+    tries: int = _REFINED_PARTITIONS,
 ) -> npt.NDArray[np.int64]:
     """Return the best of several partitions of the tasks after refinement: the limits count first, then bytes moved.
 

@@ -23,11 +23,13 @@ from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph,
 MOST_BOUNDED = 200_000
 """Most drops of graphs that get this bound: it takes several microseconds for each edge."""
 _MOST_TAILS = 256
+"""Tails, times that must pass after a task, that are tried for the bound."""
 _TAIL_BUDGET = 4_000_000
 """Most tasks that are visited for all tails together; for large graphs, fewer tails are tried."""
 
 _Wide = npt.NDArray[np.int64]
 _SAMPLES = 200
+"""Moments of the number of running tasks that are returned."""
 
 
 def bound_with_moves(tasks: TaskGraph, machines: Machines) -> float:

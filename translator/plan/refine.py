@@ -22,13 +22,15 @@ from translator.plan.task_graph import Bits, Floats, GraphWork, Nets, TaskGraph,
 
 _Parts = npt.NDArray[np.int64]
 _PASSES = 6
+"""Passes over all tasks of one refinement."""
 _PATIENCE = 80
 """Number of moves without a better partition after which a pass ends."""
 _ANY = 1e9
 """An imbalance, in percent, that every partition keeps."""
 _WIDE = 32
 """After a move, tasks of larger nets, and tasks of more nets, are not evaluated again in the same pass."""
-_EXACT = 1e-9
+_ROUNDING = 1e-9
+"""Relative difference of two loads, below which it counts as an error of rounding."""
 _SLACKS = (1.1, 1.3, 1.05)
 """Factors of the looser limits that `polished` passes through, one after the other."""
 _DEEPEST = 200
@@ -36,6 +38,7 @@ _DEEPEST = 200
 _MOST_BRANCHES = 20_000
 """...with at most this many branches."""
 _MOST_SWAPS = 200
+"""Exchanges of tasks of the fullest part with another part."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class PartLimits:
 
 def _largest(excess: Floats) -> float:
     largest = float(excess.max(initial=0.0))
-    return largest if largest > _EXACT else 0.0
+    return largest if largest > _ROUNDING else 0.0
 
 
 def limits_for(graph: TaskGraph, machines: Machines, imbalance: float) -> PartLimits:
@@ -142,7 +145,7 @@ def evenest(limits: PartLimits) -> _Parts:
     part = _exchanged(part, limits, most)
     heavy = order[load[order] > 0]
     fullest = float((limits.sums(part) / most).max(initial=0.0))
-    if fullest > 1 + _EXACT and len(heavy) <= _DEEPEST:
+    if fullest > 1 + _ROUNDING and len(heavy) <= _DEEPEST:
         _Branches(limits, heavy.tolist(), fullest).search(part)
     return part
 
@@ -153,9 +156,9 @@ def _exchanged(part: _Parts, limits: PartLimits, most: Floats) -> _Parts:
     for _ in range(_MOST_SWAPS):
         sums = limits.sums(part)
         full = int((sums / most).argmax())
-        if sums[full] <= most[full] * (1 + _EXACT):
+        if sums[full] <= most[full] * (1 + _ROUNDING):
             break
-        best, chosen = float(sums[full] / most[full]) * (1 - _EXACT), (-1, -1, -1)
+        best, chosen = float(sums[full] / most[full]) * (1 - _ROUNDING), (-1, -1, -1)
         here = np.flatnonzero((part == full) & (load > 0))
         for other in np.flatnonzero(np.arange(len(most)) != full).tolist():
             there = np.append(np.flatnonzero((part == other) & (load > 0)), -1)  # -1: nothing comes back
@@ -197,7 +200,7 @@ class _Branches:
         if depth == len(self._order):
             self._best = max(total / most for total, most in zip(self._sums, self._most, strict=True))
             part[self._order] = self._place
-            return self._best <= 1 + _EXACT
+            return self._best <= 1 + _ROUNDING
         self._left -= 1
         if self._left < 0:
             return True
@@ -207,7 +210,7 @@ class _Branches:
             range(len(self._most)), key=lambda number: (self._sums[number] + load) / self._most[number]
         ):
             before = self._sums[number]
-            if (before + load) / self._most[number] >= self._best * (1 - _EXACT):
+            if (before + load) / self._most[number] >= self._best * (1 - _ROUNDING):
                 break
             kind = (before, self._most[number])
             if (self._fits is None and kind in tried) or not (self._fits is None or self._fits[task][number]):
@@ -277,15 +280,15 @@ class _Refinement:
         self._nets_of = _rows(*nets.of_tasks(len(part)))
         self.part: list[int] = part.tolist()
         self._load: list[float] = limits.load.tolist()
-        self._most: list[float] = (limits.most * (1 + _EXACT)).tolist()
+        self._most: list[float] = (limits.most * (1 + _ROUNDING)).tolist()
         sums = limits.sums(part)
         self._sums: list[float] = sums.tolist()
         self._fits: list[list[bool]] | None = None if limits.fits is None else limits.fits.tolist()
         self._island: list[int] = limits.island.tolist()
         self._has_islands = len(limits.most_island) > 1
         self._of_islands: list[float] = np.bincount(limits.island, weights=sums).tolist()
-        self._least_island: list[float] = (limits.least_island * (1 - _EXACT)).tolist()
-        self._most_island: list[float] = (limits.most_island * (1 + _EXACT)).tolist()
+        self._least_island: list[float] = (limits.least_island * (1 - _ROUNDING)).tolist()
+        self._most_island: list[float] = (limits.most_island * (1 + _ROUNDING)).tolist()
         self._size: list[int] = np.bincount(part, minlength=self._parts).tolist()
         self._count: list[dict[int, int]] = [{} for _ in self._volume]
         for net, task in zip(nets.net.tolist(), nets.task.tolist(), strict=True):

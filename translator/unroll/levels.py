@@ -21,9 +21,12 @@ from translator.problem_codes import ZERO_MULTIPLICITY, problem
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
 MPI, SUBGRAPH, EXCLUSIVE, SERVICE = "mpi", "subgraph", "exclusive", "service"
 _ON = frozenset({"1", "true", "yes", "y", "on"})
-_LARGEST = 2**63
+_LARGEST_COUNT = 2**63
+"""Number from which a multiplicity is too large: it must fit into 64 bits with a sign."""
 _LARGEST_FIELD = 2**31 - 1
-_SHOWN = 60
+"""Largest number in a field of a construct: it must fit into 32 bits with a sign."""
+_SHOWN_CHARACTERS = 60
+"""Characters of a value that a message shows."""
 Findings = list[Problem]
 """List to which findings are added while an outline is made."""
 _NO_KEY = frozenset({"", "none", "-1", "null"})
@@ -158,7 +161,7 @@ def multiplicity(node: LogicalNode, name: str, findings: Findings) -> int:
     value = node.value(name)
     number = _integer(value)
     where = pointer(node, name)
-    if number is None or not 0 <= number < _LARGEST:
+    if number is None or not 0 <= number < _LARGEST_COUNT:
         wrong = "too large" if number is not None and number > 0 else "not a non-negative integer"
         reason = "is missing" if value is None else f"is {_shown(value)}, which is {wrong}"
         findings.append(
@@ -243,10 +246,10 @@ def _replaced(node: LogicalNode, name: str, value: Any, default: float, wanted: 
 
 def _shown(value: Any) -> str:
     """Return a value for messages, truncated if it is long."""
-    if isinstance(value, int) and abs(value) > _LARGEST:
+    if isinstance(value, int) and abs(value) > _LARGEST_COUNT:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 # MKN: from M inputs to K copies of its content, and from them to N outputs.

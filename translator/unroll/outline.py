@@ -34,9 +34,12 @@ from translator.unroll.loops import close_loops, cycles, feedback_hint, feedback
 from translator.unroll.services import add_services
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units
 
-_MANY_PAIRS = 10_000_000
-_LARGEST = 2**31 - 1
-_LONGEST_CIRCLE = 12
+_MANY_EDGES = 10_000_000
+"""Edges of the physical graph from which one edge of the logical graph gets a warning."""
+_MOST_ROWS = 2**31 - 1
+"""Drops or edges of a physical graph: their rows must fit into 32 bits with a sign."""
+_LISTED_UNITS = 12
+"""Units of a cycle whose names a message lists, before the last one."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +131,9 @@ def outline_of(graph: LogicalGraph, options: UnrollOptions | None = None) -> Gra
 
 def _names_of(units: dict[str, Unit], circle: list[str]) -> list[str]:
     """Return the names of the units of a cycle, with ids if different units have the same name."""
-    if len(circle) > _LONGEST_CIRCLE:
-        cut = _names_of(units, circle[:_LONGEST_CIRCLE])
-        return [*cut, f"{len(circle) - _LONGEST_CIRCLE - 1} more", *_names_of(units, circle[-1:])]
+    if len(circle) > _LISTED_UNITS:
+        cut = _names_of(units, circle[:_LISTED_UNITS])
+        return [*cut, f"{len(circle) - _LISTED_UNITS - 1} more", *_names_of(units, circle[-1:])]
     names = [units[unit].template.name for unit in circle]
     if len(set(names)) == len(set(circle)):
         return [repr(name) for name in names]
@@ -205,7 +208,7 @@ def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findin
         return None
     if wire.aware and not wire.feedback:
         findings += _unaware(layout, wire, units)
-    if edges.edges > _MANY_PAIRS:
+    if edges.edges > _MANY_EDGES:
         text = f"the edge from {names} becomes {in_words(edges.edges)} edges"
         findings.append(problem("LG071", text, where=wire.pointer))
     return edges
@@ -290,8 +293,8 @@ def _too_large(made: GraphOutline, options: UnrollOptions) -> list[Problem]:
     """Return LG120 if the size exceeds the limits of the options or of the columns."""
     problems = []
     for what, number, limit in (
-        ("drops", made.drops, min(options.max_drops, _LARGEST)),
-        ("edges", made.edges, min(options.max_edges, _LARGEST)),
+        ("drops", made.drops, min(options.max_drops, _MOST_ROWS)),
+        ("edges", made.edges, min(options.max_edges, _MOST_ROWS)),
     ):
         if number > limit:
             text = f"{made.name} would become {in_words(number)} {what}, more than {in_words(limit)}"

@@ -42,7 +42,9 @@ _SWARM, _LEADING = 40, 30
 """Defaults of ``swarm_size`` and ``topk``."""
 
 _MOST_STEPS = 100_000
+"""Steps of the local search that DALiuGE's parameters of a swarm may ask for."""
 _MOST_PROCESSORS = 1_000_000
+"""Processors of a part that DALiuGE's parameters may give."""
 
 STEERING_FIELDS = (
     *("max_cpu", "max_mem", "deadline", "time_greedy", "ptype", "min_goal", "num_islands"),
@@ -61,11 +63,15 @@ _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _NO_ALGORITHM = "agl-1"
 """The algorithm that EAGLE sends when it does not know which one is chosen."""
 _MOST_PARTS = 2**31 - 1
-_MOST = 2**31 - 1
+"""Parts or islands in a form: the number must fit into 32 bits with a sign, as in `PartitionOptions`."""
 _MOST_NODES = 1_000_000
+"""Placeholders of nodes that a request may ask for."""
 _MOST_ISLANDS = 10_000
-_DEPTH = 200
-_SMALL = 64 * 1024
+"""Islands of a partition."""
+_DEEPEST_LEVEL = 200
+"""Levels of nested objects in parameters; deeper values get no names."""
+_SMALL_BODY_BYTES = 64 * 1024
+"""Bytes of the body of a request without a graph."""
 
 
 def steering(given: Mapping[str, Any], problems: list[Problem], *, parts: int) -> dict[str, Any]:
@@ -292,7 +298,7 @@ def daliuge_routes(service: TranslatorService, streams: StreamSlots) -> list[Rou
             handler=handlers.gen_pg,
             summary="The physical graph of a translation; or deploy it, with the token.",
         ),
-        gen_pg(method="POST", handler=handlers.deploy, summary="Deploy a translation.", limit=_SMALL),
+        gen_pg(method="POST", handler=handlers.deploy, summary="Deploy a translation.", limit=_SMALL_BODY_BYTES),
         route(
             method="POST",
             path="/gen_pg_spec",
@@ -334,7 +340,7 @@ class _DaliugeHandlers:
     def map_to_nodes(self, call: Request) -> Response:
         form = _form(call)
         problems: list[Problem] = []
-        count = whole_number(form, "num_islands", 1, least=0, most=_MOST, problems=problems)
+        count = whole_number(form, "num_islands", 1, least=0, most=_MOST_PARTS, problems=problems)
         hosts = [name.strip() for name in form.text("nodes").split(",") if name.strip()]
         if not hosts:
             hint = "name the island's host, then those of the nodes, with commas between"
@@ -387,7 +393,7 @@ class _DaliugeHandlers:
 
     def _partitioned(self, form: Form, content: bytes, name: str) -> Response:
         problems: list[Problem] = []
-        parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST, problems=problems)
+        parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST_PARTS, problems=problems)
         islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, problems=problems), 1)
         check_depth(form.fields.get("algo_params", b""), self._service.limits.depth, what="algo_params")
         given = _algorithm_parameters(form, problems)
@@ -488,5 +494,5 @@ def _flat(values: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[
     """Yield every value with its name; values in objects have names such as ``outer.inner``."""
     for name, value in values.items():
         yield f"{before}{name}", value
-        if isinstance(value, dict) and depth < _DEPTH:
+        if isinstance(value, dict) and depth < _DEEPEST_LEVEL:
             yield from _flat(value, f"{before}{name}.", depth + 1)

@@ -20,7 +20,9 @@ from translator.problem_codes import BAD_PARTITION, problem
 _PIECE = 64 * 1024
 """Bytes that are decoded at a time: the library makes an object for each escape."""
 _MOST_FIELDS = 400
-_LONGEST_HEAD = 8192
+"""Fields of a form with a file."""
+_LONGEST_HEAD_BYTES = 8192
+"""Bytes of the name of a field, or of the head of a part of a multipart form."""
 _DISPOSITION = re.compile(rb"^content-disposition\s*:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -98,7 +100,7 @@ def _urlencoded(body: bytes) -> Form:
         sign = body.find(b"=", start, end)
         middle = sign if sign >= 0 else end
         if end > start:
-            name = view[start : min(middle, start + _LONGEST_HEAD)]
+            name = view[start : min(middle, start + _LONGEST_HEAD_BYTES)]
             _add(fields, decode_percent(name), decode_percent(view[middle + 1 : end]))
         start = end + 1
     return Form(fields)
@@ -113,7 +115,7 @@ def _multipart(body: bytes, boundary: bytes) -> Form:
     at = at + len(delimiter) - (2 if at == 0 else 0)
     while body[at : at + 2] != b"--":
         end = body.find(delimiter, at)
-        head_end = body.find(b"\r\n\r\n", at, at + _LONGEST_HEAD)
+        head_end = body.find(b"\r\n\r\n", at, at + _LONGEST_HEAD_BYTES)
         if end < 0 or head_end < 0 or head_end > end or body[at : at + 2] != b"\r\n":
             raise HttpError(400, "the multipart form is damaged or cut off")
         if len(fields) >= _MOST_FIELDS:

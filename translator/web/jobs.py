@@ -17,8 +17,10 @@ from dropflow.errors import GoneError, HttpError, WorkerDiedError, WorldError
 from translator.web.export import ExportOrder
 
 _log = logging.getLogger("dropflow.translator")
-_CHUNK = 256 * 1024
-_TAIL = 2000
+_CHUNK_BYTES = 256 * 1024
+"""Bytes of an exported file in one chunk of the response."""
+_TAIL_BYTES = 2000
+"""Bytes at the end of the log of a worker process that its failure quotes."""
 
 
 class TranslationQueue:
@@ -187,7 +189,7 @@ class _Export:
         return self
 
     def __next__(self) -> bytes:
-        chunk = _pipe(self._process.stdout).read(_CHUNK) if self._open else b""
+        chunk = _pipe(self._process.stdout).read(_CHUNK_BYTES) if self._open else b""
         if chunk:
             return chunk
         if self._open and self._process.wait():
@@ -238,6 +240,6 @@ def _ending(status: int) -> str:
 
 def _tail(folder: Path) -> str:
     try:
-        return (folder / "log").read_bytes()[-_TAIL:].decode(errors="replace")
+        return (folder / "log").read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
     except OSError:
         return "no log"

@@ -23,6 +23,7 @@ _ALGORITHMS = (DEFAULT_ALGORITHM, *(name for name in ALGORITHMS if name != DEFAU
 _MOST_VALUES = 300
 """Values in a form; `translator.web.forms` allows a few more fields."""
 _MOST_USES = 3
+"""Uses of a parameter that its field lists."""
 _MOMENT = "%Y-%m-%dT%H:%M"
 
 

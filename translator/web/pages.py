@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from dropflow.api.error_body import status_of, to_body
-from dropflow.api.routes import FORM, Request, Response, Route
+from dropflow.api.routes import FORM, LONGEST_FORM_BYTES, Request, Response, Route
 from dropflow.errors import DropflowError, HttpError, UsageError
 from dropflow.failure import Problem
 from dropflow.graph.codec import load
@@ -46,8 +46,8 @@ from translator.web.translator_service import TranslatorService
 _GROUPINGS = (("construct", "by construct"), ("template", "by logical node"), ("part", "by part"))
 _PATIENCE = 0.8
 """Seconds that a page waits for the end of a translation, which is enough for most."""
-_ROWS = 200
-_LONGEST_FORM = 1024 * 1024
+_SHOWN_ROWS = 200
+"""Rows of a table that the page of a translation shows."""
 
 
 def graph_routes(service: TranslatorService, templates: PageTemplates) -> list[Route]:
@@ -93,7 +93,7 @@ def page_routes(service: TranslatorService, servers: KnownServers, templates: Pa
     form = partial(page, method="POST", takes=FORM)
     # Anybody may post a graph, which may be large. A form that changes something is small, and of our own pages only.
     graph = partial(form, limit=service.limits.body)
-    change = partial(form, public=False, form=True, limit=_LONGEST_FORM)
+    change = partial(form, public=False, form=True, limit=LONGEST_FORM_BYTES)
     back = partial(page, handler=handlers.back, summary="To its page, after a login.")
     return [
         page(path="/", handler=handlers.start, summary="A form to translate a graph.", query=_ShowQuery),
@@ -126,7 +126,7 @@ def page_routes(service: TranslatorService, servers: KnownServers, templates: Pa
             path=f"{translation_path}/again",
             handler=partial(handlers.launch, aim="again"),
             summary="Translate it again, with other values or parts.",
-            limit=_LONGEST_FORM,
+            limit=LONGEST_FORM_BYTES,
         ),
         change(
             path=f"{translation_path}/deploy",
@@ -232,7 +232,7 @@ class _PageHandlers:
             report=info.report,
             managers=managers,
             groups=groups,
-            rows=_ROWS,
+            rows=_SHOWN_ROWS,
             refused=to_body(refused) if refused else None,
             forecast=forecast,
             reuses=(submission or info.submission).reuse,

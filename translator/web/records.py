@@ -22,6 +22,7 @@ PARTITION_PROBLEMS = ("PT001", BAD_PARTITION)
 """Codes of errors about the partition, not about the graph."""
 
 _MEGABYTE = 1024 * 1024
+"""Bytes of a mebibyte."""
 _Name = Annotated[str, Meta(max_length=200)]
 _Value = str | int | float | bool | None
 

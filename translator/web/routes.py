@@ -30,6 +30,7 @@ _STATIC = Path(__file__).with_name("static")
 STREAMS = 16
 """Requests that may wait for a translation at a time; the server has more threads, for pages and downloads."""
 _DEPLOY_SECONDS = 120.0
+"""Seconds in which a manager must answer the translator: a submission of a large graph takes long."""
 _BODIES = 3
 """Largest bodies in memory at a time: one of them without a credential, with its compressed form."""
 

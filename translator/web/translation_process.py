@@ -57,8 +57,10 @@ from translator.web.records import (
 )
 
 ORDER, SOURCE, REPORT, GRAPH = "order.json", "source", "report.json", "graph.dfg"
-_LISTED = 1000
+_LISTED_PROBLEMS = 1000
+"""Problems in the report of a translation; it counts the others."""
 _SHOWN_PARTS = 10_000
+"""Parts whose loads and drops the report of a translation gives."""
 
 
 def main(folder: Path) -> int:
@@ -313,7 +315,9 @@ def _refused(error: DropflowError, report: TranslationReport, problems: list[Pro
 def _with_problems(report: TranslationReport, problems: list[Problem]) -> TranslationReport:
     order = list(Severity)
     listed = sorted(problems, key=lambda problem: order.index(problem.severity))
-    return msgspec.structs.replace(report, problems=tuple(listed[:_LISTED]), omitted=max(0, len(listed) - _LISTED))
+    return msgspec.structs.replace(
+        report, problems=tuple(listed[:_LISTED_PROBLEMS]), omitted=max(0, len(listed) - _LISTED_PROBLEMS)
+    )
 
 
 class _Stages:

@@ -68,7 +68,8 @@ from translator.web.records import (
 from translator.web.translation_process import GRAPH, ORDER, REPORT, SOURCE
 
 _log = logging.getLogger("dropflow.translator")
-_NAME = 200
+_LONGEST_NAME = 200
+"""Characters of the name of a graph."""
 _USUAL = SubmitOptions()
 _UNREADABLE = (OSError, ValueError, RecursionError)
 """Errors of reading a record: msgspec raises UnicodeDecodeError, too."""
@@ -444,7 +445,7 @@ class TranslatorService:
         planned = PartitionOptions()
         with contextlib.suppress(msgspec.ValidationError):
             planned = msgspec.convert(planning_of(graph) | {"parts": 1}, PartitionOptions)
-        named: dict[str, Any] = {"name": graph.name[-_NAME:], "configuration": note.configuration}
+        named: dict[str, Any] = {"name": graph.name[-_LONGEST_NAME:], "configuration": note.configuration}
         return self.submit(
             note.document,
             TranslateQuery(**msgspec.structs.asdict(planned) | named),
@@ -818,4 +819,4 @@ def _tidy(name: str) -> str:
     shown = "".join(sign if sign.isprintable() else " " for sign in last).strip()
     for ending in (".graph", ".json", ".dfg"):
         shown = shown.removesuffix(ending)
-    return shown[:_NAME].strip()
+    return shown[:_LONGEST_NAME].strip()
