@@ -7,7 +7,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-_INTERRUPTED = 130
+_INTERRUPTED_STATUS = 130
+"""Exit status after an interrupt: shells report signal n as 128 + n, and SIGINT is 2."""
 
 
 def main() -> NoReturn:
@@ -39,7 +40,7 @@ def _set_handler(handler: Callable[[int, FrameType | None], object], *, needed: 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     os.write(2, b"interrupted\n")
-    os._exit(_INTERRUPTED)
+    os._exit(_INTERRUPTED_STATUS)
 
 
 if __name__ == "__main__":

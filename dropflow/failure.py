@@ -10,13 +10,19 @@ import msgspec
 
 from dropflow.errors import AppError, BadGraphError, DropflowError, HttpError, Interrupted, ResultLostError, WorldError
 
-_DETAIL = 20_000
+_DETAIL_CHARACTERS = 20_000
+"""Characters of the detail of a failure, which ends with the most important ones."""
 _INPUTS, _INPUT = 60, 500
-_LONGEST = 4000
-_TEXT = 3000
-_LINES = 40
-_LINE = 2000
-_NOTE = 50
+_TEXT_CHARACTERS = 4000
+"""Characters of any other text of a failure."""
+_MESSAGE_CHARACTERS = 3000
+"""Characters of the message of an exception: a failure may add some to it."""
+_TRACE_LINES = 40
+"""Lines at the end of a traceback that are kept."""
+_TRACE_LINE_CHARACTERS = 2000
+"""Characters of one line of a traceback."""
+_NOTE_CHARACTERS = 50
+"""Characters that are left for the note about what was cut off."""
 _type_name = type.__dict__["__name__"].__get__  # a metaclass may have a property of that name
 
 
@@ -62,7 +68,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("code", "kind", "text", "hint"):
             msgspec.structs.force_setattr(self, name, sendable(getattr(self, name)))
-        msgspec.structs.force_setattr(self, "detail", sendable(self.detail, _DETAIL, keep_end=True))
+        msgspec.structs.force_setattr(self, "detail", sendable(self.detail, _DETAIL_CHARACTERS, keep_end=True))
         msgspec.structs.force_setattr(self, "inputs", tuple(sendable(line, _INPUT) for line in self.inputs[:_INPUTS]))
 
     @classmethod
@@ -153,7 +159,7 @@ def name_of(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """Return ``str(error)``, or why it cannot be computed."""
     try:
-        return sendable(str(error), _TEXT)
+        return sendable(str(error), _MESSAGE_CHARACTERS)
     except Interrupted:
         raise
     except BaseException as problem:  # noqa: BLE001 - __str__ is user code, which may raise anything
@@ -169,15 +175,15 @@ def summary_of(error: BaseException) -> str:
 def trace_of(error: BaseException, frames: TracebackType | None) -> str:
     """Return the last lines of the traceback of `error`, from `frames` on."""
     try:
-        lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()[-_LINES:]
-        return "".join(sendable(line, _LINE) + "\n" for line in lines)
+        lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()[-_TRACE_LINES:]
+        return "".join(sendable(line, _TRACE_LINE_CHARACTERS) + "\n" for line in lines)
     except Interrupted:
         raise
     except BaseException as problem:  # noqa: BLE001 - as above: notes, causes and attributes are user code too
         return f"the traceback is not available: {name_of(problem)} was raised while it was formatted\n"
 
 
-def sendable(text: Any, most: int = _LONGEST, *, keep_end: bool = False) -> str:
+def sendable(text: Any, most: int = _TEXT_CHARACTERS, *, keep_end: bool = False) -> str:
     """Return `text` as a plain string that UTF-8 can encode. If it is longer than `most`, it is cut, with a mark.
 
     Parameters
@@ -199,7 +205,7 @@ def sendable(text: Any, most: int = _LONGEST, *, keep_end: bool = False) -> str:
 def _cut(text: str, most: int, *, keep_end: bool) -> str:
     if len(text) <= most:
         return text
-    kept = most - _NOTE
+    kept = most - _NOTE_CHARACTERS
     note = f"{len(text) - kept} characters left out"
     return f"[{note} ...]{text[-kept:]}" if keep_end else f"{text[:kept]}[... {note}]"
 

@@ -20,7 +20,10 @@ PNG_START, PARQUET_START, ZIP_START = b"\x89PNG\r\n\x1a\n", b"PAR1", b"PK\x03\x0
 """The first bytes of files of these formats."""
 ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
 """A directory with one of these is a zarr store."""
-_MODE = 0o700
+PICKLE_PROTOCOL = 5
+"""Version of the format of pickles: the first one with buffers that are not copied."""
+_PRIVATE_MODE = 0o700
+"""Mode of a new directory, which only its owner may read, write and search."""
 _FICLONE = 0x40049409
 """Linux request of ioctl: a file shares the blocks of another one until one of them is changed (btrfs, XFS)."""
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -53,7 +56,7 @@ def make_directories(path: Path) -> None:
         One of them cannot be made.
     """
     for missing in [each for each in (*reversed(path.parents), path) if not each.exists()]:
-        missing.mkdir(mode=_MODE, exist_ok=True)
+        missing.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 

@@ -15,7 +15,8 @@ DASH = "\N{EN DASH}"
 """Stands for a value that is not known."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_MAX_LENGTH = 400
+_LINE_CHARACTERS = 400
+"""Characters of foreign text on one line, if the caller gives no other number."""
 # The control characters of ASCII and Latin-1, and those that turn the direction of text.
 _CONTROLS = {
     number: chr(number).encode("unicode_escape").decode()
@@ -128,7 +129,7 @@ def format_stamp(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
 
 
-def single_line(text: str, max_length: int = _MAX_LENGTH) -> str:
+def single_line(text: str, max_length: int = _LINE_CHARACTERS) -> str:
     """Return foreign text on one line without control characters, cut in the middle if it is too long.
 
     Names may hold any character. Line ends become spaces, other control characters U+FFFD. Escaping for HTML is left

@@ -19,9 +19,12 @@ SESSION_NAME_HINT = (
     "at most 100 printable characters (percent-encoded, 200) without slashes, a letter, digit or underscore first"
 )
 
-_LONG = 90
-_STEM = 60
+_LONGEST_FILE_STEM = 90
+"""Characters of the readable part of the name of a file for a drop."""
+_LONGEST_SESSION_STEM = 60
+"""Characters of the name of a graph in the name of a session."""
 _LONGEST_SEGMENT = 200
+"""Characters of the name of the directory of a session."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -36,7 +39,7 @@ def safe_name(text: str, *, fallback: str = "graph") -> str:
 
 def dated_session_name(graph: str, now: float) -> str:
     """Return the name of a graph with the UTC time appended, such as ``imaging-20261121-073600-250``."""
-    stem = safe_name(graph)[:_STEM].strip("._-") or "graph"
+    stem = safe_name(graph)[:_LONGEST_SESSION_STEM].strip("._-") or "graph"
     return f"{stem}-{strftime('%Y%m%d-%H%M%S', gmtime(now))}-{int(now * 1000) % 1000:03d}"
 
 
@@ -77,5 +80,5 @@ def drop_file_name(oid: str) -> str:
         return name
     # The index is at the end of an id, so a long one loses its middle.
     safe = _UNSAFE.sub("_", oid).lstrip(".-") or "drop"
-    short = safe if len(safe) <= _LONG else f"{safe[:40]}~{safe[-49:]}"
+    short = safe if len(safe) <= _LONGEST_FILE_STEM else f"{safe[:40]}~{safe[-49:]}"
     return f"{short}~{zlib.crc32(oid.encode()):08x}"

@@ -50,7 +50,8 @@ _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
 """Headers that belong to a status."""
 _AWAITED = "/sessions/"
 """Pages below this path may come: who has opened one before its session exists gets it when it does."""
-_EVERY = 3
+_REFRESH_SECONDS = 3
+"""Seconds after which a browser loads a page again whose content is not there yet."""
 _log = logging.getLogger("dropflow.api")
 _AUDIT = logging.getLogger("dropflow.audit")
 _CREDENTIALS = {
@@ -127,7 +128,7 @@ def error_response(
             return ErrorResponse(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")
         is_awaited = status == HTTPStatus.NOT_FOUND and target.startswith(_AWAITED)
         if is_awaited:
-            more += (("Refresh", str(_EVERY)),)
+            more += (("Refresh", str(_REFRESH_SECONDS)),)
         page = error_page(error, target, is_awaited=is_awaited)
         return ErrorResponse(status, "text/html; charset=utf-8", more, page.encode(errors="replace"))
     body: dict[str, object] = {"ok": False, "error": to_body(error)}

@@ -49,7 +49,8 @@ SAFE_METHODS = ("GET", "HEAD")
 _OWN_SITES = ("same-origin", "none")  # "none": the person typed the address or used a bookmark
 COOKIE = "dropflow"
 """Beginning of the names of cookies."""
-_TOKEN_BYTES = 32
+_ACCESS_TOKEN_BYTES = 32
+"""Random bytes of a token that gives access to a server."""
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/?#@,]+)(?P<port>:[0-9]{0,5})?")
 HEAD_CHECK = "dropflow.head_check"
 """Key in the WSGI environment of the `HeadCheck`, if the server checked the head before it read the body."""
@@ -95,7 +96,7 @@ def _is_own(origin: str, host: str) -> bool:
 
 def make_token() -> str:
     """Return a new secret with 256 random bits, safe in URLs and headers."""
-    return secrets.token_urlsafe(_TOKEN_BYTES)
+    return secrets.token_urlsafe(_ACCESS_TOKEN_BYTES)
 
 
 def store_token(path: Path, token: str) -> None:

@@ -29,13 +29,16 @@ MAX_CONTENTS = 10_000
 """Contents that one request may ask for."""
 
 _LENGTH = struct.Struct("<I")
-_LONGEST = 1 << 24
-_CHUNK = 1 << 18
+_LONGEST_RECORD_BYTES = 1 << 24
+"""Bytes of a record without its content, above which an answer counts as damaged."""
+_CHUNK_BYTES = 1 << 18
+"""Bytes of records that are collected before they are sent."""
 _ALONE = 1 << 16
 """Bytes of a piece that is a chunk of its own; smaller ones are joined."""
 _RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*", re.ASCII | re.IGNORECASE)
 _PART = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.ASCII)
-_DIGITS = 18
+_RANGE_DIGITS = 18
+"""Digits of a position in a range of bytes; a longer one is ignored as malformed."""
 _PLAIN = re.compile(r"[A-Za-z0-9._ -]+")
 UNFINISHED = ".dropflow-unfinished"
 """Name of the directory for incomplete files; no result has it."""
@@ -135,7 +138,7 @@ def write_records(records: Iterable[ContentRecord]) -> Iterator[bytes]:
         if len(data) < _ALONE:
             waiting += data
         is_sign = isinstance(record, ContentPiece) and not data
-        if len(waiting) >= _CHUNK or len(data) >= _ALONE or is_sign:
+        if len(waiting) >= _CHUNK_BYTES or len(data) >= _ALONE or is_sign:
             yield bytes(waiting)
             waiting.clear()
         if len(data) >= _ALONE:
@@ -178,7 +181,7 @@ class RecordReader:
             if len(view) - start < _LENGTH.size:
                 break
             (size,) = _LENGTH.unpack_from(view, start)
-            if size > _LONGEST:
+            if size > _LONGEST_RECORD_BYTES:
                 raise ProtocolError(f"a record of {size:,} bytes is larger than any of a content")
             end = start + _LENGTH.size + size
             if len(view) < end:
@@ -278,7 +281,7 @@ def requested_part(query: DataQuery, size: int, etag: str) -> PartOfContent | No
     if (
         match is None
         or (query.if_range and query.if_range != etag)
-        or any(len(group) > _DIGITS for group in match.groups())
+        or any(len(group) > _RANGE_DIGITS for group in match.groups())
     ):
         return None
     begin, end = (int(text) if text else None for text in match.groups())

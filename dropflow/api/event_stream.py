@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-_LONGEST = 64 * 1024 * 1024
+_LONGEST_LINE_BYTES = 64 * 1024 * 1024
+"""Bytes of a line of an event stream, above which it counts as damaged."""
 
 
 class ServerSentEvent(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
     data: list[bytes] = []
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LONGEST:
+        if len(rest) > _LONGEST_LINE_BYTES:
             raise ValueError("a line of the event stream is too long")
         for line in lines:
             if not line:

@@ -21,10 +21,14 @@ from dropflow.api.signing import Signer, UserKey, digest
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
 
-_CHUNK = 1024 * 1024
-_WORTH_PACKING = 64 * 1024
-_IDLE = 30.0
-_KEPT = 8
+_CHUNK_BYTES = 1024 * 1024
+"""Bytes of an answer that are read at once."""
+_PACKED_BYTES = 64 * 1024
+"""Bytes above which the body of a request to another host is compressed."""
+_IDLE_SECONDS = 30.0
+"""Seconds without a request, after which a connection is not used again: the server may close it."""
+_KEPT_CONNECTIONS = 8
+"""Connections without a request that are kept for the next ones."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _FOREIGN = "is it a dropflow manager of the same version?"
 _Buffers = Sequence[bytes | memoryview]
@@ -211,7 +215,7 @@ class HttpTransport:
             connection, used = self._free.pop() if self._free else (None, 0.0)
         if connection is None:
             return self._connection(), False
-        if self._clock.monotonic() - used < _IDLE:
+        if self._clock.monotonic() - used < _IDLE_SECONDS:
             return connection, True
         # The server has closed it, and all others, which are idle for longer. A new connection avoids a second attempt.
         connection.close()
@@ -220,7 +224,7 @@ class HttpTransport:
 
     def _keep(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
-            if len(self._free) < _KEPT:
+            if len(self._free) < _KEPT_CONNECTIONS:
                 self._free.append((connection, self._clock.monotonic()))
                 return
         connection.close()
@@ -285,7 +289,7 @@ class HttpTransport:
         body = request.body
         if request.method in ("POST", "PUT"):
             # Compression costs more than it saves within one machine.
-            if _size(body) > _WORTH_PACKING and not is_loopback(self._host):
+            if _size(body) > _PACKED_BYTES and not is_loopback(self._host):
                 pack = zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
                 body = [*(pack.compress(buffer) for buffer in body), pack.flush()]
                 headers["Content-Encoding"] = "gzip"
@@ -296,7 +300,7 @@ class HttpTransport:
     def _chunks(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Iterator[bytes]:
         try:
             while True:
-                chunk = response.read1(_CHUNK)
+                chunk = response.read1(_CHUNK_BYTES)
                 if not chunk:
                     break
                 yield chunk

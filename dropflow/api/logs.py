@@ -37,7 +37,8 @@ _Cursor = Annotated[
     ),
 ]
 _SEVERITY = {name: 10 * (place + 1) for place, name in enumerate(LEVELS)} | {OUTPUT: 20, "WARN": 30, "FATAL": 50}
-_LONGEST = 20_000
+_LONGEST_LINE = 20_000
+"""Characters of a line of a log, after which it is cut off."""
 _CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 MANAGER_LOG = "manager.log"
 """Name of the file in the directory of a manager. When it is full, it replaces the one with ``.1`` at its end."""
@@ -45,7 +46,8 @@ _RECORD = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) +([^ :]
 _Files = tuple[tuple[int, int] | None, ...]
 _EACH = 1000
 """Positions of each millisecond, so that they fit the numbers of JavaScript."""
-_PAGE = 5000
+_PAGE_LINES = 5000
+"""Lines of a page that is read for the text of a whole log."""
 _START = "-:-1"
 """A cursor before all lines of any node: no node is called so."""
 _PACE = 0.3
@@ -192,8 +194,8 @@ def matcher(query: LogTextQuery) -> Callable[[str, str], bool]:
 def clean(text: str) -> str:
     """Return a line without control characters; a very long one is cut."""
     text = text.removesuffix("\r")
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]}... ({len(text)} characters)"
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[:_LONGEST_LINE]}... ({len(text)} characters)"
     return _CONTROL.sub("", text)
 
 
@@ -320,7 +322,7 @@ def log_text(read: Callable[[LogQuery], LogPage], query: LogTextQuery) -> Iterat
     Nodes that do not answer are named in the first line, or where they fail to answer. Raises as `read`, which returns
     a page, also while it is read.
     """
-    wanted = LogQuery(**msgspec.structs.asdict(query), after=_START, limit=_PAGE)
+    wanted = LogQuery(**msgspec.structs.asdict(query), after=_START, limit=_PAGE_LINES)
     silent: set[str] = set()
     while True:
         page = read(wanted)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dropflow.api.waitress_server import WaitressServer
 
 _SPARE_THREADS = 16
+"""Threads of the server for short requests, besides one for each event stream."""
 _GRACE = 1.5
 """Seconds that running requests have to end when the server closes."""
 

@@ -46,7 +46,8 @@ SCHEME = "Dropflow"
 WINDOW = 60.0
 """Seconds by which the time of a signature may differ from the manager's clock; nonces are kept for twice as long."""
 
-_NONCES = 100_000
+_MOST_NONCES = 100_000
+"""Signed requests of one key that are remembered, so that none is accepted twice."""
 _PURPOSE = b"dropflow rest request, version 2"
 _CHALLENGE = "challenge"
 """First part of what a proof covers; a request has nine parts."""
@@ -390,6 +391,6 @@ class Verifier:
                 seen.popitem(last=False)
             if nonce in seen:
                 raise HttpError(401, "this signed request was received before", hint="sign each request anew")
-            if len(seen) >= _NONCES:
+            if len(seen) >= _MOST_NONCES:
                 raise HttpError(503, "too many signed requests in two minutes", hint="ask again later")
             seen[nonce] = now

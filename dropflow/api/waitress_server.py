@@ -30,19 +30,26 @@ from dropflow.api.request_bodies import too_large
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError
 
-_SMALL = 64 * 1024
-_LONGEST_CHUNK_LINE = 1024
-_LONGEST_TRAILER = 8 * 1024
+_READ_BYTES = 64 * 1024
+"""Bytes that are read at once to be dropped."""
+_UNCHECKED_BYTES = 64 * 1024
+"""Bytes of a body up to which a request is checked only when it is complete."""
+_LONGEST_CHUNK_LINE_BYTES = 1024
+"""Bytes of the line with the size of a chunk."""
+_LONGEST_TRAILER_BYTES = 8 * 1024
+"""Bytes of the headers after the last chunk."""
 _LARGE = 64 * 1024
 """Bytes of a piece of an answer from which on it is sent without a copy."""
 _DRAINED = 1024 * 1024
 """Bytes that have arrived already and are dropped when a refused request is closed: unread ones would reset it."""
 _ACCEPTED_AT_ONCE = 64
-_TIDY = 1.0
+"""Connections that are accepted in one turn of the loop."""
+_TIDY_SECONDS = 1.0
+"""Shortest seconds between two checks of all connections."""
 _LOOK = 5.0
-"""Longest wait of the loop while there are connections, in seconds; `_TIDY` is the shortest time between two checks of
-them."""
-_LONGEST_HEAD = 64 * 1024
+"""Longest seconds that the loop waits while there are connections."""
+_LONGEST_HEAD_BYTES = 64 * 1024
+"""Bytes of the head of a request."""
 _AHEAD = 4 << 20
 """Bytes of an answer that may wait to be sent. waitress has them in memory, and not in a temporary file, up to four
 times as many."""
@@ -215,7 +222,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
     def _check(self) -> None:
         """Check the head when it is complete, then count the bytes of the body."""
         if self.check is None:
-            if not (self.chunked or self.expect_continue or self.content_length > _SMALL):
+            if not (self.chunked or self.expect_continue or self.content_length > _UNCHECKED_BYTES):
                 return
             self.check = self._channel.server.check_head(_head(self))
             if self.check.refused is not None:
@@ -226,7 +233,8 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
         if self.check.account is not None:
             self.check.account.take(size - self.check.account.taken)
         if self.chunked and (
-            len(self.body_rcv.control_line) > _LONGEST_CHUNK_LINE or len(self.body_rcv.trailer) > _LONGEST_TRAILER
+            len(self.body_rcv.control_line) > _LONGEST_CHUNK_LINE_BYTES
+            or len(self.body_rcv.trailer) > _LONGEST_TRAILER_BYTES
         ):
             raise HttpError(400, "a line between the chunks of the body is too long")
 
@@ -376,7 +384,7 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
             left = _DRAINED
-            while left > 0 and (data := self.socket.recv(_SMALL)):
+            while left > 0 and (data := self.socket.recv(_READ_BYTES)):
                 left -= len(data)
 
 
@@ -472,7 +480,7 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
             channel_request_lookahead=1,  # so that a closed connection is noticed while its request runs
             ident="dropflow",
             clear_untrusted_proxy_headers=True,
-            max_request_header_size=_LONGEST_HEAD,
+            max_request_header_size=_LONGEST_HEAD_BYTES,
             max_request_body_size=_NO_LIMIT,
             outbuf_high_watermark=_AHEAD,
             outbuf_overflow=4 * _AHEAD,
@@ -491,7 +499,7 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
         """Return whether to accept connections. Called in each step, so slow ones are closed here."""
         now = self.clock.monotonic()
         if now >= self._tidy_at:
-            self._tidy_at = now + _TIDY
+            self._tidy_at = now + _TIDY_SECONDS
             self._end(
                 channel
                 for channel in self.active_channels.values()

@@ -36,7 +36,8 @@ from dropflow.stopping import GRACE_SECONDS, is_importing, raise_in
 
 # One output of an attempt.
 
-_BUFFER = 1 << 16
+_WRITE_BUFFER_BYTES = 1 << 16
+"""Bytes that the stream of an output collects before it writes them."""
 _NO_CALL: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = ((), (), {})
 
 
@@ -103,7 +104,7 @@ class AttemptOutput:
 
     def open(self) -> BinaryIO:
         """A writable stream that appends to the content. It is closed at the end of the attempt at the latest."""
-        stream = cast(BinaryIO, io.BufferedWriter(_Appender(self), _BUFFER))
+        stream = cast(BinaryIO, io.BufferedWriter(_Appender(self), _WRITE_BUFFER_BYTES))
         self._streams.append(stream)
         return stream
 

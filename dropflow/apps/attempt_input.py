@@ -31,8 +31,10 @@ from dropflow.states import DropState
 
 if TYPE_CHECKING:
     from dropflow.apps.attempt import AttemptContext
-_BUFFER = 1 << 18
-_SHOWN = 3
+_READ_BUFFER_BYTES = 1 << 18
+"""Bytes that are read at once from an input that streams, or is copied."""
+_SHOWN_FILES = 3
+"""Files in the message about an input that was changed."""
 
 
 class AttemptInput:
@@ -158,7 +160,7 @@ class AttemptInput:
         if self._seen is None or self._path is None or (now := _files_of(self._path)) == self._seen:
             return
         names = sorted({name for name, _, _ in self._seen ^ now})
-        text = f"the input '{self.port or self.name}' was changed while it was read: {few(names, _SHOWN)}"
+        text = f"the input '{self.port or self.name}' was changed while it was read: {few(names, _SHOWN_FILES)}"
         plans = self._attempt.plans
         if not any(link.target == self._template for link in plans.links):
             self.warn(f"{text}; no application writes it, so it stays as it is now")
@@ -234,7 +236,7 @@ def _clone(source: str | Path, target: str | Path) -> None:
     """Copy a file, without copying its blocks if the file system can share them."""
     with open(source, "rb") as old, open(target, "wb") as new:  # noqa: PTH123 - shutil gives texts
         if not shares_blocks(new.fileno(), old.fileno()):
-            shutil.copyfileobj(old, new, _BUFFER)
+            shutil.copyfileobj(old, new, _READ_BUFFER_BYTES)
     os.chmod(target, os.stat(source).st_mode | stat.S_IWUSR)  # noqa: PTH101, PTH116
 
 
@@ -329,7 +331,7 @@ class StreamedInput(AttemptInput):
 
     def open(self) -> BinaryIO:
         """A binary stream over the content, which waits for more data until the end; close it."""
-        return cast(BinaryIO, io.BufferedReader(self.reader(), _BUFFER))
+        return cast(BinaryIO, io.BufferedReader(self.reader(), _READ_BUFFER_BYTES))
 
     def reader(self) -> StreamReader:
         """A stream without a buffer; see `open`."""

@@ -18,9 +18,11 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import AppError, Interrupted
 from dropflow.stopping import GRACE_SECONDS
 
-_BLOCK = 1 << 16
+_BLOCK_BYTES = 1 << 16
+"""Bytes that are read at once from a pipe, or from the input of a command."""
 _SHELL = "/bin/bash"
-_PAUSE = 0.02
+_GROUP_CHECK_SECONDS = 0.02
+"""Seconds between two checks whether a group has members left."""
 
 
 def program_path() -> str:
@@ -72,7 +74,7 @@ class StdinFeeder:
         try:
             # A process may close its standard input early.
             with contextlib.suppress(BrokenPipeError), self._pipe:
-                while not self._ending and (block := read(_BLOCK)):
+                while not self._ending and (block := read(_BLOCK_BYTES)):
                     self._push(block)
         except BaseException as error:  # noqa: BLE001 - raised again by `Command.run`; includes cancellation
             self.error = error
@@ -257,7 +259,7 @@ class Command:
                     if not _pass_on(pipe, sinks[pipe]):
                         selector.unregister(pipe)
                 if self._wake_read in ready:
-                    notes = os.read(self._wake_read, _BLOCK)
+                    notes = os.read(self._wake_read, _BLOCK_BYTES)
                     ended = _ENDED in notes
                     if _STOP in notes and not ended:
                         if not self._stopped:
@@ -274,7 +276,9 @@ class Command:
         while deadline is not None and self._clock.monotonic() < deadline and _has_members(group):
             for pipe, sink in sinks.items():
                 _pass_on(pipe, sink, once=True)
-            pause.wait(_PAUSE)  # no event reports the end of a process that is not a child of this process
+            pause.wait(
+                _GROUP_CHECK_SECONDS
+            )  # no event reports the end of a process that is not a child of this process
 
     def _await(self, pid: int) -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -284,7 +288,7 @@ class Command:
 def _pass_on(pipe: int, sink: Callable[[bytes], object], *, once: bool = False) -> bool:
     """Pass one block on. Returns False at the end of the pipe, or with `once` if it is empty."""
     try:
-        block = os.read(pipe, _BLOCK)
+        block = os.read(pipe, _BLOCK_BYTES)
     except BlockingIOError:
         return not once
     if block:

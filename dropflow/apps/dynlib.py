@@ -26,7 +26,8 @@ from dropflow.states import AppState
 HEADER = Path(__file__).with_name("dynlib.h")
 """The C header for authors of libraries."""
 
-_BLOCK = 64 * 1024
+_BLOCK_BYTES = 64 * 1024
+"""Bytes of a stream that a function of a library gets in one call."""
 _DATA = re.compile(r"%[io](?:\d|\[|DataURL)")
 _NOT_PASSED = frozenset(fold(name) for name in ("lib", "libpath", "dropclass", "base_name", "log_level", TIMEOUT.name))
 
@@ -201,7 +202,7 @@ class _Call:
             uid = c_char_p(data.oid.encode())
             if data.ok or data.is_open:
                 with data.open() as stream:
-                    while block := getattr(stream, "read1", stream.read)(_BLOCK):
+                    while block := getattr(stream, "read1", stream.read)(_BLOCK_BYTES):
                         if written is not None:
                             written(reference, uid, c_char_p(bytes(block)), c_size_t(len(block)))
                             self._check("data_written", 0)

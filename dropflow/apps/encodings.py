@@ -55,7 +55,7 @@ from dropflow.apps.formats import FORMATS, CannotHoldError, DamagedError, read_f
 from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
 from dropflow.failure import summary_of, text_of
-from dropflow.files import NPY_START
+from dropflow.files import NPY_START, PICKLE_PROTOCOL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,35 +66,39 @@ if TYPE_CHECKING:
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 """Pattern of the contents of ``dataurl``."""
 
-_PROTOCOL = 5
 _EXACT = 2**53
 """Integers below this one are exact as floats."""
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _PICKLE_START = b"\x80"
 _PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})
-_LONGEST_NAME = 4096
-_DECODE_CONTENT_SHOWN = 16
-_BUFFER = 1 << 16
+_LONGEST_NAME_BYTES = 4096
+"""Bytes of a path or URL that a memory drop holds."""
+_SHOWN_REST = 16
+"""Characters after the first value of a content, in a message."""
+_BUFFER_BYTES = 1 << 16
+"""Bytes that are read at once from a content with several values."""
 _JSON = json.JSONDecoder()
 DEFAULT = "dill"
 """Encoding of a port that names none."""
-_ENCODINGS_SHOWN = 16
+_SHOWN_START_BYTES = 16
+"""Bytes at the beginning of a content, in a message."""
 _ALIASES: Mapping[str, str] = {"utf8": "utf-8", "text": "utf-8", "numpy": "npy", "bytes": "binary", "url": "dataurl"}
 _TEXTS = frozenset({"utf-8", "path", "dataurl"})
 _LINES = frozenset({"json", "eval", "base64", "path", "dataurl"})
 """Encodings whose values need a separator when several follow each other."""
 _HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})
 _HOLDS_BYTES = frozenset({"raw", "binary", "base64"})
-_PORT_VALUES_SHOWN = 5
+_SHOWN_INPUTS = 5
+"""Names of lost inputs in a line of the log."""
 
 
 def _pickled(value: Any) -> bytes:
     try:
         if type(value) in _PLAIN or _is_plain_array(value):
-            return pickle.dumps(value, protocol=_PROTOCOL)
+            return pickle.dumps(value, protocol=PICKLE_PROTOCOL)
         import cloudpickle  # noqa: PLC0415 - not needed for plain values
 
-        return cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL))
+        return cast(bytes, cloudpickle.dumps(value, protocol=PICKLE_PROTOCOL))
     except Exception as problem:
         raise CannotHoldError(f"it cannot be pickled: {text_of(problem)}") from problem
 
@@ -294,7 +298,7 @@ def _sequence(source: EncodedSource) -> list[Any]:
     content = source.view()
     # Buffered, because `tell` is needed after each value; without a copy of the content, so large arrays are copied
     # once.
-    stream = cast(BinaryIO, io.BufferedReader(_ViewReader(content), buffer_size=_BUFFER))
+    stream = cast(BinaryIO, io.BufferedReader(_ViewReader(content), buffer_size=_BUFFER_BYTES))
     values: list[Any] = []
     while (at := stream.tell()) < len(content):
         head = bytes(content[at : at + len(NPY_START)])
@@ -384,9 +388,7 @@ def _unjson(source: EncodedSource) -> list[Any]:
             at = _skip_blank(text, end)
             # Numbers must be on separate lines: "2024-11" is not a list of numbers.
             if at < len(text) and text[end - 1] not in ']}"' and "\n" not in text[end:at]:
-                raise CannotHoldError(
-                    f"there is more after its first value: {text[end : end + _DECODE_CONTENT_SHOWN]!r}"
-                )
+                raise CannotHoldError(f"there is more after its first value: {text[end : end + _SHOWN_REST]!r}")
     except (ValueError, RecursionError) as problem:
         raise CannotHoldError(str(problem)) from problem
     return values
@@ -463,7 +465,7 @@ def _whence(source: EncodedSource) -> str:
 
 def _named(source: EncodedSource) -> str:
     """Return the single line of text in a memory drop; empty if it holds anything else."""
-    if not source.in_memory or not 0 < source.size <= _LONGEST_NAME:
+    if not source.in_memory or not 0 < source.size <= _LONGEST_NAME_BYTES:
         return ""
     if source.is_text:
         text = _text(source)
@@ -628,7 +630,7 @@ def decode_all(encoding: str | None, source: EncodedSource) -> list[Any]:
 
 
 def _begin(source: EncodedSource) -> str:
-    head = bytes(source.view()[:_ENCODINGS_SHOWN])
+    head = bytes(source.view()[:_SHOWN_START_BYTES])
     return f"it begins with {head!r}" if head else "it is empty"
 
 
@@ -661,8 +663,8 @@ def usable(context: Context) -> list[InputData]:
                 f"no input has content: {describe_missing(inputs)}",
                 hint="lower input_error_threshold, or correct its producers",
             )
-        names = ", ".join(data.name or data.oid for data in lost[:_PORT_VALUES_SHOWN])
-        more = f" and {len(lost) - _PORT_VALUES_SHOWN} more" if len(lost) > _PORT_VALUES_SHOWN else ""
+        names = ", ".join(data.name or data.oid for data in lost[:_SHOWN_INPUTS])
+        more = f" and {len(lost) - _SHOWN_INPUTS} more" if len(lost) > _SHOWN_INPUTS else ""
         context.log(f"{describe_missing(inputs)}; working without {names}{more}", "WARNING")
     return present
 

@@ -34,15 +34,20 @@ if TYPE_CHECKING:
     from dropflow.apps.attempt_input import AttemptInput
 
 _MOST, _MOST_ALIKE = 16, 3
-_LONGEST = 200
-_SECONDS = 1.0
-_START = 4096
-_MOST_READ = 16 << 20
+_LONGEST_LINE = 200
+"""Characters of a line about an input or a local variable."""
+_READ_SECONDS = 1.0
+"""Seconds after which no further file of a format such as FITS is read."""
+_START_BYTES = 4096
+"""Bytes at the beginning of an input from which its line is made."""
+_MOST_READ_BYTES = 16 << 20
+"""Bytes of the largest file of a format such as FITS that is read for its line."""
 _MOST_VALUES = 1 << 22
 """Most values of an array whose range is computed."""
 _SEARCHED = 300
 """Most letters of a text in which secrets are searched: the time of the search grows with the square."""
 _MOST_LOCALS = 30
+"""Lines about local variables."""
 _DROPFLOW = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = (*{f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen ")
 _HIDDEN = "***"
@@ -61,13 +66,13 @@ def input_lines(attempt: "AttemptContext", *, reads_formats: bool) -> tuple[str,
     reads_formats : bool
         Whether files of formats such as FITS are read: only in a process that runs applications of users.
     """
-    end = time.monotonic() + _SECONDS
+    end = time.monotonic() + _READ_SECONDS
     lines: list[str] = []
     with suppress(Exception):
         lines += islice(_lines(attempt, lambda: reads_formats and time.monotonic() < end), _MOST + 1)
     if len(lines) > _MOST:
         lines[_MOST:] = ["and more"]
-    return tuple(single_line(line, _LONGEST) for line in lines)
+    return tuple(single_line(line, _LONGEST_LINE) for line in lines)
 
 
 def _lines(attempt: "AttemptContext", may_read: Callable[[], bool]) -> Iterator[str]:
@@ -111,7 +116,7 @@ def local_lines(error: BaseException, given: Container[str] = ()) -> tuple[str, 
             if len(lines) == _MOST_LOCALS:
                 lines.append("and more local variables")
                 break
-            line = single_line(f"{name} = {_HIDDEN if is_secret(name) else _value(value)}", _LONGEST)
+            line = single_line(f"{name} = {_HIDDEN if is_secret(name) else _value(value)}", _LONGEST_LINE)
             if line not in given:
                 lines.append(f"local {line}")
     return tuple(lines)
@@ -163,12 +168,12 @@ def _content(handle: Handle, may_read: Callable[[], bool]) -> Iterator[str]:
 
 
 def _seen(source: Source, may_read: Callable[[], bool]) -> Iterator[str]:
-    start = source.start(_START)
+    start = source.start(_START_BYTES)
     text = None if start.startswith(FITS_START) else as_text(start)  # headers of FITS files are text
     if text is not None:
         if text.strip():
             yield _value(text)
-    elif source.size <= _MOST_READ and may_read():
+    elif source.size <= _MOST_READ_BYTES and may_read():
         from dropflow.preview.look import preview  # noqa: PLC0415 - it imports libraries of formats
 
         seen = preview(source)

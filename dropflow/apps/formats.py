@@ -53,7 +53,8 @@ _STARTS = (
     (b"\x80\x04\x95", "a pickle"),
     (b"\x80\x05\x95", "a pickle"),
 )
-_LOOK = 4096
+_HEAD_BYTES = 4096
+"""Bytes at the beginning of a file from which its format is recognised."""
 _ARROW = ("pyarrow", "pyarrow.dataset")
 _MISSING = {"boolean", *(f"{sign}Int{size}" for sign in ("", "U") for size in (8, 16, 32, 64))}
 """Types of pandas whose values may be missing."""
@@ -206,7 +207,7 @@ def what_is(path: Path) -> str:
     if not path.exists():
         return "missing"
     with storage_errors("read", path), path.open("rb") as stream:
-        head = stream.read(_LOOK)
+        head = stream.read(_HEAD_BYTES)
     kind = next((kind for start, kind in _STARTS if head.startswith(start)), "")
     if kind or not head:
         return kind or "empty"

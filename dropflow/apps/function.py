@@ -101,7 +101,8 @@ FUNCTION_PARAMETERS = (
 )
 SELF = "self"
 _ENCODING = "dill"
-_SHOWN = 5
+_SHOWN_INPUTS = 5
+"""Names of inputs in a message."""
 
 
 @dataclass(frozen=True)
@@ -728,7 +729,7 @@ class PythonMemberFunction(PyFuncApp):
         """Call the function, and write the return value and the object to their outputs."""
         objects = [data for data in context.inputs if data.port == SELF and data.state is not DropState.SKIPPED]
         if len(objects) > 1:
-            names = ", ".join(data.name or data.oid for data in objects[:_SHOWN])
+            names = ", ".join(data.name or data.oid for data in objects[:_SHOWN_INPUTS])
             raise AppError(
                 f"{len(objects)} objects come in at port 'self', which takes one: {names}",
                 hint="connect one object, or collect the objects at a port named after an argument of the function",

@@ -21,7 +21,8 @@ from dropflow.graph.templates import Template
 
 _PROTOCOL = 4
 """Protocol of pickles that Python 3.8 can read."""
-_NOT_FOUND = 127
+_NOT_FOUND_STATUS = 127
+"""Exit status with which shells and container engines report that a command was not found."""
 _CALL = """\
 import os, pickle, sys, traceback
 
@@ -154,7 +155,7 @@ def _value_in(folder: Path, name: str, where: str, status: int, lack: str) -> An
     try:
         kind, *parts = pickle.loads((folder / "answer").read_bytes())  # noqa: S301 - written by the graph's own code
     except FileNotFoundError:
-        if status == _NOT_FOUND:
+        if status == _NOT_FOUND_STATUS:
             raise AppError(
                 f"{where} has no Python: there is no program python3 in it",
                 hint="use an image or environment with Python 3.8 or later, or make the node a command",

@@ -17,7 +17,8 @@ VARIABLE = "DROPFLOW_MISSING"
 """Environment variable of commands with the shares by port, as JSON."""
 _COMMENT = "fraction of the data that is missing"
 _NEED = "headers of this format need"
-_PNG_HEADER = 8 + 25
+_PNG_HEADER_BYTES = 8 + 25
+"""Bytes of the signature of a PNG file, and of its first chunk, IHDR: text may follow them."""
 _THREAD = threading.local()
 
 
@@ -58,7 +59,7 @@ def write_missing(path: str | os.PathLike[str]) -> float:
     start = b""
     if not place.is_dir():
         with place.open("rb") as stream:
-            start = stream.read(_PNG_HEADER)
+            start = stream.read(_PNG_HEADER_BYTES)
     if start.startswith(FITS_START):
         with optional_package("astropy.io.fits", _NEED, "formats").open(place, mode="update") as units:
             units[0].header["MISSING"] = (share, _COMMENT)
@@ -71,7 +72,7 @@ def write_missing(path: str | os.PathLike[str]) -> float:
         text = b"tEXtmissing\0" + str(share).encode()
         content = place.read_bytes()
         chunk = (len(text) - 4).to_bytes(4) + text + zlib.crc32(text).to_bytes(4)
-        place.write_bytes(content[:_PNG_HEADER] + chunk + content[_PNG_HEADER:])
+        place.write_bytes(content[:_PNG_HEADER_BYTES] + chunk + content[_PNG_HEADER_BYTES:])
     else:
         raise AppError(
             f"{place.name} has no header for the fraction of the data that is missing",

@@ -22,14 +22,17 @@ from dropflow.host.processors import thread_variables
 
 # The services that run in this process, by the directory of their session; they end with it.
 
-_GRACE = 10.0
-_END_GRACE = 1.0
+_STOP_SECONDS = 10.0
+"""Seconds that a service may clean up after it was stopped, if the caller gives no other time."""
+_SESSION_END_SECONDS = 1.0
+"""Seconds that each service may clean up at the end of the session."""
 Key = tuple[str, str, tuple[int, ...]]
 _LOCK = threading.Lock()
 """Attempts that start and stop services run in several threads, and sessions end in others."""
 _PAUSE = 0.05
 """Seconds between two checks of a file that another program writes: no event reports that."""
-_LOG_LIMIT = 1_000_000
+_LOG_BYTES = 1_000_000
+"""Bytes of the log of a service; output after them is dropped."""
 
 
 class RunningService:
@@ -59,10 +62,10 @@ class RunningService:
         self._thread = threading.Thread(target=self._run, name=f"service-{oid}", daemon=True)
         self._thread.start()
 
-    def stop(self, grace: float = _GRACE) -> None:
+    def stop(self, grace: float = _STOP_SECONDS) -> None:
         """Stop the command with all its processes, and wait for its end."""
         self._command.stop(grace)
-        self._thread.join(grace + _GRACE)
+        self._thread.join(grace + _STOP_SECONDS)
 
     def _run(self) -> None:
         status = 1
@@ -95,7 +98,7 @@ def end_services(directory: str) -> None:
     with _LOCK:
         services = [_RUNNING.pop(key) for key in list(_RUNNING) if key[0] == directory]
     for service in services:
-        service.stop(_END_GRACE)
+        service.stop(_SESSION_END_SECONDS)
 
 
 class ServiceApp(BashShellApp):
@@ -212,7 +215,7 @@ class StopServiceApp(App):
 
 def _limited(log: Path) -> Callable[[bytes], object]:
     """Return a function that appends the output of a service to a log, up to a size."""
-    lock, left = threading.Lock(), [_LOG_LIMIT]
+    lock, left = threading.Lock(), [_LOG_BYTES]
 
     def write(block: bytes) -> None:
         with lock:

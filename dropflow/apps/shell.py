@@ -72,8 +72,9 @@ _BY_PATH = frozenset({"", "pickle", "dill", "raw", "binary"})
 """Encodings for which the placeholder of a file is replaced by its path."""
 _LONGEST = 128 * 1024 - 1
 """Maximal bytes of one argument of a program on Linux (MAX_ARG_STRLEN)."""
-_SIGNALLED = 128
-_KILLED = (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
+_SIGNALLED_STATUS = 128
+"""Exit status of signal 0: shells report a command that signal n has ended as this plus n."""
+_KILLED = (-signal.SIGKILL, _SIGNALLED_STATUS + signal.SIGKILL)
 """Shells report a command that was ended by signal n with status 128 + n."""
 COMMAND_PARAMETERS = (
     Parameter(
@@ -516,7 +517,7 @@ def _command(template: Template, parameters: Mapping[str, Any]) -> str:
 
 def status_text(status: int) -> str:
     """Return a description of an exit status."""
-    number = -status if status < 0 else status - _SIGNALLED
+    number = -status if status < 0 else status - _SIGNALLED_STATUS
     try:
         return f"signal {signal.Signals(number).name}"
     except ValueError:

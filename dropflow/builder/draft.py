@@ -28,6 +28,7 @@ _PAD = 45.0
 _GAP = 90.0
 """Between circles side by side, for edges and names of ports."""
 _MARGIN = 200
+"""Pixels in EAGLE between the edge of the drawing and its nodes."""
 _FILES = ("File", "Directory", "json")
 _COMMANDS = ("BashShellApp",)
 _NEEDED: Mapping[NodeKind, Mapping[str, str]] = {

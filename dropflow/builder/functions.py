@@ -58,7 +58,8 @@ Result = TypeVar("Result")
 OPEN_GRAPHS: contextvars.ContextVar["tuple[Graph, ...]"] = contextvars.ContextVar("open graphs", default=())
 """The graphs of the ``with`` statements around the present call, outermost first."""
 _SETTINGS = {parameter.name: parameter for parameter in (*COMMON_APP, *ENVIRONMENT_PARAMETERS)}
-_LARGEST = 2**63
+_LARGEST_INTEGER = 2**63
+"""Magnitude from which an integer is not stored as a field: it must fit into 64 bits with a sign."""
 NO_ARGUMENTS = frozenset(
     fold(name) for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "self")
 )
@@ -617,7 +618,7 @@ def _is_field(value: Any) -> bool:
         return not value.startswith(ENVIRONMENT_PREFIX) and value == value.strip()
     return (
         type(value) is bool
-        or (type(value) is int and abs(value) < _LARGEST)
+        or (type(value) is int and abs(value) < _LARGEST_INTEGER)
         or (type(value) is float and math.isfinite(value))
     )
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 20.0
+"""Seconds of one long poll for another version of the session."""
 _LOGS, _LOG_BYTES = 10, 16_384
 _SINGLE = ("subgraph", "exclusive", "service", "store")
 """Levels of constructs that do not repeat their nodes."""

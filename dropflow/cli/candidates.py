@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 MANAGER_SECONDS = 1.5
+"""Seconds in which a manager must answer a completion, or it contributes no candidates."""
 FILE_SECONDS = 5.0
 """Seconds that a completion may take, so that a shell never seems to hang."""
 
 _GRAPHS = (".graph", ".dfg", ".json", ".pg", ".pgt", ".lg")
-_MOST = 200
+_MOST_CANDIDATES = 200
+"""Candidates that are given to the shell."""
 _RUNS = "dropflow-runs"
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -45,7 +47,7 @@ def _guarded(
         worker = threading.Thread(target=collect, daemon=True, name="completion")
         worker.start()
         worker.join(seconds)
-        return [CompletionItem(candidate, type=kind) for candidate in candidates[:_MOST]]
+        return [CompletionItem(candidate, type=kind) for candidate in candidates[:_MOST_CANDIDATES]]
 
     return complete
 

@@ -58,6 +58,7 @@ fuse_option = click.option(
 )
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
 _LARGEST_FACTOR = 1000.0
+"""Factor above which an option refuses it as a mistake."""
 
 
 def given_on_command_line(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -30,9 +30,12 @@ from dropflow.submission.options import ConnectionOptions
 from dropflow.web.comparison import Comparison, comparison_of, spelled
 from dropflow.web.report import SessionReport
 
-_SHOWN = 25
-_WIDE = 60
-_MOST = 10
+_SHOWN_DIFFERENCES = 25
+"""Rows of each table of differences."""
+_CELL_CHARACTERS = 60
+"""Characters of a cell of a table."""
+_MOST_BEGINNINGS = 10
+"""Drops that are named as the first with another content."""
 _PATIENCE = 2 * SECONDS
 
 
@@ -90,7 +93,7 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{title}:"
             rows = [
                 (_short(difference.subject), _short(difference.what), *_sides(difference), _times(difference.ratio))
-                for difference in listed.rows[:_SHOWN]
+                for difference in listed.rows[:_SHOWN_DIFFERENCES]
             ]
             yield from columns(
                 rows, header=("", "", "first", "second", "ratio" if any(row[-1] for row in rows) else "")
@@ -114,7 +117,7 @@ def _divergence_lines(drop: Divergence) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    return single_line(text, _WIDE)
+    return single_line(text, _CELL_CHARACTERS)
 
 
 def _sides(difference: Difference) -> tuple[str, str]:
@@ -219,7 +222,7 @@ def divergences(
             upstream=(*_upstream(ours, theirs, row, differing[row], differences), *software),
             how=_how(ours.content(row), theirs.content(differing[row])),
         )
-        for row in begin[:_MOST]
+        for row in begin[:_MOST_BEGINNINGS]
     ]
     return tuple(diverging), len(begin)
 

@@ -53,8 +53,11 @@ _PROFILES = (
 _WORKFLOW = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 _HOME = "https://github.com/dropflow/dropflow"
 _MOST_PARAMETERS = 2000
-_TEXT = 2000
-_SHOWN_MISSING = 25
+"""Values of parameters in the crate."""
+_TEXT_CHARACTERS = 2000
+"""Characters of a value, or of the error of a session, in the crate."""
+_SHOWN_ABSENT = 25
+"""Names of absent results in a message."""
 
 
 class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +79,7 @@ class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
         """The file, the results that are not described, and the signature."""
         yield f"{self.file} describes {plural(self.results, 'result')}"
         if self.missing:
-            yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN_MISSING)}"
+            yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN_ABSENT)}"
         if self.signed:
             yield f"signed: {plural(self.signed, 'file')}"
 
@@ -218,7 +221,7 @@ def _describe(
         "endTime": _time(detail.started + detail.seconds),
     }
     if not is_finished and report.causes:
-        properties["error"] = "; ".join(cause.text for cause in report.causes)[:_TEXT]
+        properties["error"] = "; ".join(cause.text for cause in report.causes)[:_TEXT_CHARACTERS]
     action = crate.add_action(workflow, identifier="#run", object=objects, result=results, properties=properties)
     root["mentions"] = action
     if graph.drops <= MOST_DROPS:
@@ -285,7 +288,7 @@ def _parameters(graph: PhysicalGraph) -> Iterator[tuple[str, str, str]]:
                 yield (
                     f"#{template.key}-{argument.name}",
                     f"{template.name}.{argument.name}",
-                    str(argument.value)[:_TEXT],
+                    str(argument.value)[:_TEXT_CHARACTERS],
                 )
 
 

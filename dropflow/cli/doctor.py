@@ -48,7 +48,8 @@ EXTRAS = {
 _OF_EXTRA = re.compile(r"(?P<package>[\w.-]+).* extra == ['\"](?P<extra>[\w-]+)['\"]")
 _REQUESTS = 16
 """Concurrent requests."""
-_PEERS = 32
+_PROBED_PEERS = 32
+"""Other nodes to which each node connects, by default."""
 
 
 class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--peers",
     type=click.IntRange(min=0),
-    default=_PEERS,
+    default=_PROBED_PEERS,
     show_default=True,
     metavar="N",
     help="How many other nodes each node connects to: all of them in clusters of up to N + 1 nodes.",
@@ -154,7 +155,7 @@ def examine_cluster(
     connect: "Callable[[str], Client]",
     *,
     timeout: float,
-    peers: int = _PEERS,
+    peers: int = _PROBED_PEERS,
     clock: Clock | None = None,
 ) -> DoctorReply:
     """Ask the manager at `url` and all managers below it, let them connect to each other, and check the results.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LISTED = 5
 """Names in one finding; the others are counted."""
 _SEVERAL = 2
+"""Cases from which a common cause is reported once, and not each case."""
 _ALL = 3
 """Nodes that must fail to reach each other before that is one finding."""
 _ADDRESSES = 32

@@ -45,7 +45,9 @@ from dropflow.submission.progress import CountFile, transfer_progress
 
 
 _SHOWN_FILES = 12
-_SHOWN_MISSING = 50
+"""Paths of downloaded files in the answer."""
+_SHOWN_REFUSED = 50
+"""Files that could not be downloaded, in the answer."""
 _STREAMS = 8
 """Nodes that send at a time."""
 _WAITING = 16
@@ -155,10 +157,10 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             left = [missed for missed in self.missing if missed.is_cut_off]
             yield f"interrupted: {plural(len(left), 'result')} left to fetch{_sizes(left)}"
         refused = [missed for missed in self.missing if not missed.is_cut_off]
-        for missed in refused[:_SHOWN_MISSING]:
+        for missed in refused[:_SHOWN_REFUSED]:
             yield f"missing: {missed.path} of {missed.drop} on {missed.node}: {missed.text}"
-        if len(refused) > _SHOWN_MISSING:
-            yield f"missing: {len(refused) - _SHOWN_MISSING:,} more (--output json has them all)"
+        if len(refused) > _SHOWN_REFUSED:
+            yield f"missing: {len(refused) - _SHOWN_REFUSED:,} more (--output json has them all)"
         cut_off = [missed for missed in self.missing if missed.is_cut_off]
         if cut_off and not self.interrupted:
             yield f"error {cut_off[0].code}: {cut_off[0].text}"

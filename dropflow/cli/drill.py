@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 _FILES = ("html", "json")
-_SHOWN = 5
+_SHOWN_DROPS = 5
+"""Drops without a second copy that are named, those that cost most first."""
 _SHARE = 5
 """Of the seeds, one in so many is run again with each change, but at least ten."""
 _MOST_DROPS = 20_000
@@ -33,7 +34,8 @@ _MOST_DROPS = 20_000
 _NOT_WORKED_OUT = f"not worked out with --protect, and for more than {_MOST_DROPS:,} drops"
 _TRIALS_OF_PROCESS = 20
 """Fewer are done before another process has begun."""
-_BARS = 40
+_TIME_BARS = 40
+"""Bars of the histogram of completion times."""
 _ALL_CONTENTS = 1e-6
 """As the seconds of `protect`: every content is copied."""
 _CUT = re.compile(r"([^@+]+)(?:@([^+]*))?(?:\+(.*))?")
@@ -179,10 +181,10 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
         if not self.ends:
             return []
         low, high = min(self.planned_s, self.ends[0]), max(self.ends[-1], self.planned_s)
-        width = (high - low) / _BARS or 1.0
-        counts = [0] * _BARS
+        width = (high - low) / _TIME_BARS or 1.0
+        counts = [0] * _TIME_BARS
         for end in self.ends:
-            counts[min(int((end - low) / width), _BARS - 1)] += 1
+            counts[min(int((end - low) / width), _TIME_BARS - 1)] += 1
         return [(low + bar * width, low + (bar + 1) * width, count) for bar, count in enumerate(counts)]
 
 
@@ -389,7 +391,7 @@ class _Prepared:
         work = work_of(graph)
         run = simulate(work, self._machines, graph.part, graph.priority)
         costs = recomputations(graph, work.work, run.end[: graph.drops])
-        worst = sorted((drop for drop in costs if costs[drop]), key=lambda drop: -costs[drop])[:_SHOWN]
+        worst = sorted((drop for drop in costs if costs[drop]), key=lambda drop: -costs[drop])[:_SHOWN_DROPS]
         return tuple(SingleCopy(label(graph, drop), self._names[graph.part[drop]], costs[drop]) for drop in worst)
 
     # What the options say.

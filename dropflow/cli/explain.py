@@ -36,6 +36,7 @@ _FIRST, _LAST = 6, 3
 _DEPTHS = (JOURNAL, f"*/{JOURNAL}", f"*/*/{JOURNAL}")
 """Patterns of journals below a directory, by which runs are found."""
 _MOST_PARENTS = 4
+"""Parent directories of a file that are searched for the run that made it."""
 
 
 class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):

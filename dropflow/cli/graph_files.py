@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dropflow.graph.exports import Writer
 
 _SHOWN_WARNINGS = 8
+"""Warnings about a graph that are printed."""
 _FORMATS: dict[str, GraphFormat] = {
     ".dfg": "dfg",
     ".json": "json",

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from translator.template import TemplateParameter
     from translator.unroll import GraphOutline
     from translator.validate import Fix
-_BARS = 20
-_WIDTH = 40
+_TIME_BARS = 20
+"""Bars of the histogram of running applications."""
+_BAR_CHARACTERS = 40
+"""Characters of the longest bar."""
 
 
 class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -411,14 +413,14 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def _bars(phases: "Sequence[ParallelPhase]", end: float) -> Iterator[str]:
     """Yield a bar for each part of the time: the mean number of applications that run in it."""
-    step = end / _BARS
+    step = end / _TIME_BARS
     means = [
         sum(max(min(phase.end, at + step) - max(phase.start, at), 0.0) * phase.running for phase in phases) / step
-        for at in (number * step for number in range(_BARS))
+        for at in (number * step for number in range(_TIME_BARS))
     ]
     most = max(means) or 1.0
     for number, mean in enumerate(means):
-        yield f"  {number * step:>12,.6g}  {'#' * round(mean / most * _WIDTH):<{_WIDTH}}  {mean:,.4g}"
+        yield f"  {number * step:>12,.6g}  {'#' * round(mean / most * _BAR_CHARACTERS):<{_BAR_CHARACTERS}}  {mean:,.4g}"
 
 
 @click.command("info")

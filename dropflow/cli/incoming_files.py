@@ -22,7 +22,8 @@ from dropflow.files import content_digest, private_directory
 
 _WORTH_KEEPING = 1 << 20
 """Bytes of a content from which on its beginning is kept when it breaks off."""
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
+"""Bytes that are read at once from a file whose download goes on."""
 _PART = ".part"
 
 
@@ -186,7 +187,7 @@ class IncomingFile:
             There are fewer bytes.
         """
         os.lseek(self.part.file, 0, os.SEEK_SET)
-        while self.size < offset and (block := os.read(self.part.file, min(_BLOCK, offset - self.size))):
+        while self.size < offset and (block := os.read(self.part.file, min(_BLOCK_BYTES, offset - self.size))):
             self._checksum = zlib.crc32(block, self._checksum)
             self.size += len(block)
         if self.size < offset:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.logs import LogLine, LogPage, LogQuery
 
-_PAGE = 2000
-_WAIT = 5.0
+_PAGE_LINES = 2000
+"""Lines of a page of a log that is read at once."""
+_POLL_SECONDS = 5.0
+"""Seconds of one long poll for new lines."""
 _ASKED_AGAIN = 3
 """Number of times that nodes which do not answer are asked again at the end of a session."""
 _START = "-:-1"
@@ -311,7 +313,7 @@ class _Printer:
 def _print_last(log: _RunLog | _SessionLog | _ManagerLog, query: "LogQuery", last: int, printer: _Printer) -> str:
     """Print the last lines, and return the cursor of those that follow."""
     pages: list[LogPage] = []
-    wanted, end = msgspec.structs.replace(query, limit=max(min(last, _PAGE), 1)), ""
+    wanted, end = msgspec.structs.replace(query, limit=max(min(last, _PAGE_LINES), 1)), ""
     while True:
         page = log.page(wanted)
         end = end or page.newer
@@ -319,7 +321,7 @@ def _print_last(log: _RunLog | _SessionLog | _ManagerLog, query: "LogQuery", las
         left = last - sum(len(page.lines) for page in pages)
         if left <= 0 or page.is_first:
             break
-        wanted = msgspec.structs.replace(wanted, before=page.older, limit=min(left, _PAGE))
+        wanted = msgspec.structs.replace(wanted, before=page.older, limit=min(left, _PAGE_LINES))
     if last:
         for page in reversed(pages):
             printer.show(page)
@@ -332,8 +334,8 @@ def _print_on(
     """Print the lines after a cursor; with `follow`, until the session is over."""
     is_over, again = False, 0
     while True:
-        seconds = _WAIT if follow and not is_over else 0.0
-        page = log.page(msgspec.structs.replace(query, after=cursor, limit=_PAGE, seconds=seconds))
+        seconds = _POLL_SECONDS if follow and not is_over else 0.0
+        page = log.page(msgspec.structs.replace(query, after=cursor, limit=_PAGE_LINES, seconds=seconds))
         printer.show(page)
         is_same, cursor = page.newer in ("", cursor), page.newer or cursor
         if not page.is_last and not is_same:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dropflow.web.origin import Origin, OriginDrop
     from dropflow.web.signature import SessionSignature
 
-_SHOWN = 25
-
 
 class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
     """Digests of the graph, the parameters and the results of a session."""

@@ -35,8 +35,10 @@ from dropflow.failure import Problem, Severity
 from dropflow.files import replacing
 from dropflow.formatting import plural, printable
 
-_MOST_QUIET = 8
-_SHOWN = 50
+_QUIET_ERROR_LINES = 8
+"""Lines of an error that ``--output quiet`` prints."""
+_SHOWN_PROBLEMS = 50
+"""Problems of a graph that are printed, the worst first."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -106,10 +108,10 @@ class QuietOutput(CommandOutput):
     def error(self, reply: Reply) -> None:
         """Print the first lines of the error to standard error."""
         lines = list(reply.lines())
-        for line in lines[:_MOST_QUIET]:
+        for line in lines[:_QUIET_ERROR_LINES]:
             sys.stderr.write(printable(line) + "\n")
-        if len(lines) > _MOST_QUIET:
-            sys.stderr.write(f"... and {len(lines) - _MOST_QUIET} more lines with --output table\n")
+        if len(lines) > _QUIET_ERROR_LINES:
+            sys.stderr.write(f"... and {len(lines) - _QUIET_ERROR_LINES} more lines with --output table\n")
         sys.stderr.flush()
 
     def answer(self, reply: Reply) -> None:
@@ -166,13 +168,13 @@ def problem_lines(problems: Iterable[Problem], *, least: Severity = Severity.INF
     """Yield problems of at least the severity `least`, the worst first, with their places and hints; at most fifty."""
     order = list(Severity)
     wanted = [problem for problem in problems if order.index(problem.severity) <= order.index(least)]
-    for problem in sorted(wanted, key=lambda problem: order.index(problem.severity))[:_SHOWN]:
+    for problem in sorted(wanted, key=lambda problem: order.index(problem.severity))[:_SHOWN_PROBLEMS]:
         where = f" {problem.where}" if problem.where else ""
         yield f"{problem.severity} {problem.code}{where}: {problem.text}"
         if problem.hint:
             yield f"  {problem.hint}"
-    if len(wanted) > _SHOWN:
-        yield f"... and {len(wanted) - _SHOWN} more (--output json has them all)"
+    if len(wanted) > _SHOWN_PROBLEMS:
+        yield f"... and {len(wanted) - _SHOWN_PROBLEMS} more (--output json has them all)"
 
 
 def graph_problems(error: DropflowError) -> tuple[Problem, ...]:

@@ -44,6 +44,7 @@ _EQUAL_NODES = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?|[-+]?\d+(?:x\d*)?
 _SESSION = re.compile(r"[\w-]+")
 """The name of a session, where files and addresses of graphs have a dot or a slash."""
 _SHOWN_PARTS = 20
+"""Parts in the table of a partition."""
 _MEASURES = ("parts", "nodes_used", "cut_bytes", "bytes_moved", "imbalance", "makespan_s", "lower_bound_s")
 _DETAILS = (
     *("bound_with_moves_s", "bytes_given", "bytes_between_islands", "island_imbalance"),

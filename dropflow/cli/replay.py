@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from dropflow.runners.executor import RunApp
     from dropflow.sessions.replay import Contents, Replay
 
-_GIB = 1 << 30
-_PORT = 5678
+_EXPORTED_BYTES = 1 << 30
+"""Bytes of inputs that ``--export`` copies at most, by default."""
+_DEBUGGER_PORT = 5678
+"""TCP port on which the debugger waits, if it is free: the default of debugpy and of editors."""
 
 
 class ReplayedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +101,7 @@ class ReplayReply(msgspec.Struct, frozen=True, kw_only=True):
     "--most",
     metavar="BYTES",
     type=click.IntRange(min=1),
-    default=_GIB,
+    default=_EXPORTED_BYTES,
     show_default=True,
     help="Inputs that --export copies at most.",
 )
@@ -347,10 +349,10 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", _PORT))
+            probe.bind(("127.0.0.1", _DEBUGGER_PORT))
         except OSError:
             return 0
-    return _PORT
+    return _DEBUGGER_PORT
 
 
 class _Shell:

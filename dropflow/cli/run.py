@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 # How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit status.
 
 _SHOWN_RESULTS = 12
+"""Paths of results in the answer."""
 _LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 
 

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from dropflow.api.session_records import FailureInfo
     from dropflow.web.cause_groups import Cause
 
-_SHOWN_FAILURES = 10
+_SHOWN_CAUSES = 10
+"""Kinds of failures that are printed."""
 _SHOWN_INCOMPLETE = 10
+"""Incomplete results that are printed."""
 _DETAIL_LINES = 12
+"""Lines at the end of a traceback that are printed."""
 _SHOWN_CHARACTERS = 600
+"""Characters of a line of a failure that are printed."""
 
 
 def headline(status: str, drops: int, seconds: float, states: Mapping[str, int], text: str = "") -> str:
@@ -64,13 +68,13 @@ def failure_lines(
     from dropflow.web.cause_groups import causes
 
     groups = causes(failures)
-    for group in groups[:_SHOWN_FAILURES]:
+    for group in groups[:_SHOWN_CAUSES]:
         yield from _cause_lines(group, log(group.first) if group.first.drop else "")
-    if len(groups) > _SHOWN_FAILURES:
-        yield f"... and {plural(len(groups) - _SHOWN_FAILURES, 'more kind')} of failures"
+    if len(groups) > _SHOWN_CAUSES:
+        yield f"... and {plural(len(groups) - _SHOWN_CAUSES, 'more kind')} of failures"
     if unlisted > 0:
         yield f"... and {plural(unlisted, 'drop')} in error because of other causes"
-    if more and (len(groups) > _SHOWN_FAILURES or unlisted > 0):
+    if more and (len(groups) > _SHOWN_CAUSES or unlisted > 0):
         yield f"all causes: {more}"
 
 

@@ -16,6 +16,7 @@ from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState
 
 _ALWAYS = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 _SHOWN_NODES = 40
+"""Logical nodes in the table of a session."""
 
 
 class SessionReply(msgspec.Struct, frozen=True, kw_only=True):

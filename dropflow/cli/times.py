@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dropflow.times.statistics import TimesStatistics
     from translator.plan.measured import MeasuredNode
 _SHOWN_PAIRS = 20
+"""Pairs of nodes in the table of moved bytes."""
 _USES = ("busy", "data", "message", "worker", "rest")
 _FILES = ("trace", "otlp", "svg", "html", "json", "profile")
 

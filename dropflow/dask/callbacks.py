@@ -17,6 +17,7 @@ from dropflow.execution.session import Instrument
 
 _Callbacks = Sequence[tuple[Callable[..., object] | None, ...]]
 _MOST_PIECES = 400
+"""Pieces of printed text that are kept for one task; of more, the older half is dropped."""
 _LONGEST = 4096
 """Characters of a piece of text that are kept: the last ones."""
 _PRINTED: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("dropflow_dask_printed", default=None)

@@ -24,7 +24,7 @@ from dropflow.dask.persist import PersistedChunk
 from dropflow.errors import BadGraphError, BadParameterError
 from dropflow.graph.build import from_columns
 from dropflow.graph.order import levels
-from dropflow.graph.physical import IntColumn, PhysicalGraph, PointerColumn
+from dropflow.graph.physical import MOST_ROWS, IntColumn, PhysicalGraph, PointerColumn
 from dropflow.graph.reassign import app_weights, reassign
 from dropflow.graph.templates import Axis, Kind, Link, Template
 from translator.plan.judge import with_schedule
@@ -37,7 +37,6 @@ from translator.plan.planner import place
 # numbered within the group of their prefix: ``inc-7d1`` and ``inc-902`` are the members 0 and 1 of
 # the group ``inc``.
 
-_MOST_INSTANCES = 2**31 - 1
 TASK = "dropflow.dask.Task"
 """Component of the applications: a task of dask."""
 VALUE = "dropflow.dask.Value"
@@ -128,7 +127,7 @@ def _indices(keys: Sequence[Any]) -> tuple[tuple[int, ...], npt.NDArray[np.integ
     size = 1
     for length in shape:
         size *= length
-    if size > _MOST_INSTANCES:
+    if size > MOST_ROWS:
         return None
     return shape, np.ravel_multi_index(tuple(index.T), shape)
 

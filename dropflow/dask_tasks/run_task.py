@@ -23,7 +23,8 @@ from dropflow.failure import summary_of
 from dropflow.formatting import few
 from dropflow.graph.templates import Template
 
-_SHOWN = 5
+_SHOWN_FILES = 5
+"""Files in the message about what a task has written with relative paths."""
 _HOST = socket.gethostname()
 _ABSOLUTE = "give absolute paths that lead to the same directory on all nodes, or return the data"
 _READABLE = "give the absolute path of a file that all nodes have, or read it before and pass what is in it"
@@ -114,7 +115,7 @@ class _OwnFolder:
             left = self._taken_away()
         if left:
             raise AppError(
-                f"{_called(node)} has written {few(left, _SHOWN)} with a relative path: it is in a "
+                f"{_called(node)} has written {few(left, _SHOWN_FILES)} with a relative path: it is in a "
                 f"temporary directory on {_HOST}, and would be lost",
                 hint=_ABSOLUTE,
             )

@@ -18,10 +18,10 @@ from dask.task_spec import Task
 from dropflow.dask_tasks.value_encoding import FilePickler
 from dropflow.errors import AppError
 from dropflow.failure import summary_of
+from dropflow.files import PICKLE_PROTOCOL
 
 _PAGE = 256
 """Tasks on a page: few enough to load in a millisecond or two, and enough to hide the cost of a page."""
-_PROTOCOL = 5
 _NOTHING: Mapping[Any, Any] = {}
 """For the many tasks without keys and aliases of their own: one object. Never changed."""
 _SHARED_SIZE = 1024
@@ -54,7 +54,7 @@ class _PagePickler(FilePickler):
     """Pickles tasks. Functions and large contents go to a list that all pages share."""
 
     def __init__(self, stream: io.BytesIO, rows: dict[int, int], shared: list[Any]) -> None:
-        super().__init__(stream, protocol=_PROTOCOL)
+        super().__init__(stream, protocol=PICKLE_PROTOCOL)
         self._rows = rows
         self._shared = shared
 
@@ -112,7 +112,7 @@ def encode_pages(entries: Sequence[TaskEntry], name: str) -> dict[str, Any]:
             pages.append(stream.getvalue())
             first.append(page[0].instance)
         stream = io.BytesIO()
-        FilePickler(stream, protocol=_PROTOCOL).dump(shared)
+        FilePickler(stream, protocol=PICKLE_PROTOCOL).dump(shared)
         return {"shared": stream.getvalue(), "pages": pages, "first": first}
     except Exception as problem:
         raise AppError(

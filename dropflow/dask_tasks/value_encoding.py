@@ -23,10 +23,12 @@ import cloudpickle
 import numpy as np
 from numpy.lib import format as npy
 
+from dropflow.files import PICKLE_PROTOCOL
+
 _LARGE = 4096
 """Bytes from which a buffer is left outside of the pickle. Below, the header of npy costs more than the copy."""
-_ALIGNMENT = 64
-_PROTOCOL = 5
+_ALIGNMENT_BYTES = 64
+"""Bytes: the position of each buffer is a multiple of it, so that arrays are aligned."""
 _NPY_KINDS = frozenset("biufcmM")
 _TRAILER = b"\0DFVAL1\0"
 """Ends a content with buffers. A pickle ends with a dot."""
@@ -60,18 +62,18 @@ def encode_value(value: Any) -> list[bytes | memoryview]:
         return False
 
     try:
-        head = pickle.dumps(value, protocol=_PROTOCOL, buffer_callback=is_inside)
+        head = pickle.dumps(value, protocol=PICKLE_PROTOCOL, buffer_callback=is_inside)
     except Exception:  # noqa: BLE001 - functions and classes that are not in a module; pickles raise nearly anything
         buffers.clear()
         stream = io.BytesIO()
-        FilePickler(stream, protocol=_PROTOCOL, buffer_callback=is_inside).dump(value)
+        FilePickler(stream, protocol=PICKLE_PROTOCOL, buffer_callback=is_inside).dump(value)
         head = stream.getvalue()
     if not buffers:
         return [head]
     pieces: list[bytes | memoryview] = [head]
     end, places = len(head), []
     for buffer in buffers:
-        gap = -end % _ALIGNMENT
+        gap = -end % _ALIGNMENT_BYTES
         places += [end + gap, buffer.nbytes]
         pieces += [bytes(gap), buffer]
         end += gap + buffer.nbytes

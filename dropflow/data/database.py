@@ -84,8 +84,10 @@ RDBMS = Component(
 _DIALECTS = {"sqlite3": "sqlite", "psycopg": "postgresql+psycopg", "psycopg2": "postgresql+psycopg2"}
 _DEFAULT_FILE = "tables.sqlite"
 _RELATIVE_SQLITE = re.compile(r"(sqlite[\w+]*:///)(?!/)")
-_TOKEN_BYTES = 8
+_TABLE_TOKEN_BYTES = 8
+"""Random bytes in the name of an uncommitted table."""
 _CONNECT_SECONDS = 10
+"""Seconds in which PostgreSQL must accept a connection: an integer, as its client takes it."""
 _IN_MEMORY = 16 << 20
 """Bytes of rows above which they go through a temporary file."""
 
@@ -135,7 +137,7 @@ class DatabaseStore(UrlStore):
 
     def _part(self, final: str, session: str) -> str:
         url, separator, options = final.rpartition("#")
-        return f"{url.rpartition('/')[0]}/{BESIDE}{secrets.token_hex(_TOKEN_BYTES)}{separator}{options}"
+        return f"{url.rpartition('/')[0]}/{BESIDE}{secrets.token_hex(_TABLE_TOKEN_BYTES)}{separator}{options}"
 
 
 class _Tables:

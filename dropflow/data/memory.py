@@ -24,6 +24,7 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import BadParameterError
 from dropflow.execution.content_location import Handle
+from dropflow.files import PICKLE_PROTOCOL
 from dropflow.graph.components import Component, Parameter, Port, Unset, Unusable, convert_field, expand
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.host.memory import host_memory
@@ -58,10 +59,10 @@ END = Component(
     parameters=(_BASE_NAME, *common(persists=False)),
     ports=IO,
 )
-PICKLE_PROTOCOL = 5
 _TEXTS = frozenset({"string", "str", "password", "select", ""})
 _PICKLE_START = b"\x80"
-_SHOWN = 60
+_SHOWN_CHARACTERS = 60
+"""Characters of a value in a message."""
 SMALL = 64 * 1024
 """Largest size in bytes of a content in its handle."""
 _PYDATA = Parameter(
@@ -221,7 +222,7 @@ def initial_value(template: Template) -> tuple[bytes, bool]:
         return _content(value, kind)
     except Unusable as problem:
         raise BadParameterError(
-            f"parameter 'pydata' is {argument.value!r:.{_SHOWN}}, expected {problem}",
+            f"parameter 'pydata' is {argument.value!r:.{_SHOWN_CHARACTERS}}, expected {problem}",
             where=template.name,
             fields=("pydata",),
             hint=f"correct the value, or its type {_type(argument)}",

@@ -64,10 +64,13 @@ NGAS = Component(
     ports=IO,
 )
 
-_HTTPS = 443
+_HTTPS_PORT = 443
+"""TCP port with which an archive is asked by HTTPS."""
 _ANSWER_SECONDS = 60.0
+"""Seconds in which an archive must answer; for a file that is archived, they are added."""
 _REFUSED = (400, 404)
 _XML_BYTES = 1 << 20
+"""Bytes of an XML answer of an archive that are read."""
 
 
 def ngas_url(values: Mapping[str, Any]) -> str:
@@ -163,7 +166,7 @@ def _ask(location: str, command: str, name: str, body: BinaryIO | None = None, s
 
     url, options = split_location(location)
     parts = urlsplit(url)
-    scheme = "https" if parts.port == _HTTPS else "http"
+    scheme = "https" if parts.port == _HTTPS_PORT else "http"
     query = {name: unquote(parts.path.lstrip("/"))}
     seconds = float(options.get("seconds", _ANSWER_SECONDS))
     headers = {}

@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dropflow.data.file_names import is_blank
-from dropflow.data.memory import PICKLE_PROTOCOL, MemoryStore
+from dropflow.data.memory import MemoryStore
 from dropflow.data.store import Slot, common
 from dropflow.execution.content_location import Handle
+from dropflow.files import PICKLE_PROTOCOL
 from dropflow.graph.components import Component, Parameter, Port, fold, read
 from dropflow.graph.templates import Argument, Kind, Template
 

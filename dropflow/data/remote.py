@@ -42,10 +42,12 @@ from dropflow.ids import safe_name
 COMMIT_SECONDS = 100.0
 """Seconds that a store may take to rename or remove one content: the session waits meanwhile."""
 
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
+"""Bytes that are read at once from a content at a URL."""
 _COMPARED = 1 << 18
 """Bytes of a file that are compared at a time, in one buffer that stays in a processor's cache."""
-_RANDOM_BYTES = 8
+_URL_TOKEN_BYTES = 8
+"""Random bytes in the name of an uncommitted content beside its URL."""
 _HINT = "see that this host reaches it, and has the credentials, in the environment or where the store's library looks"
 _LOCKED_HINT = "another program locks the table: end it, or raise 'lock_timeout' of the node; then try again"
 _LOCKED = ("database is locked", "lock timeout")
@@ -143,7 +145,7 @@ def beside(final: str, session: str) -> str:
     """Return a new location beside another one, for what a session has not committed."""
     url, options = split_location(final)
     parent, _, name = url.rpartition("/")
-    return location_of(f"{parent}/{BESIDE}{safe_name(session)}-{secrets.token_hex(_RANDOM_BYTES)}-{name}", options)
+    return location_of(f"{parent}/{BESIDE}{safe_name(session)}-{secrets.token_hex(_URL_TOKEN_BYTES)}-{name}", options)
 
 
 def url_of(location: str) -> str:
@@ -279,7 +281,7 @@ def open_remote(handle: Handle) -> BinaryIO:
     """
     location = handle.location
     source = reach(location, "read", lambda: _service(location).open(location))
-    return cast(BinaryIO, io.BufferedReader(_ComparedStream(source, handle), _BLOCK))
+    return cast(BinaryIO, io.BufferedReader(_ComparedStream(source, handle), _BLOCK_BYTES))
 
 
 def download(handle: Handle, path: Path) -> None:
@@ -319,7 +321,7 @@ def download(handle: Handle, path: Path) -> None:
 def _copy_stream(handle: Handle, path: Path, mode: str) -> None:
     """Write a content, which is compared on the way, to a file."""
     with open_remote(handle) as source, storage_errors("write", path), open(path, mode) as target:  # noqa: PTH123 - bytes
-        while block := source.read(_BLOCK):
+        while block := source.read(_BLOCK_BYTES):
             target.write(block)
 
 

@@ -58,9 +58,12 @@ from dropflow.ids import drop_file_name
 # Contents that existed before the session (inputs) are never removed, and leaves are never released.
 
 _IN_MEMORY = ("bytes", "shm", "null")
-_BLOCK = 1 << 20
-_HEAD = 4096
-_LARGEST_JSON = 1 << 20
+_BLOCK_BYTES = 1 << 20
+"""Bytes that are read at once when a content is appended to another."""
+_HEAD_BYTES = 4096
+"""Bytes at the beginning of a content from which its suffix is found."""
+_LARGEST_JSON_BYTES = 1 << 20
+"""Bytes up to which a content is parsed, to see whether it is JSON."""
 _PICKLE = b"\x80"
 _PROTOCOLS = (2, 3, 4, 5)
 _MAGICS = (
@@ -72,6 +75,7 @@ _MAGICS = (
     (b"%PDF-", ".pdf"),
 )
 _TAG_BYTES = 4
+"""Random bytes in the tag of a workspace."""
 _SMALL = 4096
 """Bytes of a content in its handle below which it does not count, and stays there: a file would take as much."""
 
@@ -175,7 +179,7 @@ def _append(parts: Sequence[Handle]) -> Handle:
     with storage_errors("append to", first.location), Path(first.location).open("ab") as target:
         for part in rest:
             with open_content(part) as source:
-                while block := source.read(_BLOCK):
+                while block := source.read(_BLOCK_BYTES):
                     target.write(block)
                     size += len(block)
                     checksum = zlib.crc32(block, checksum)
@@ -215,13 +219,13 @@ def suffix_for(content: memoryview, *, text: bool = False) -> str:
     text : bool
         Whether it was declared or written as text.
     """
-    head = bytes(content[:_HEAD])
+    head = bytes(content[:_HEAD_BYTES])
     for magic, suffix in _MAGICS:
         if head.startswith(magic):
             return suffix
     if head[:1] == _PICKLE and len(head) > 1 and head[1] in _PROTOCOLS and bytes(content[-1:]) == b".":
         return ".pkl"
-    if not text and not _is_text(head, whole=len(content) <= _HEAD):
+    if not text and not _is_text(head, whole=len(content) <= _HEAD_BYTES):
         return ".dat"
     return ".json" if _is_json(content) else ".txt"
 
@@ -238,7 +242,7 @@ def _is_text(head: bytes, *, whole: bool) -> bool:
 
 
 def _is_json(content: memoryview) -> bool:
-    if bytes(content[:1]) not in (b"{", b"[") or len(content) > _LARGEST_JSON:
+    if bytes(content[:1]) not in (b"{", b"[") or len(content) > _LARGEST_JSON_BYTES:
         return False
     try:
         json.loads(bytes(content))

@@ -15,7 +15,8 @@ from dropflow.files import content_digest
 
 # The checksum of a file. Commands compare files with it, so this module imports nothing large.
 
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
+"""Bytes that are read at once for a checksum."""
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO (named pipe)"),
     (stat.S_ISSOCK, "a socket"),
@@ -45,7 +46,7 @@ def checksum_of(path: str) -> int:
 def _file_checksum(path: str) -> int:
     checksum = 0
     with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
-        while block := stream.read(_BLOCK):
+        while block := stream.read(_BLOCK_BYTES):
             checksum = zlib.crc32(block, checksum)
     return checksum
 

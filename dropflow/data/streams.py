@@ -42,7 +42,8 @@ from dropflow.execution.content_location import Handle
 
 # FIFOs that wake a waiting thread, also from other processes; streams use them.
 
-_DRAINED = 1 << 16
+_DRAINED_BYTES = 1 << 16
+"""Bytes of wake-ups that are read at once from a FIFO."""
 _NO_READER = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
 POSITION = struct.Struct("<Q")
 """Format of the file with the position of a reader."""
@@ -50,7 +51,8 @@ AHEAD = 64 << 20
 """Bytes that a writer may be ahead of its slowest reader."""
 PATIENCE = 10.0
 """Seconds that a writer waits for a reader that does not move."""
-_STEP = 1 << 20
+_STEP_BYTES = 1 << 20
+"""Bytes below the limit `AHEAD`, at which a writer looks again where its slowest reader is."""
 
 
 class WakeFifo:
@@ -85,7 +87,7 @@ class WakeFifo:
     def clear(self) -> None:
         """Discard all pending wake-ups."""
         with contextlib.suppress(BlockingIOError):
-            while len(os.read(self.fileno, _DRAINED)) == _DRAINED:
+            while len(os.read(self.fileno, _DRAINED_BYTES)) == _DRAINED_BYTES:
                 pass
 
     def close(self) -> None:
@@ -317,7 +319,7 @@ class StreamPublisher:
         """
         with storage_errors("wake the readers of", self._folder):
             self._wake_readers()
-            if not self._ignores_readers and size - self._seen > AHEAD - _STEP:
+            if not self._ignores_readers and size - self._seen > AHEAD - _STEP_BYTES:
                 self._seen = self._pace(size)
 
     def end(self, content: Handle) -> None:

@@ -44,15 +44,18 @@ PART_FOLDER = ".part"
 STREAM_FOLDER = ".stream"
 """End of the names of directories that hold a stream."""
 
-_PRIVATE = 0o700
-_RANDOM_BYTES = 8
+_PRIVATE_MODE = 0o700
+"""Mode of a directory that only its owner may read, write and search."""
+_PART_TOKEN_BYTES = 8
+"""Random bytes in the name of an uncommitted content beside its final path."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory, in a directory with mode 0700
 _PREFIX = "dropflow"
 _RESERVE = 16
 """Shared memory is not used if less than one part in this many is free."""
 REMOVED = ".removed-"
 """Beginning of the names of directories that are being removed."""
-_TOKEN_BYTES = 8
+_REMOVED_TOKEN_BYTES = 8
+"""Random bytes in the name of a directory that is to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ class Workspace:
         StorageError
             Nothing can be written there.
         """
-        token = secrets.token_hex(_RANDOM_BYTES)
+        token = secrets.token_hex(_PART_TOKEN_BYTES)
         if self.is_detached or self.is_inside(final):
             return f"{self.directory}/tmp/{token}"  # noqa: S108 - our own tmp
         parent, _, name = final.rpartition("/")
@@ -174,7 +177,7 @@ class Workspace:
             Path(parent or "/").mkdir(parents=True, exist_ok=True)
         self.note_outside(folder)
         with storage_errors("write beside", final):
-            os.mkdir(folder, _PRIVATE)  # noqa: PTH102 - as in part_directory
+            os.mkdir(folder, _PRIVATE_MODE)  # noqa: PTH102 - as in part_directory
         return f"{folder}/{name}"
 
     def note_outside(self, place: str) -> None:
@@ -343,7 +346,7 @@ def remove_rest(parent: Path) -> None:
 
 def _set_aside(path: Path) -> Path | None:
     """Rename a directory that is to be removed, and return its new path; None if there is none."""
-    removed = path.with_name(REMOVED + secrets.token_hex(_TOKEN_BYTES))
+    removed = path.with_name(REMOVED + secrets.token_hex(_REMOVED_TOKEN_BYTES))
     try:
         os.rename(path, removed)  # noqa: PTH104 - once a directory
     except FileNotFoundError:

@@ -20,10 +20,13 @@ from dropflow.execution.tasks import AttemptResult, Usage
 from dropflow.graph.physical import IntColumn
 from dropflow.times.octets import RECORD
 
-_INTERVAL = 1.0
+_FLUSH_SECONDS = 1.0
+"""Seconds between two writes of the records."""
 _MOST_ATTEMPTS = 2**15 - 1
+"""Number of an attempt that its record can hold, in 16 bits with a sign."""
 _NO_USAGE = Usage(0.0)
-_COLUMNS = 12
+_COLUMNS_PER_ATTEMPT = 12
+"""Numbers that are collected for each attempt."""
 
 
 class AttemptTimes:
@@ -110,7 +113,7 @@ class AttemptTimes:
 
     def flush(self) -> None:
         """Write the records, once a second."""
-        if self._values and self._clock.monotonic() >= self._flushed + _INTERVAL:
+        if self._values and self._clock.monotonic() >= self._flushed + _FLUSH_SECONDS:
             self._flush()
 
     def write(self) -> None:
@@ -148,7 +151,7 @@ class AttemptTimes:
 
 def _packed(values: "array[float]", rows: IntColumn | None) -> npt.NDArray[Any]:
     """Return collected numbers, twelve for each attempt, as records."""
-    drop, attempt, worker, ready, given, ended, ran, now, *used = np.array(values).reshape(-1, _COLUMNS).T
+    drop, attempt, worker, ready, given, ended, ran, now, *used = np.array(values).reshape(-1, _COLUMNS_PER_ATTEMPT).T
     has_run = ended > 0
     # If an attempt was made ready before its session changed the view, its beginning is used.
     begun = np.where(has_run, ended - ran, now)

@@ -50,7 +50,7 @@ from dropflow.execution.events import (
     Stopped,
     Withdrawn,
 )
-from dropflow.execution.streaming import Streaming
+from dropflow.execution.streaming import NO_CAUSE, Streaming
 from dropflow.failure import Failure
 from dropflow.graph.order import refuse_cycle
 from dropflow.graph.physical import PhysicalGraph
@@ -64,7 +64,6 @@ _FAILED = (_ERROR, _CANCELLED)
 """States that count as a failed input."""
 _GOING = (SessionState.RUNNING, SessionState.PAUSED)
 _STATES = tuple(DropState)
-_NO_CAUSE = -1
 _NONE: frozenset[int] = frozenset()
 
 
@@ -231,7 +230,7 @@ class Core:
         self._running.remove(drop)
         if event.skipped:
             self.drops.skipped_outputs[drop] = event.skipped
-        self._work.append((drop, _COMPLETED, _NO_CAUSE, frozenset(event.skipped) if event.skipped else _NONE))
+        self._work.append((drop, _COMPLETED, NO_CAUSE, frozenset(event.skipped) if event.skipped else _NONE))
 
     def _on_failed(self, event: Failed) -> None:
         drop, attempt = event.drop, event.attempt
@@ -269,7 +268,7 @@ class Core:
         self._pending_inputs[app] = effective_inputs(template.effective_inputs, last - first)
         for data in self._pred[first:last]:
             if self._states[data] > _WRITING:
-                self._report_to_app(app, self._states[data], self.drops.causes.get(data, _NO_CAUSE))
+                self._report_to_app(app, self._states[data], self.drops.causes.get(data, NO_CAUSE))
         return True
 
     def _on_assembled(self, event: Assembled) -> None:
@@ -279,7 +278,7 @@ class Core:
         if self._states[drop] != _WRITING or is_app or is_busy:
             self.refused += 1
         elif event.failure is None:
-            self._work.append((drop, _COMPLETED, _NO_CAUSE, _NONE))
+            self._work.append((drop, _COMPLETED, NO_CAUSE, _NONE))
         else:
             self._work.append((drop, _ERROR, drop, _NONE))
 
@@ -346,7 +345,7 @@ class Core:
         for drop in event.drops:
             if drop in self._running:
                 self._running.remove(drop)
-                self._settle(drop, _CANCELLED, _NO_CAUSE)
+                self._settle(drop, _CANCELLED, NO_CAUSE)
             else:
                 self.refused += 1
         if not self._running:
@@ -359,7 +358,7 @@ class Core:
         self.drops.restore(self.graph, known)
         states = np.frombuffer(known.states, dtype=np.uint8)
         for drop in np.flatnonzero((states > _WRITING) & (np.frombuffer(self._border, dtype=np.uint8) > 0)).tolist():
-            self._publish(drop, states[drop], known.causes.get(drop, _NO_CAUSE), known.skipped.get(drop, ()))
+            self._publish(drop, states[drop], known.causes.get(drop, NO_CAUSE), known.skipped.get(drop, ()))
         ended = np.diff(self.graph.successors.ptr) == 0
         unused = (states == _COMPLETED) & ~ended & (np.frombuffer(self._pending_consumers, dtype=np.int32) == 0)
         is_data = self.graph.kinds[self.graph.template] == np.uint8(Kind.DATA)
@@ -422,7 +421,7 @@ class Core:
                     self._actions.append(Release(drop))
 
     def _publish(self, drop: int, state: int, cause: int, skipped: Iterable[int]) -> None:
-        known = cause if state in _FAILED else _NO_CAUSE
+        known = cause if state in _FAILED else NO_CAUSE
         self._actions.append(Publish(drop, _STATES[state], known, self.drops.attempt(drop), tuple(skipped)))
 
     def _report_to_data(self, drop: int, state: int, cause: int) -> None:
@@ -430,7 +429,7 @@ class Core:
             return
         if state == _COMPLETED and self._pred_ptr[drop + 1] - self._pred_ptr[drop] == 1:
             self._pending_inputs[drop] = 0
-            self._work.append((drop, _COMPLETED, _NO_CAUSE, _NONE))
+            self._work.append((drop, _COMPLETED, NO_CAUSE, _NONE))
             return
         drops = self.drops
         drops.count_input(drop, state, cause)
@@ -446,7 +445,7 @@ class Core:
             drops.move(drop, _WRITING)
             self._actions.append(Assemble(drop))
         else:
-            self._work.append((drop, int(decision), drops.causes.get(drop, _NO_CAUSE), _NONE))
+            self._work.append((drop, int(decision), drops.causes.get(drop, NO_CAUSE), _NONE))
 
     def _report_to_app(self, drop: int, state: int, cause: int) -> None:
         # An application that has run already, on some of its inputs, ignores the others.
@@ -475,7 +474,7 @@ class Core:
                 threshold=template.error_threshold,
                 block_skip=template.block_skip,
             )
-            cause = drops.causes.pop(drop, _NO_CAUSE)
+            cause = drops.causes.pop(drop, NO_CAUSE)
             if decision is not DropState.WRITING:
                 self._work.append((drop, int(decision), cause, _NONE))
                 return

@@ -13,7 +13,8 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState, SessionState
 
-_SHOWN = 10
+_SHOWN_DROPS = 10
+"""Drops in one list of an explanation."""
 _RELEASED = "was released after its last consumer"
 
 
@@ -110,10 +111,10 @@ def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
 
 
 def _states(core: Core, drops: Sequence[int]) -> Iterator[str]:
-    for other in drops[:_SHOWN]:
+    for other in drops[:_SHOWN_DROPS]:
         yield f"  {oid(core.graph, other)} is {core.drops.state(other).name}"
-    if len(drops) > _SHOWN:
-        yield f"  and {len(drops) - _SHOWN} more"
+    if len(drops) > _SHOWN_DROPS:
+        yield f"  and {len(drops) - _SHOWN_DROPS} more"
 
 
 # Why a drop of a session that continued ran again, or was kept.

@@ -23,8 +23,10 @@ from dropflow.ids import drop_file_name
 
 INDEX_FILE = "lines.index"
 
-_BLOCK = 1 << 20
-_LINE = 8192
+_BLOCK_BYTES = 1 << 20
+"""Bytes of the index that are read at once."""
+_PENDING_CHARACTERS = 8192
+"""Characters of one text without an end of line, above which it is written; 64 for each of several."""
 _APART = 0.05
 """Seconds: text that is printed sooner after the beginning of a part of the index belongs to that part."""
 _APART_FULL = 0.25
@@ -85,7 +87,7 @@ class LogIndex:
         try:
             if os.fstat(descriptor).st_size < self._read:  # it is another file
                 self.clear()
-            while block := os.pread(descriptor, _BLOCK, self._read):
+            while block := os.pread(descriptor, _BLOCK_BYTES, self._read):
                 end_of_lines = block.rfind(b"\n") + 1
                 if not end_of_lines:
                     break
@@ -194,7 +196,7 @@ class DropLog:
     def write(self, text: str) -> None:
         """Append text; it reaches the file with the next end of line, or at the end of the attempt."""
         self._pending.append(text)
-        if "\n" in text or len(self._pending) > _LINE // 64 or len(text) > _LINE:
+        if "\n" in text or len(self._pending) > _PENDING_CHARACTERS // 64 or len(text) > _PENDING_CHARACTERS:
             self.flush()
 
     def write_bytes(self, data: bytes) -> None:

@@ -15,8 +15,10 @@ from dropflow.states import DropState
 _WRITING, _COMPLETED, _ERROR, _SKIPPED = DropState.WRITING, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 INFRASTRUCTURE_RETRIES = 5
 """How many infrastructure faults a drop may have by default; the next one fails it."""
-_FIRST_DELAY = 0.1
-_LONGEST_DELAY = 5.0
+_FIRST_DELAY_SECONDS = 0.1
+"""Seconds before an attempt that follows an infrastructure fault; they double with each fault."""
+_LONGEST_DELAY_SECONDS = 5.0
+"""Longest seconds before an attempt that follows an infrastructure fault."""
 _INPUT_DELAY = 5.0
 """Seconds after which an attempt that lost an input is repeated: by then, or soon after, other nodes know that the node
 which had the input is gone, and the attempt waits until the input is there again."""
@@ -100,4 +102,4 @@ def fault_delay(faults: int, failure: Failure) -> float:
     """
     if failure.code == InputLostError.code:
         return _INPUT_DELAY
-    return float(min(_FIRST_DELAY * 2 ** min(faults - 1, 10), _LONGEST_DELAY))
+    return float(min(_FIRST_DELAY_SECONDS * 2 ** min(faults - 1, 10), _LONGEST_DELAY_SECONDS))

@@ -19,7 +19,8 @@ from dropflow.graph.text_ids import oid
 
 _REPEATED = {WorkerDiedError.code: "ended its worker process", OutOfMemoryError.code: "had too little memory"}
 """How each attempt of a drop ended before the drop is given up, by the code of its last failure."""
-_NAMED = 20
+_MOST_LOST_DROPS = 20
+"""Drops that the report of a lost node names."""
 
 
 # Infrastructure faults of drops, in words: for reports, for `dropflow explain`, and for the end of a
@@ -186,5 +187,5 @@ class FailureTable:
             text=lost.failure.text,
             hint=lost.failure.hint,
             count=count,
-            drops=tuple(oid(self._graph, drop) for drop in unsettled[:_NAMED]),
+            drops=tuple(oid(self._graph, drop) for drop in unsettled[:_MOST_LOST_DROPS]),
         )

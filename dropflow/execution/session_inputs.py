@@ -43,7 +43,8 @@ from dropflow.states import DropState
 # A queue with many writers and one reader, which takes all items at once.
 
 T = TypeVar("T")
-_WAIT_SECONDS = 20.0
+_OWNER_SECONDS = 20.0
+"""Seconds in which the thread of the session must answer a call."""
 S = TypeVar("S")
 
 
@@ -106,9 +107,9 @@ class OwnerCall(Generic[S, T]):
         WorldError
             The owner did not carry out the call within twenty seconds.
         """
-        if not self._done.wait(_WAIT_SECONDS):
+        if not self._done.wait(_OWNER_SECONDS):
             raise WorldError(
-                f"the session has not answered for {_WAIT_SECONDS:g} s",
+                f"the session has not answered for {_OWNER_SECONDS:g} s",
                 hint="it may be waiting for a disk or another node; try again",
             )
         if self._error is not None:

@@ -19,7 +19,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 
 _INITIALIZED, _WRITING, _COMPLETED = int(DropState.INITIALIZED), int(DropState.WRITING), int(DropState.COMPLETED)
-_NO_CAUSE = -1
+NO_CAUSE = -1
+"""Row of the cause of a drop without a failed cause."""
 
 
 class _Stream:
@@ -134,14 +135,14 @@ class Streaming:
         if not is_here and not is_reported:
             # The node of the drop opens it, also for its consumers here.
             stream.announced = attempt
-            return [Publish(drop, DropState.WRITING, _NO_CAUSE, attempt)]
+            return [Publish(drop, DropState.WRITING, NO_CAUSE, attempt)]
         actions: list[Action] = []
         # An earlier attempt is open still if no event has withdrawn it yet.
         self._withdraw(self._retract(drop, stream, actions), actions)
         stream.open_attempt = attempt
         drops.move(drop, _WRITING)
         if drops.is_border(drop):
-            actions.append(Publish(drop, DropState.WRITING, _NO_CAUSE, attempt))
+            actions.append(Publish(drop, DropState.WRITING, NO_CAUSE, attempt))
         for app in self._readers_of(drop):
             self.readers.setdefault(app, _Reader()).open_inputs += 1
             self.run_ahead(app, actions)
@@ -232,7 +233,7 @@ class Streaming:
             stream = self.streams.get(drop)
             if stream is not None:
                 if stream.announced:
-                    actions.append(Publish(drop, DropState.INITIALIZED, _NO_CAUSE, stream.announced))
+                    actions.append(Publish(drop, DropState.INITIALIZED, NO_CAUSE, stream.announced))
                     stream.announced = 0
                 waiting += self._retract(drop, stream, actions)
 
@@ -244,7 +245,7 @@ class Streaming:
         stream.open_attempt = 0
         self._drops.move(drop, _INITIALIZED)
         if self._drops.is_border(drop):
-            actions.append(Publish(drop, DropState.INITIALIZED, _NO_CAUSE, attempt))
+            actions.append(Publish(drop, DropState.INITIALIZED, NO_CAUSE, attempt))
         written = self._start_over(self._close(drop), actions)
         actions.append(Withdraw(drop, attempt))
         return written

@@ -39,7 +39,8 @@ Buffer = bytes | bytearray | memoryview
 _MAGIC = b"\x89DFG\r\n\x1a\n"
 _PROLOGUE = struct.Struct("<8sHHIQII")
 _SEALED = _PROLOGUE.size - 4
-_ALIGNMENT = 64
+_ALIGNMENT_BYTES = 64
+"""Bytes: the position of each column is a multiple of it."""
 _BIG_INTEGER = 1
 """Code of the msgpack extension for integers beyond 64 bits: their decimal digits."""
 
@@ -193,7 +194,7 @@ def _little(column: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
 
 
 def _aligned(offset: int) -> int:
-    return -(-offset // _ALIGNMENT) * _ALIGNMENT
+    return -(-offset // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
 
 
 def _pack(header: _DfgHeader) -> bytes:

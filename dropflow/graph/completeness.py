@@ -21,8 +21,10 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 
 GONE = (DropState.ERROR, DropState.CANCELLED)
-_MOST = 1000
-_SHOWN = 5
+_MOST_INCOMPLETE = 1000
+"""Incomplete results that are listed, those with the least of their data first."""
+_SHOWN_DROPS = 5
+"""Failed drops in a line."""
 
 Port = TypeVar("Port", bound=Hashable)
 
@@ -71,7 +73,7 @@ def incomplete_results(graph: PhysicalGraph, missing: Mapping[int, float]) -> tu
             name=graph.templates[graph.template[row]].name,
             fraction=round(1.0 - missing[row], 6),
         )
-        for row in sorted(rows, key=lambda row: -missing[row])[:_MOST]
+        for row in sorted(rows, key=lambda row: -missing[row])[:_MOST_INCOMPLETE]
     )
 
 
@@ -81,6 +83,6 @@ def completeness_lines(graph: PhysicalGraph, row: int, states: npt.NDArray[np.ui
         return ()
     upstream = np.sort(reached(graph.predecessors, [row])[0])
     failed = upstream[np.isin(states[upstream], GONE) & (graph.kinds[graph.template[upstream]] == np.uint8(Kind.DATA))]
-    names = ", ".join(oid(graph, drop) for drop in failed[:_SHOWN].tolist())
-    more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+    names = ", ".join(oid(graph, drop) for drop in failed[:_SHOWN_DROPS].tolist())
+    more = f" and {len(failed) - _SHOWN_DROPS} more" if len(failed) > _SHOWN_DROPS else ""
     return (f"it is made from {100 * (1 - missing):.3g} % of its data: {names}{more} failed, and that was tolerated",)

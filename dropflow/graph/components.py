@@ -30,7 +30,8 @@ _TRUE = frozenset({"true", "1"})
 _FALSE = frozenset({"false", "0"})
 _TEXTS = frozenset({"string", "str", "password", "select", ""})
 _INTEGERS = ("integer", "int")
-_SHOWN = 60
+_SHOWN_CHARACTERS = 60
+"""Characters of a value in a message."""
 
 
 # The definition of a component: an application or data class, with its parameters and ports.
@@ -257,7 +258,7 @@ def read(component: Component, template: Template, environment: Mapping[str, str
             values[parameter.name] = _value(parameter, argument, environment)
         except Unusable as problem:
             name = argument.name if argument else parameter.name
-            shown = repr(argument.value if argument else parameter.default)[:_SHOWN]
+            shown = repr(argument.value if argument else parameter.default)[:_SHOWN_CHARACTERS]
             complaints[name] = (f"parameter '{name}' is {shown}, expected {problem}", problem)
     if complaints:
         raise BadParameterError(

@@ -19,13 +19,13 @@ from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph.build import from_columns
 from dropflow.graph.daliuge_fields import CONTAINERS, template_of
 from dropflow.graph.nesting import too_deep
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import MOST_ROWS, PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
 
 # Index spaces of templates, from the instance ids of drops.
 
-_MOST_INSTANCES = 2**31 - 1
-_DIGITS = 10
+_INDEX_DIGITS = 10
+"""Digits of an index in an id: those of the largest number of 32 bits."""
 _Wide = npt.NDArray[np.int64]
 _LATER = 1 << 40
 """Added to the positions of edges that their application does not declare: they follow those that it declares."""
@@ -35,8 +35,11 @@ _IDENTITY = ("oid", "uid", "iid", "rank", "loop_ctx", "proc_index", "humanReadab
 _OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
 """Keys in which instances of one node differ."""
 _MOST_PROBLEMS = 200
+"""Problems of one graph that are reported."""
 _MOST_PRIORITY = 1 << 31
-_LARGE = 1 << 20
+"""Magnitude from which a priority is ignored: it must fit into 32 bits with a sign."""
+_LARGE_BYTES = 1 << 20
+"""Bytes above which a text without a drop is refused before it is parsed."""
 _MOST_EMPTY = 1000
 """Placeholders of nodes keep their numbers if no more of them than this are missing."""
 
@@ -47,7 +50,7 @@ def index_in(drop: dict[str, Any]) -> tuple[int, ...] | None:
     pieces = text.replace("/", "-").split("-") if isinstance(text, str) else drop.get("rank")
     if not isinstance(pieces, list) or not pieces:
         return None
-    index = tuple(int(piece) if str(piece).isdecimal() and len(str(piece)) <= _DIGITS else -1 for piece in pieces)
+    index = tuple(int(piece) if str(piece).isdecimal() and len(str(piece)) <= _INDEX_DIGITS else -1 for piece in pieces)
     return None if min(index) < 0 or index[0] else index
 
 
@@ -82,7 +85,7 @@ def with_axes(
         shape: tuple[int, ...] = ()
         if len(known) == len(rows) and len(depths) == 1:
             shape = tuple(max(level) + 1 for level in zip(*known, strict=True))
-        if len(known) < len(rows) or len(depths) != 1 or math.prod(shape) > _MOST_INSTANCES:
+        if len(known) < len(rows) or len(depths) != 1 or math.prod(shape) > MOST_ROWS:
             axes = _axes((len(rows),) if len(rows) > 1 else (), 0, is_mpi=False)
         else:
             loops, is_mpi = trailing[number]
@@ -109,7 +112,7 @@ def _has_room(axes: tuple[Axis, ...], shape: tuple[int, ...]) -> bool:
     return (
         len(sizes) == len(shape)
         and all(size >= least for size, least in zip(sizes, shape, strict=True))
-        and math.prod(sizes) <= _MOST_INSTANCES
+        and math.prod(sizes) <= MOST_ROWS
     )
 
 
@@ -408,7 +411,7 @@ def read_pg_stream(
     text = stream.read()
     if max_depth is not None and too_deep(text, max_depth):
         raise _too_deep(max_depth, name)
-    if len(text) > _LARGE and b'"oid"' not in text:
+    if len(text) > _LARGE_BYTES and b'"oid"' not in text:
         # Parsing 200 MB of nested lists without a drop would take gigabytes.
         raise _not_a_list(name)
     try:

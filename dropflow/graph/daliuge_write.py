@@ -25,7 +25,8 @@ from dropflow.graph.slices import binding
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import index_of, oids
 
-_BLOCK = 2048
+_BLOCK_DROPS = 2048
+"""Drops that are written at once."""
 _encode = msgspec.json.encode
 _Edges = list[tuple[str, str, str, bool]]
 
@@ -70,8 +71,8 @@ def _blocks(graph: PhysicalGraph, places: Sequence[str]) -> Iterator[bytes]:
     has_priority = graph.priority is not None
     shared = [_shared(template, has_priority=has_priority) for template in graph.templates]
     homes = _homes(graph, places)
-    for first in range(0, graph.drops, _BLOCK):
-        rows = range(first, min(first + _BLOCK, graph.drops))
+    for first in range(0, graph.drops, _BLOCK_DROPS):
+        rows = range(first, min(first + _BLOCK_DROPS, graph.drops))
         names = oids(graph, rows)
         after = _Relations(graph, graph.successors, rows)
         before = _Relations(graph, graph.predecessors, rows)

@@ -13,8 +13,10 @@ import numpy as np
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
 
-_LONGEST = 400
-_BEFORE = 60
+_LONGEST_TEXT = 400
+"""Characters of a value in a difference; longer ones are excerpts."""
+_SHOWN_BEFORE = 60
+"""Characters of an excerpt before the first that differs."""
 _ATTRIBUTES: tuple[tuple[str, Callable[[Template], Any]], ...] = (
     ("name", lambda template: template.name),
     ("component", lambda template: template.component),
@@ -165,15 +167,15 @@ def _cut(text: str | None) -> str | None:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
 def _excerpts(first: str, second: str) -> tuple[str, str]:
     """Return two texts that differ, long ones from shortly before the first letter that differs."""
-    if max(len(first), len(second)) <= _LONGEST:
+    if max(len(first), len(second)) <= _LONGEST_TEXT:
         return first, second
     same = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
-    start = max((min(len(first), len(second)) if same is None else same) - _BEFORE, 0)
+    start = max((min(len(first), len(second)) if same is None else same) - _SHOWN_BEFORE, 0)
     dots = "…" if start else ""
     return dots + _shortened(first[start:]), dots + _shortened(second[start:])
 

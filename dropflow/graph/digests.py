@@ -23,6 +23,7 @@ from dropflow.graph.templates import ORDER_PORT, Argument, Kind, Link, Template
 
 _Lanes = npt.NDArray[np.uint64]
 _MASK = (1 << 64) - 1
+"""Bits of a number of 64 bits: Python's integers do not overflow, as those of numpy do."""
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _OUT, _IN = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 """Odd constants, so that a port's first and second edge, and its two ends, count differently."""

@@ -33,19 +33,27 @@ _WIDE = 0.65
 _LONG = 2.5
 """A box with more columns than so many times the preferred number is wrapped."""
 _CELLS_SWEEPS = 2
+"""Sweeps over the drops in which the cells inside of boxes are ordered."""
 _TYPES: dict[str, type[np.generic]] = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "f32": np.float32}
 _NAMES = {np.dtype(kind).str: name for name, kind in _TYPES.items()}
-_WORD = 4
+_WORD_BYTES = 4
+"""Bytes: the position and the size of each column are multiples of it."""
 _LAYERS_SWEEPS = 6
+"""Sweeps over the layers, forwards and backwards, in which the boxes are ordered."""
 CELL_WIDTH = 176.0
+"""Units of the drawing from one cell of a box to the next one beside it."""
 CELL_HEIGHT = 60.0
+"""Units of the drawing from one cell of a box to the next one below it."""
 HEADER = 30.0
 """Height of the label of a box."""
 MARGIN = 10.0
 """Between the border of a box and its cells."""
 _GAP = 22.0
+"""Units of the drawing between two boxes of one layer."""
 _LAYER_GAP = 84.0
+"""Units of the drawing between two layers."""
 _LINE_GAP = 120.0
+"""Units of the drawing between two lines of layers."""
 _PAGES = (1.1, 1.5, 2.0, 2.8, 4.0)
 """Heights of columns that are tried, for the square root of the area of all boxes."""
 _UNWRAPPED = 1.4
@@ -379,11 +387,11 @@ def pack_columns(head: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]
             raise ValueError(f"column {name!r} has type {column.dtype}, which a browser does not read")
         octets = column.tobytes()
         entries.append({"name": name, "type": kind, "at": at, "length": len(column)})
-        pieces += [octets, bytes(-len(octets) % _WORD)]
+        pieces += [octets, bytes(-len(octets) % _WORD_BYTES)]
         at += len(octets) + len(pieces[-1])
     text = msgspec.json.encode({**head, "columns": entries})
-    text += b" " * (-len(text) % _WORD)
-    return b"".join((len(text).to_bytes(_WORD, "little"), text, *pieces))
+    text += b" " * (-len(text) % _WORD_BYTES)
+    return b"".join((len(text).to_bytes(_WORD_BYTES, "little"), text, *pieces))
 
 
 def narrowest(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

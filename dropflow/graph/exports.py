@@ -20,7 +20,8 @@ from dropflow.graph.text_ids import oids
 # The drops and the edges of a graph in blocks, as lists of Python values, for programs that write
 # text.
 
-_BLOCK = 16_384
+_BLOCK_ROWS = 16_384
+"""Drops or edges that are written at once."""
 DROP_COLUMNS = ("oid", "kind", "name", "component", "weight", "part", "node", "priority")
 EDGE_COLUMNS = ("source", "target", "source_port", "target_port", "streaming")
 _DOT_SPECIAL = re.compile('["\\\\\n\r\x00]')
@@ -84,8 +85,8 @@ class EdgeBlock(NamedTuple):
 def drop_blocks(graph: PhysicalGraph, order: IntColumn | None = None) -> Iterator[DropBlock]:
     """Yield the drops of a graph in blocks, in the order of their rows, or of `order`, which has rows."""
     is_app = graph.kinds == Kind.APP
-    for first in range(0, graph.drops if order is None else len(order), _BLOCK):
-        last = first + _BLOCK
+    for first in range(0, graph.drops if order is None else len(order), _BLOCK_ROWS):
+        last = first + _BLOCK_ROWS
         rows = np.arange(first, min(last, graph.drops), dtype=np.int32) if order is None else order[first:last]
         template = graph.template[rows]
         priority: list[int | None] = [None] * len(rows)
@@ -106,8 +107,8 @@ def edge_blocks(graph: PhysicalGraph) -> Iterator[EdgeBlock]:
     """Yield the edges of a graph in blocks, sorted by source."""
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
-    for first in range(0, graph.edges, _BLOCK):
-        here = slice(first, first + _BLOCK)
+    for first in range(0, graph.edges, _BLOCK_ROWS):
+        here = slice(first, first + _BLOCK_ROWS)
         yield EdgeBlock(source[here], out.neighbour[here], out.link[here].tolist())
 
 

@@ -24,11 +24,17 @@ _FITS = 0.75
 """Share of the nodes that do not overlap only by the scale; the others are moved."""
 _SMALLEST, _LARGEST = 0.3, 2.5
 NODE_WIDTH = 168.0
+"""Units of the drawing: the width of a node."""
 NODE_HEIGHT = 48.0
+"""Units of the drawing: the height of a node."""
 _COLUMN_GAP = 56.0
+"""Units of the drawing between two columns."""
 _ROW_GAP = 20.0
+"""Units of the drawing between two nodes of a column."""
 _PADDING = 18.0
+"""Units of the drawing between a frame and what is in it."""
 _HEADER = 26.0
+"""Units of the drawing: the height of the name of a frame."""
 _WITHOUT_FRAME = ("chunk", "store")
 """Levels of single nodes: the chunks of an array are its drops."""
 _DRAWN_GAPS = (40.0, 24.0)

@@ -6,12 +6,13 @@ linear pass that copies one piece at a time and processes most bytes in C.
 
 import numpy as np
 
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
+"""Bytes of a text that are looked at together."""
 
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _STEP = np.zeros(256, dtype=np.int8)
-_STEP[list(b"[{")] = 1
-_STEP[list(b"]}")] = -1
+_STEP[list(b"[{")] = 1  # one level deeper
+_STEP[list(b"]}")] = -1  # one level back
 
 
 def nesting(data: bytes | memoryview, *, enough: int | None = None) -> int:
@@ -28,7 +29,7 @@ def nesting(data: bytes | memoryview, *, enough: int | None = None) -> int:
     """
     depth, deepest, inside, start = 0, 0, False, 0
     while start < len(data):
-        stop = min(start + _CHUNK, len(data))
+        stop = min(start + _CHUNK_BYTES, len(data))
         piece = bytes(data[start:stop])
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape sequence must be in one piece
             stop = min(stop + 1, len(data))

@@ -17,8 +17,11 @@ from dropflow.graph.physical import PhysicalGraph
 
 _OPEN_COLOUR = "#d0d7de"
 _LOG_LINES = 20
+"""Lines at the end of a log that are shown."""
 _LOG_BYTES = 16_384
-_MOST_FAILURES = 10
+"""Bytes at the end of a log that are read for these lines."""
+_SHOWN_CAUSES = 10
+"""Causes of failures that are shown."""
 _BOX = "font-family:system-ui,sans-serif;margin:.3em 0"
 _PRE = (
     "white-space:pre-wrap;overflow-x:auto;max-height:20em;border-left:3px solid #8b949e;padding-left:.8em;margin:.4em 0"
@@ -34,8 +37,11 @@ STATE_COLOURS: Mapping[str, str] = {
 }
 """Colours of states, those of the pages of managers."""
 _MARGIN = 12.0
-_LETTERS = 22
-_BAR = 5.0
+"""Units of the drawing around it."""
+_NAME_CHARACTERS = 22
+"""Characters of a name that fit into a node."""
+_BAR_HEIGHT = 5.0
+"""Units of the drawing: the height of the bar of states in a node."""
 _STYLE = (
     "<style>"
     ".df-n{stroke:#57606a;stroke-width:1}"
@@ -104,9 +110,9 @@ def session_html(
     counts = ", ".join(f"{count:,} {_text(state)}" for state, count in states.items() if count)
     rest = f", {_text(time_left)}" if time_left else ""
     head = f"{name} <b>{_text(status)}</b> {plural(drops, 'drop')} in {format_duration(seconds)}{rest}"
-    shown = "".join(failures[:_MOST_FAILURES])
-    if len(failures) > _MOST_FAILURES:
-        shown += f"<div>and {plural(len(failures) - _MOST_FAILURES, 'more cause')}</div>"
+    shown = "".join(failures[:_SHOWN_CAUSES])
+    if len(failures) > _SHOWN_CAUSES:
+        shown += f"<div>and {plural(len(failures) - _SHOWN_CAUSES, 'more cause')}</div>"
     return (
         f'<div class="dropflow" style="{_BOX}"><div>{head}</div>{_bar(states, drops)}<div>{counts}</div>{shown}</div>'
     )
@@ -314,12 +320,12 @@ def _state_bar(drawing: LogicalDrawing, node: LogicalShape, states: Mapping[str,
         width = whole * count / total if total else 0.0
         colour = STATE_COLOURS.get(state, "#d0d7de")
         yield (
-            f'<rect x="{left:.1f}" y="{node.y + drawing.node_height - _BAR - 3:g}" width="{width:.1f}" '
-            f'height="{_BAR:g}" fill="{colour}"/>'
+            f'<rect x="{left:.1f}" y="{node.y + drawing.node_height - _BAR_HEIGHT - 3:g}" width="{width:.1f}" '
+            f'height="{_BAR_HEIGHT:g}" fill="{colour}"/>'
         )
         left += width
 
 
 def _short(text: str) -> str:
     line = single_line(text)
-    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return line if len(line) <= _NAME_CHARACTERS else f"{line[: _NAME_CHARACTERS - 1]}\N{HORIZONTAL ELLIPSIS}"

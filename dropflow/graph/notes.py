@@ -25,8 +25,10 @@ REPOSITORY = "repository"
 """Name of the note in `PhysicalGraph.meta`."""
 LOGICAL = "logical"
 """Name of the note in `PhysicalGraph.meta`."""
-_LONGEST = 16 << 20
-_LONGEST_PACKED = 4 << 20
+_LONGEST_BYTES = 16 << 20
+"""Bytes of a logical graph that is kept in a note."""
+_LONGEST_PACKED_BYTES = 4 << 20
+"""Bytes of a logical graph that is kept in a note, once it is compressed."""
 DRAWN = "drawn"
 """Name of the note in `PhysicalGraph.meta`."""
 FARTHEST = 1e6
@@ -130,8 +132,8 @@ class _Packed(msgspec.Struct):
 
 def note_logical(document: bytes, *, configuration: str | None, settings: Mapping[str, Any] | Sequence[str]) -> str:
     """Return the note of a logical graph; empty if the file is larger than 16 MiB, or than 4 MiB compressed."""
-    packed = zlib.compress(document, 6) if len(document) <= _LONGEST else b""
-    if not packed or len(packed) > _LONGEST_PACKED:
+    packed = zlib.compress(document, 6) if len(document) <= _LONGEST_BYTES else b""
+    if not packed or len(packed) > _LONGEST_PACKED_BYTES:
         return ""
     if isinstance(settings, Mapping):
         settings = [f"{name}={_text(value)}" for name, value in settings.items()]
@@ -144,7 +146,7 @@ def logical_of(graph: PhysicalGraph) -> LogicalNote | None:
     with suppress(msgspec.MsgspecError, zlib.error):
         note = msgspec.json.decode(graph.meta.get(LOGICAL, ""), type=_Packed)
         unpack = zlib.decompressobj()
-        document = unpack.decompress(note.zlib, _LONGEST)
+        document = unpack.decompress(note.zlib, _LONGEST_BYTES)
         if unpack.eof:
             return LogicalNote(document=document, configuration=note.configuration, settings=note.settings)
     return None

@@ -25,7 +25,8 @@ from dropflow.states import DropState
 _NARROW = 48
 """Frontiers with fewer drops are advanced drop by drop. Measured: at this width both ways take the same time."""
 
-_SHOWN = 8
+_SHOWN_DROPS = 8
+"""Drops of a cycle in a message."""
 _Mask = npt.NDArray[np.bool_]
 States = npt.NDArray[np.uint8]
 
@@ -263,8 +264,8 @@ def _cycle(graph: PhysicalGraph, level: IntColumn) -> list[DropId]:
 
 
 def _problem_of(graph: PhysicalGraph, cycle: list[DropId]) -> Problem:
-    shown = [oid(graph, drop) for drop in cycle[:_SHOWN]]
-    dots = ["..."] if len(cycle) > _SHOWN else []
+    shown = [oid(graph, drop) for drop in cycle[:_SHOWN_DROPS]]
+    dots = ["..."] if len(cycle) > _SHOWN_DROPS else []
     text = f"{len(cycle)} drops wait for each other: {' -> '.join([*shown, *dots, shown[0]])}"
     hint = (
         "remove one of these edges; an edge back to the start of a loop must be marked as closing the loop, and all "

@@ -20,7 +20,10 @@ IntColumn = npt.NDArray[np.int32]
 PointerColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
 SecondsColumn = npt.NDArray[np.float32]
+MOST_ROWS = 2**31 - 1
+"""Drops or edges of a graph, and instances of a logical node: their numbers must fit into 32 bits with a sign."""
 _MOST_PARTS = 1 << 20
+"""Parts of a graph without names of places: a larger number counts as damage."""
 _MOST_INSTANCES = np.iinfo(np.int32).max
 
 

@@ -18,7 +18,9 @@ FAIR_SHARE = 1.1
 """How much of the average a node may have to do before applications leave their data for another one."""
 
 _NOWHERE = -1
+"""Place of a drop that has no node yet."""
 _NOTHING = -1
+"""Row of the leader of a drop that leads itself."""
 
 
 def app_weights(graph: PhysicalGraph) -> FloatColumn:

@@ -18,9 +18,12 @@ from dropflow.graph.templates import Template
 from dropflow.ids import DropId
 from dropflow.states import DropState
 
-_FEW = 16
-_CANDIDATES = 5000
-_SHORT = 4
+_FEW_ROWS = 16
+"""Drops up to which ids are made one by one, and not by columns."""
+_MOST_CANDIDATES = 5000
+"""Ids that are compared with an unknown one for a suggestion."""
+_SHORT_CHARACTERS = 4
+"""Characters of the id of a logical node in the short form of a text id."""
 SHOWN = 3
 """Most drops that the error for an ambiguous text shows."""
 
@@ -39,11 +42,11 @@ def oids(graph: PhysicalGraph, drops: Iterable[int]) -> list[str]:
     if graph.oids is not None:
         names = graph.oids
         return [names[row] for row in rows.tolist()]
-    if len(rows) <= _FEW:
+    if len(rows) <= _FEW_ROWS:
         return [oid(graph, row) for row in rows.tolist()]
     template = graph.template[rows]
     cuts = np.flatnonzero(template[1:] != template[:-1]) + 1
-    if len(cuts) * _FEW > len(rows) and len(cuts) >= len(graph.templates):
+    if len(cuts) * _FEW_ROWS > len(rows) and len(cuts) >= len(graph.templates):
         order = np.argsort(template, kind="stable")
         texts = np.empty(len(rows), dtype=object)
         texts[order] = oids(graph, rows[order])
@@ -139,7 +142,7 @@ def drop_of(graph: PhysicalGraph, oid: str) -> DropId:
         last = np.flatnonzero(np.isin(graph.template, rows))[-1:]
         close = oids(graph, last.astype(np.int32))
         raise NotFoundError(f"there is no drop {oid!r}", hint=f"its last instance is {close[0]}" if close else "")
-    first = np.unique(graph.template, return_index=True)[1][:_CANDIDATES]
+    first = np.unique(graph.template, return_index=True)[1][:_MOST_CANDIDATES]
     raise _unknown(graph, oid, oids(graph, first.astype(np.int32)))
 
 
@@ -260,7 +263,7 @@ def _parse(shape: tuple[int, ...], tail: str) -> int:
 
 
 def _some(names: Sequence[str]) -> Sequence[str]:
-    step = max(1, len(names) // _CANDIDATES)
+    step = max(1, len(names) // _MOST_CANDIDATES)
     return names[::step]
 
 
@@ -275,4 +278,4 @@ def human_key(oid: str) -> str:
     pieces = oid.split("_", 2)
     if len(pieces) == 1:
         return oid
-    return "_".join((pieces[1][:_SHORT], *pieces[2:]))
+    return "_".join((pieces[1][:_SHORT_CHARACTERS], *pieces[2:]))

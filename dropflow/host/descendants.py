@@ -19,9 +19,11 @@ WORKER_VARIABLE = "DROPFLOW_WORKER"
 """Environment variable with the name of the worker process that a process descends from."""
 
 _PR_SET_CHILD_SUBREAPER = 36
+"""Number of an option of Linux's `prctl`: this process becomes the parent of orphans below it."""
 _PATIENCE = 2.0
 """Seconds to wait for processes that cannot be killed: they hang in the kernel, or belong to another user."""
-_PAUSE = 0.002
+_KILL_PAUSE_SECONDS = 0.002
+"""Seconds between two rounds that kill processes."""
 
 
 def adopt_orphans() -> None:
@@ -89,7 +91,7 @@ def _kill_until_gone(find: Callable[[], Iterable[psutil.Process]]) -> None:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        pause.wait(_PAUSE)
+        pause.wait(_KILL_PAUSE_SECONDS)
 
 
 def _reap_all() -> None:

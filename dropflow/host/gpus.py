@@ -17,7 +17,8 @@ from dropflow.ids import safe_name
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 """Environment variable with the GPUs that a process may use, separated by commas; all if it is not set."""
-_GPU_SECONDS = 20.0
+_LIST_SECONDS = 20.0
+"""Seconds in which the driver must list the GPUs; then there are none."""
 
 
 @cache
@@ -35,7 +36,7 @@ def host_gpus() -> tuple[str, ...]:
         return ()
     try:
         command = [program, "-L"]
-        output = subprocess.run(command, capture_output=True, timeout=_GPU_SECONDS, check=True, text=True)  # noqa: S603
+        output = subprocess.run(command, capture_output=True, timeout=_LIST_SECONDS, check=True, text=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):  # a driver that does not answer, or is not loaded
         return ()
     return tuple(re.findall(r"^GPU (\d+):", output.stdout, re.MULTILINE))

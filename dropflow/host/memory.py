@@ -30,7 +30,9 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only read
 _VARIABLE = "DROPFLOW_MEMORY"
 """Environment variable with the limit of a user in bytes, for a process and its child processes, and the process id."""
 _VALID_SECONDS = 0.05
+"""Shortest seconds for which a measurement is used."""
 _VALID_COSTS = 20
+"""Times its own duration for which a measurement is used: it takes at most 5 % of the time."""
 _GROUP_SHARES = (0.6, 0.8)
 """Shares of the limit of a group: above the first, contents go to the disk; above the second, attempts wait."""
 _MACHINE_SHARES = (0.8, 0.9)

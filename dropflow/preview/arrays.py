@@ -14,9 +14,12 @@ from dropflow.graph.nesting import too_deep
 from dropflow.preview.image import Bands, RowBytes, Shown, as_floats, shape_text
 from dropflow.preview.source import DirectorySource, Preview, PreviewQuery, Source, SourceStream, library, reading
 
-_METADATA_LIMIT = 1 << 20
-_CHUNK_LIMIT = 64 << 20
-_PLANE_LIMIT = 256 << 20
+_METADATA_BYTES = 1 << 20
+"""Bytes of the metadata of an array that are read."""
+_CHUNK_BYTES = 64 << 20
+"""Bytes of the largest chunk of an array that is read."""
+_PLANE_BYTES = 256 << 20
+"""Bytes of all chunks that are read for one plane."""
 _MOST_CHUNKS = 1 << 12
 """Files that are looked for, for one plane."""
 _METADATA = ("zarr.json", ".zarray")
@@ -67,8 +70,8 @@ def show_zarr(source: DirectorySource, query: PreviewQuery, base: Preview) -> Sh
         if 0 in chunks:
             raise BadFileError("the zarr array has chunks of length 0")
         size = math.prod(chunks) * array.dtype.itemsize
-        if size > _CHUNK_LIMIT:
-            raise BadFileError(f"its chunks have {size:,} bytes each; at most {_CHUNK_LIMIT:,} are read")
+        if size > _CHUNK_BYTES:
+            raise BadFileError(f"its chunks have {size:,} bytes each; at most {_CHUNK_BYTES:,} are read")
         codecs = ", ".join(name for name in _codecs(array.metadata.to_dict()) if name != "bytes")
     shown = _window(shape, chunks, size)
     notes = ("Only the beginning of the array is shown: all of its chunks are too many.",) if shown != shape else ()
@@ -102,7 +105,7 @@ def _folders(source: DirectorySource) -> list[str]:
 def _metadata(source: DirectorySource, folder: str) -> dict[str, Any] | None:
     """Return the metadata of an array; None if there is none."""
     for name in _METADATA:
-        text = source.read(f"{folder}{name}", _METADATA_LIMIT)
+        text = source.read(f"{folder}{name}", _METADATA_BYTES)
         if text is None:
             continue
         if too_deep(text, _DEPTH):
@@ -147,7 +150,7 @@ def _codecs(metadata: Any) -> list[str]:
 
 def _window(shape: tuple[int, ...], chunks: Sequence[int], size: int) -> tuple[int, ...]:
     """Return the part of a shape that is shown: as chunks are read whole, a plane may cost more than its values."""
-    most = min(max(_PLANE_LIMIT // max(size, 1), 1), _MOST_CHUNKS)
+    most = min(max(_PLANE_BYTES // max(size, 1), 1), _MOST_CHUNKS)
     lengths = list(shape)
     for axis in range(max(len(shape) - 2, 0), len(shape)):
         fits = most if axis == len(shape) - 1 else max(int(most**0.5), 1)
@@ -164,7 +167,7 @@ class _Files(Mapping[str, Any]):
         self._buffer = library("zarr.core.buffer.cpu", "zarr arrays").Buffer
 
     def __getitem__(self, name: str) -> Any:
-        data = self._source.read(name, _CHUNK_LIMIT)
+        data = self._source.read(name, _CHUNK_BYTES)
         if data is None:
             raise KeyError(name)
         if self._is_blosc and not name.endswith((*_METADATA, ".zattrs")):

@@ -25,6 +25,7 @@ from dropflow.preview.worker import allow, restrict
 MEMORY, SECONDS = 2 << 30, 20
 """Bytes of address space, and processor time."""
 _AT_ONCE = 1 << 20
+"""Values, or bytes, that are compared at once."""
 _ROWS = 1 << 16
 """Rows of a table that are compared at once."""
 _SHOWN, _LONGEST = 4, 80

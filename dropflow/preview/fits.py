@@ -22,14 +22,18 @@ from dropflow.preview.tables import (
     table_preview,
 )
 
-_BLOCK = 2880
-_MAX_UNITS = 64
+_BLOCK_BYTES = 2880
+"""Bytes of a block: headers and data of FITS are multiples of it."""
+_MOST_UNITS = 64
+"""Units of a file that are read."""
 _TYPES = {8: "u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
 _CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
 _MOST_TILES = 1 << 16
+"""Tiles of one plane of a compressed image that is read."""
 _BAND = 1 << 20
 """Values that are decompressed at once: astropy takes as long for a call as for some thousand values."""
-_MOST_HEAP = 64 << 20
+_MOST_HEAP_BYTES = 64 << 20
+"""Bytes of the arrays of a table whose lengths vary; a larger heap is not read."""
 
 _Unit = Any
 """A header with its data, as astropy has it."""
@@ -103,7 +107,7 @@ def _read_units(source: Source) -> tuple[list[_Unit], str]:
     listed = library("astropy.io.fits", "FITS files").open(SourceStream(source), memmap=False, lazy_load_hdus=True)
     units: list[_Unit] = []
     try:
-        while len(units) < _MAX_UNITS:
+        while len(units) < _MOST_UNITS:
             units.append(listed[len(units)])
     except IndexError:
         end = units[-1].fileinfo()
@@ -113,7 +117,7 @@ def _read_units(source: Source) -> tuple[list[_Unit], str]:
         if not units:
             raise
         return units, f"after {len(units)} units, {error}"
-    return units, f"only the first {_MAX_UNITS} units are read"
+    return units, f"only the first {_MOST_UNITS} units are read"
 
 
 def _shape(unit: _Unit) -> tuple[int, ...]:
@@ -198,11 +202,11 @@ def _first_rows(
     shown = min(height, most, max(most_bytes // max(width, 1), 1))
     heap_at = int(header.get("THEAP", width * height))
     heap = max(extra - (heap_at - width * height), 0)
-    data = source.read(at, width * shown) + (source.read(at + heap_at, heap) if heap <= _MOST_HEAP else b"")
+    data = source.read(at, width * shown) + (source.read(at + heap_at, heap) if heap <= _MOST_HEAP_BYTES else b"")
     header["NAXIS2"], header["THEAP"], header["PCOUNT"] = shown, width * shown, len(data) - width * shown
     for number in range(1, int(header["TFIELDS"]) + 1):
         header.setdefault(f"TTYPE{number}", f"column {number}")  # numpy needs names of columns
-    padded = data.ljust(-(-len(data) // _BLOCK) * _BLOCK, b"\0")
+    padded = data.ljust(-(-len(data) // _BLOCK_BYTES) * _BLOCK_BYTES, b"\0")
     return type(unit).fromstring(header.tostring().encode("ascii") + padded), height
 
 

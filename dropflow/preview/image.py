@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dropflow.preview.source import Line, Preview, PreviewQuery, library, reading
 
 _COLOURS: Final = 254
+"""Colours for numbers: two of the 256 are for what is not a number."""
 # Dark blue to light yellow over violet and orange, each lighter than the one before: also readable in grey.
 _ANCHORS: Final = np.array(
     [
@@ -28,17 +29,23 @@ _ANCHORS: Final = np.array(
 )
 _NO_NUMBER: Final = {"grey": ((58, 96, 150), (84, 124, 180)), "colour": ((128, 128, 128), (160, 160, 160))}
 """Colours that no number has, for two stripes. A light page would make what is transparent as bright as the maximum."""
-_ASINH: Final = 10.0
-_LOG: Final = 1000.0
+_ASINH_FACTOR: Final = 10.0
+"""Factor of a share from 0 to 1 under `asinh`: a larger one shows more of the low values."""
+_LOG_FACTOR: Final = 1000.0
+"""Factor of a share from 0 to 1 under the logarithm: a larger one shows more of the low values."""
 _HATCH: Final = 4
 """Pixels of the picture across a stripe."""
 Floats = npt.NDArray[np.float64]
 BUDGET = 16 * 1024 * 1024
 """Values that are read at most for one picture or line."""
-_SIDE = 1024
-_ROWS = 16 * 1024
-_BINS = 700
-_PIECE = 1 << 20
+_MOST_SQUARES = 1024
+"""Squares of a picture in a row or a column."""
+_MOST_READ_ROWS = 16 * 1024
+"""Rows of a plane that are read for one picture, since each is read alone."""
+_MOST_BINS = 700
+"""Bins of the curve of a line of values."""
+_PIECE_VALUES = 1 << 20
+"""Values of a row that are read at once."""
 
 
 def draw(values: npt.NDArray[np.float32], query: PreviewQuery) -> bytes:
@@ -64,9 +71,9 @@ def scale_of(values: npt.NDArray[np.float32], query: PreviewQuery) -> tuple[floa
     if query.stretch == "sqrt":
         places = np.square(places)
     elif query.stretch == "log":
-        places = np.expm1(places * np.log1p(_LOG)) / _LOG
+        places = np.expm1(places * np.log1p(_LOG_FACTOR)) / _LOG_FACTOR
     elif query.stretch == "asinh":
-        places = np.sinh(places * np.arcsinh(_ASINH)) / _ASINH
+        places = np.sinh(places * np.arcsinh(_ASINH_FACTOR)) / _ASINH_FACTOR
     return tuple(float(low * (1.0 - place) + high * place) for place in places)
 
 
@@ -86,9 +93,9 @@ def _stretched(share: npt.NDArray[np.float64], how: str) -> npt.NDArray[np.float
     if how == "sqrt":
         stretched = np.sqrt(share)
     elif how == "log":
-        stretched = np.log1p(_LOG * share) / np.log1p(_LOG)
+        stretched = np.log1p(_LOG_FACTOR * share) / np.log1p(_LOG_FACTOR)
     elif how == "asinh":
-        stretched = np.arcsinh(_ASINH * share) / np.arcsinh(_ASINH)
+        stretched = np.arcsinh(_ASINH_FACTOR * share) / np.arcsinh(_ASINH_FACTOR)
     return stretched
 
 
@@ -318,9 +325,9 @@ class Grid(msgspec.Struct, frozen=True):
 def sample_plane(array: Planes, plane: int, window: Window) -> Grid:
     """Return a part of a plane of an array, at most 1,024 squares wide and high."""
     height, width = window.rows, min(window.columns, BUDGET)
-    step = max(-(-height // _SIDE), -(-width // _SIDE), -(-height * width // BUDGET), 1)
+    step = max(-(-height // _MOST_SQUARES), -(-width // _MOST_SQUARES), -(-height * width // BUDGET), 1)
     rows, columns = -(-height // step), -(-width // step)
-    each = max(min(BUDGET // max(rows * width, 1), _ROWS // max(rows, 1), step), 1)
+    each = max(min(BUDGET // max(rows * width, 1), _MOST_READ_ROWS // max(rows, 1), step), 1)
     grid, summary = np.full((rows, columns), np.nan, np.float32), Summary()
     for at in range(rows):
         taken = range(at * step, min(at * step + each, height))
@@ -338,8 +345,8 @@ def _add_row(
 ) -> None:
     """Add the values of one row, from a column on, to the sums and counts of their squares."""
     (plane, at, column), (width, step), (sums, counts) = where, size, squares
-    for start in range(0, width, _PIECE):
-        values = array.block(plane, at, column + start, min(_PIECE, width - start))
+    for start in range(0, width, _PIECE_VALUES):
+        values = array.block(plane, at, column + start, min(_PIECE_VALUES, width - start))
         summary.add(values)
         is_number = np.isfinite(values)
         first = start // step
@@ -353,7 +360,7 @@ def _add_row(
 def sample_line(array: Planes, plane: int = 0) -> tuple[Line, Summary, bool]:
     """Return an array of one axis as a line, its statistics, and whether they are those of all values."""
     count = width_of(array.shape)
-    bins = min(count, _BINS)
+    bins = min(count, _MOST_BINS)
     each = max(BUDGET // max(bins, 1), 1)
     lows: list[float | None] = []
     highs: list[float | None] = []
@@ -362,8 +369,8 @@ def sample_line(array: Planes, plane: int = 0) -> tuple[Line, Summary, bool]:
         start, stop = at * count // bins, (at + 1) * count // bins
         is_whole &= stop - start <= each
         low, high = math.inf, -math.inf
-        for begin in range(start, min(stop, start + each), _PIECE):
-            values = array.block(plane, 0, begin, min(_PIECE, min(stop, start + each) - begin))
+        for begin in range(start, min(stop, start + each), _PIECE_VALUES):
+            values = array.block(plane, 0, begin, min(_PIECE_VALUES, min(stop, start + each) - begin))
             summary.add(values)
             finite = values[np.isfinite(values)]
             if finite.size:

@@ -44,11 +44,14 @@ from dropflow.preview.source import (
 from dropflow.preview.tables import MOST_BYTES
 from dropflow.preview.text import TEXT_LIMIT, as_dump, as_text, text_preview
 
-_PIXEL_LIMIT = 100_000_000
-_START = 1 << 20
-_ENTRIES = 500
-_ARRAYS = 100
-_COLUMN_LIMIT = 20_000
+_MOST_PIXELS = 100_000_000
+"""Pixels of a picture file that is decoded."""
+_START_BYTES = 1 << 20
+"""Bytes at the beginning of a content from which its format is found, and text is shown."""
+_SHOWN_FILES = 500
+"""Files of a directory that are listed."""
+_MOST_COLUMN_VALUES = 20_000
+"""Values of an array with one column, since each is read alone."""
 _CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
 
 
@@ -65,7 +68,7 @@ def preview(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
     """Return a preview of a content. Never raises: what is wrong with the content is in the preview."""
     if isinstance(source, DirectorySource):
         return _directory(source, query)
-    start = source.start(_START)
+    start = source.start(_START_BYTES)
     if not start:
         return Preview(kind="nothing", size=source.size)
     return _packed(source, query) if is_gzip(start) else _of_file(source, start, query)
@@ -101,10 +104,10 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
         if shown is None:
             raise BadFileError("the directory has no array")
     else:
-        start = source.start(_START)
+        start = source.start(_START_BYTES)
         if is_gzip(start):
             source = unpacked(source)[0]
-            start = source.start(_START)
+            start = source.start(_START_BYTES)
             if is_gzip(start):
                 raise BadFileError("it is compressed twice: download it")
         if kind := picture_type(start):
@@ -122,7 +125,7 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
 
 def _packed(source: Source, query: PreviewQuery) -> Preview:
     """Return the preview of what is compressed by gzip."""
-    base = Preview(kind="dump", format="gzip", size=source.size, text=as_dump(source.start(_START)), is_cut=True)
+    base = Preview(kind="dump", format="gzip", size=source.size, text=as_dump(source.start(_START_BYTES)), is_cut=True)
     try:
         inside, is_whole = unpacked(source)
     except BadFileError as error:
@@ -246,7 +249,7 @@ class _OneColumn:
     """An array with one column, as one with one row; at most its first values, since each is read alone."""
 
     def __init__(self, array: Planes) -> None:
-        self.shape = (*array.shape[:-2], 1, min(height_of(array.shape), _COLUMN_LIMIT))
+        self.shape = (*array.shape[:-2], 1, min(height_of(array.shape), _MOST_COLUMN_VALUES))
         self._array = array
 
     def block(self, plane: int, row: int, column: int, columns: int) -> npt.NDArray[np.float64]:
@@ -260,14 +263,14 @@ def _array_format(start: bytes) -> tuple[str, _Find] | None:
 
 
 def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
-    entries = source.entries(_ENTRIES + 1)
+    entries = source.entries(_SHOWN_FILES + 1)
     base = Preview(
         kind="directory",
         format="Directory",
         columns=("File", "Bytes"),
-        rows=tuple((os.fsencode(name).decode(errors="replace"), f"{size:,}") for name, size in entries[:_ENTRIES]),
-        is_cut=len(entries) > _ENTRIES,
-        notes=(f"The first {_ENTRIES} files.",) if len(entries) > _ENTRIES else (),
+        rows=tuple((os.fsencode(name).decode(errors="replace"), f"{size:,}") for name, size in entries[:_SHOWN_FILES]),
+        is_cut=len(entries) > _SHOWN_FILES,
+        notes=(f"The first {_SHOWN_FILES} files.",) if len(entries) > _SHOWN_FILES else (),
     )
 
     def find() -> Shown:
@@ -291,7 +294,7 @@ def _picture_file(source: Source, kind: str) -> Preview:
             width, height = opened.size
     except BadFileError as error:
         return replace(described, trouble=_with_hint(error))
-    if width * height > _PIXEL_LIMIT:
+    if width * height > _MOST_PIXELS:
         trouble = f"the picture has {width:,} × {height:,} pixels, too many for a page: download it"
         return replace(described, trouble=trouble)
     return replace(described, facts=(("Width", f"{width:,}"), ("Height", f"{height:,}")))

@@ -24,8 +24,10 @@ _WINDOWS, _NAMES = 8, 6
 _BINS, _ROWS = 200, 10
 _VALUES = 4 << 20
 """Visibilities that are read at most."""
-_MOST_ROWS = 1 << 24
-_DESCRIPTION_LIMIT = 64 << 20
+_MOST_TIMES = 1 << 24
+"""Rows whose times are read for the begin and the end of an observation."""
+_DESCRIPTION_BYTES = 64 << 20
+"""Bytes of the description of a table that are searched for references to other tables."""
 _ELSEWHERE = "reads other tables"
 _REFERRING = (b"RefTable", b"ConcatTable")
 _FORWARDING = (b"ForwardColumn", b"VirtualTaQL")
@@ -130,7 +132,7 @@ def _refuse_reference(source: DirectorySource, name: str) -> None:
 
     After the words "Table", version, rows and byte order, ``table.dat`` has the kind of the table.
     """
-    description = source.read(f"{name}/table.dat".lstrip("/"), _DESCRIPTION_LIMIT) or b""
+    description = source.read(f"{name}/table.dat".lstrip("/"), _DESCRIPTION_BYTES) or b""
     if any(word in description[:64] for word in _REFERRING) or any(word in description for word in _FORWARDING):
         raise BadFileError(f"the table {_ELSEWHERE}, whose paths are not followed: make a deep copy of it")
 
@@ -168,7 +170,7 @@ def _names(table: Any, column: str) -> list[str]:
 def _times(main: Any) -> Iterator[tuple[str, str]]:
     if not main.nrows():
         return
-    times = main.getcol("TIME", 0, min(main.nrows(), _MOST_ROWS))
+    times = main.getcol("TIME", 0, min(main.nrows(), _MOST_TIMES))
     for word, seconds in (("Begin", times.min()), ("End", times.max())):
         yield word, (_MJD + timedelta(seconds=float(seconds))).strftime("%Y-%m-%d %H:%M:%S UTC")
     yield "Times", f"{len(np.unique(times)):,}"

@@ -25,7 +25,8 @@ from dropflow.preview.tables import (
     table_preview,
 )
 
-_BATCH = 4096
+_BATCH_ROWS = 4096
+"""Rows of a table that are read at once."""
 _BUFFER = 1 << 16
 """Bytes of a column that are read at once: without a buffer, pyarrow reads the columns of a group of rows whole."""
 _ENTRIES, _FILES = 10_000, 200
@@ -163,7 +164,7 @@ def _rows_of(arrow: Any, file: Any, columns: int, most: int, most_bytes: int) ->
     size = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
     wanted = min(most, max(most_bytes * metadata.num_rows // max(size, 1), 1))
     names = file.schema_arrow.names[:columns]
-    batch = min(wanted, _BATCH)
+    batch = min(wanted, _BATCH_ROWS)
     batches = file.iter_batches(batch_size=batch, columns=names, use_threads=False)
     chosen = list(islice(batches, -(-wanted // batch)))
     table = arrow.Table.from_batches(chosen) if chosen else file.schema_arrow.empty_table().select(names)

@@ -34,8 +34,10 @@ _PICTURES = (
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
 _GZIP = b"\x1f\x8b"
-_GZIP_LIMIT = 64 << 20
-_PIECE = 1 << 20
+_UNPACKED_BYTES = 64 << 20
+"""Bytes of a compressed content that are unpacked."""
+_PIECE_BYTES = 1 << 20
+"""Bytes of a compressed content that are read at once."""
 
 
 def picture_type(start: bytes) -> str:
@@ -470,10 +472,10 @@ def unpacked(source: Source) -> tuple[BytesSource, bool]:
     """
     unpack = zlib.decompressobj(wbits=31)
     pieces: list[bytes] = []
-    left, at = _GZIP_LIMIT, 0
+    left, at = _UNPACKED_BYTES, 0
     try:
         while left and at < source.size and not unpack.eof:
-            data = source.read(at, min(_PIECE, source.size - at))
+            data = source.read(at, min(_PIECE_BYTES, source.size - at))
             at += len(data)
             piece = unpack.decompress(data, left)
             pieces.append(piece)

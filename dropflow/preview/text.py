@@ -13,15 +13,24 @@ from dropflow.preview.tables import MOST_ROWS, chosen_rows
 TEXT_LIMIT = 128 * 1024
 """Bytes of a text that are read."""
 
-_LINES = 1000
-_ROWS = 200
-_COLUMNS = 60
-_CELL = 200
-_LINE = 2000
-_DUMP_LIMIT = 512
-_DUMP_ROW = 16
-_DEPTH = 50
-_SAMPLE = 20
+_SHOWN_LINES = 1000
+"""Lines of a text that are shown."""
+_SHOWN_ROWS = 200
+"""Rows of a table that are shown."""
+_SHOWN_COLUMNS = 60
+"""Columns of a table that are shown."""
+_CELL_CHARACTERS = 200
+"""Characters of a cell of a table that are shown."""
+_LINE_CHARACTERS = 2000
+"""Characters of a line of a text that are shown."""
+_DUMP_BYTES = 512
+"""Bytes of a content that are shown in hexadecimal."""
+_DUMP_ROW_BYTES = 16
+"""Bytes in a row of hexadecimal numbers."""
+_DEEPEST_LEVEL = 50
+"""Levels of nested JSON that is parsed for a table."""
+_SAMPLE_SIZE = 20
+"""Lines by which a table is recognised; members of a nested value that is shown as JSON."""
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _IS_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|")
 _CODE = (".py", ".sh", ".c", ".h", ".cpp", ".js")
@@ -63,16 +72,16 @@ def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQu
         format_name = "Table in text" if table else ""
     if table is not None:
         columns, body, count = table
-        names = [_cell(column) for column in columns[:_COLUMNS]]
+        names = [_cell(column) for column in columns[:_SHOWN_COLUMNS]]
         chosen, notes = chosen_rows(names, len(body), lambda at: [row[at] for row in body], query)
-        rows = [body[row] for row in chosen[:_ROWS]]
+        rows = [body[row] for row in chosen[:_SHOWN_ROWS]]
         if count is None or len(chosen) > len(rows):
             of = f" of {len(chosen):,}" if count is not None or query.arranges else ""
             notes.append(f"The first {len(rows):,} rows{of}.")
         if count is None and query.arranges:
             notes.append(f"Only the first {len(body):,} rows of the table are sorted and filtered.")
-        if len(columns) > _COLUMNS:
-            notes.append(f"The first {_COLUMNS} of {len(columns):,} columns.")
+        if len(columns) > _SHOWN_COLUMNS:
+            notes.append(f"The first {_SHOWN_COLUMNS} of {len(columns):,} columns.")
         facts = (("Rows", f"{count:,}"), ("Columns", f"{len(columns):,}")) if count is not None else ()
         return Preview(
             kind="table",
@@ -80,17 +89,17 @@ def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQu
             size=size,
             is_cut=bool(notes),
             columns=tuple(names),
-            rows=tuple(tuple(_cell(field) for field in row[:_COLUMNS]) for row in rows),
+            rows=tuple(tuple(_cell(field) for field in row[:_SHOWN_COLUMNS]) for row in rows),
             facts=facts,
             notes=tuple(notes),
         )
-    lines = text.split("\n", _LINES)
-    is_cut = len(text.encode()) < size or len(lines) > _LINES
-    lines = lines[:_LINES]
-    long = any(len(line) > _LINE for line in lines)
-    shown = "\n".join(line[:_LINE] for line in lines)
+    lines = text.split("\n", _SHOWN_LINES)
+    is_cut = len(text.encode()) < size or len(lines) > _SHOWN_LINES
+    lines = lines[:_SHOWN_LINES]
+    long = any(len(line) > _LINE_CHARACTERS for line in lines)
+    shown = "\n".join(line[:_LINE_CHARACTERS] for line in lines)
     notes = [f"The first {len(lines):,} lines."] if is_cut else []
-    notes += [f"Lines are cut after {_LINE:,} characters."] if long else []
+    notes += [f"Lines are cut after {_LINE_CHARACTERS:,} characters."] if long else []
     is_code = name.endswith(_CODE) or text.startswith("#!")
     return Preview(
         kind="code" if is_code else "text", format="", size=size, is_cut=is_cut or long, text=shown, notes=tuple(notes)
@@ -100,8 +109,8 @@ def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQu
 def as_dump(start: bytes) -> str:
     """Return the first bytes in hexadecimal, and as characters where they are printable."""
     rows = []
-    for at in range(0, min(len(start), _DUMP_LIMIT), _DUMP_ROW):
-        row = start[at : min(at + _DUMP_ROW, _DUMP_LIMIT)]
+    for at in range(0, min(len(start), _DUMP_BYTES), _DUMP_ROW_BYTES):
+        row = start[at : min(at + _DUMP_ROW_BYTES, _DUMP_BYTES)]
         signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         rows.append(f"{at:06x}  {row.hex(' '):<47}  {signs}")
     return "\n".join(rows)
@@ -109,7 +118,7 @@ def as_dump(start: bytes) -> str:
 
 def _json_table(content: bytes) -> _Table | None:
     """Return a JSON object as names and values, or a list of alike objects or lists as a table."""
-    if content[:64].lstrip()[:1] not in (b"{", b"[") or too_deep(content, _DEPTH):
+    if content[:64].lstrip()[:1] not in (b"{", b"[") or too_deep(content, _DEEPEST_LEVEL):
         return None
     try:
         document = json.loads(content)
@@ -126,10 +135,13 @@ def _rows_of(values: list[Any]) -> tuple[Sequence[object], Sequence[Sequence[obj
     """Return names of columns and rows of a list of JSON values."""
     if all(isinstance(row, dict) for row in values):
         names = list(dict.fromkeys(name for row in values for name in row))
-        return names, [[_inner(row.get(name, "")) for name in names[:_COLUMNS]] for row in values]
+        return names, [[_inner(row.get(name, "")) for name in names[:_SHOWN_COLUMNS]] for row in values]
     if all(isinstance(row, list) for row in values):
         width = max(len(row) for row in values)
-        rows = [[_inner(value) for value in [*row[:_COLUMNS], *[""] * (width - len(row))][:_COLUMNS]] for row in values]
+        rows = [
+            [_inner(value) for value in [*row[:_SHOWN_COLUMNS], *[""] * (width - len(row))][:_SHOWN_COLUMNS]]
+            for row in values
+        ]
         return [str(at + 1) for at in range(width)], rows
     return ("#", "Value"), [[at, _inner(value)] for at, value in enumerate(values)]
 
@@ -142,15 +154,19 @@ def _inner(value: Any) -> str:
 
 def _brief(value: dict[str, Any] | list[Any]) -> str:
     """Return a nested value as JSON, or its number of members if that is long."""
-    text = json.dumps(value, ensure_ascii=False) if len(value) <= _SAMPLE else ""
-    if text and len(text) <= _CELL:
+    text = json.dumps(value, ensure_ascii=False) if len(value) <= _SAMPLE_SIZE else ""
+    if text and len(text) <= _CELL_CHARACTERS:
         return text
     return f"{{… {len(value):,} names}}" if isinstance(value, dict) else f"[… {len(value):,} values]"
 
 
 def _csv_table(text: str, name: str, *, is_whole: bool) -> _Table | None:
     """Return rows of equally many fields as a table; None if the text does not look like one."""
-    lines = text.split("\n", _SAMPLE)[:_SAMPLE] if not is_whole else text.rstrip("\n").split("\n", _SAMPLE)[:_SAMPLE]
+    lines = (
+        text.split("\n", _SAMPLE_SIZE)[:_SAMPLE_SIZE]
+        if not is_whole
+        else text.rstrip("\n").split("\n", _SAMPLE_SIZE)[:_SAMPLE_SIZE]
+    )
     is_named = name.endswith((".csv", ".tsv"))
     if len(lines) < (2 if is_named else 3):
         return None
@@ -159,7 +175,7 @@ def _csv_table(text: str, name: str, *, is_whole: bool) -> _Table | None:
         if 0 in counts or (len(counts) > 1 and not is_named):
             continue
         rows = _csv_rows(text if is_whole else text.rpartition("\n")[0], sign)
-        widths = {len(row) for row in rows[:_SAMPLE]}
+        widths = {len(row) for row in rows[:_SAMPLE_SIZE]}
         if not rows or (len(widths) != 1 and not is_named):
             continue
         width = max(map(len, rows))
@@ -181,5 +197,5 @@ def _csv_rows(text: str, sign: str) -> list[list[str]]:
 
 def _cell(value: object) -> str:
     text = str(value)
-    text = text if len(text) <= _CELL else f"{text[:_CELL]}…"
+    text = text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"
     return text.encode(errors="replace").decode()  # JSON can contain halves of characters, which nothing can send

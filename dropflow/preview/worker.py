@@ -25,7 +25,8 @@ from dropflow.preview.source import BytesSource, DirectorySource, OpenFileSource
 
 _HEAD = 4
 """Bytes of the length before each message."""
-_NICE = 5
+_NICENESS = 5
+"""Niceness that is added to this process, so that attempts get the processors first."""
 _DOWNLOAD = "download it"
 
 
@@ -115,7 +116,7 @@ def _end_with_manager() -> None:
 
 def restrict(memory: int) -> None:
     """Give this process little: address space, priority, no files to write, no core dumps, the first to be killed."""
-    os.nice(_NICE)
+    os.nice(_NICENESS)
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # its own pool would reserve 1 GB of address space
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

@@ -34,7 +34,8 @@ _AttemptInput = tuple[str, str, str, str, bool]
 """Port, name, class, digest, and whether it is text."""
 INPUTS = ("input", "inputs")
 """Kinds of the parts of a key that inputs are."""
-_MOST_REASONS = 4
+MOST_REASONS = 4
+"""Reasons that are given for one application, or for one logical node."""
 _EDITED = "a module that it uses was edited after this process had loaded it"
 _MOST_INPUTS = 50
 """Inputs that are told apart in a record; of more, one digest of all."""
@@ -132,7 +133,7 @@ class AttemptReuse:
         changes = input_changes(
             [part for part in last.parts if part.kind in INPUTS], [(name, digest) for _, name, _, digest, _ in inputs]
         )
-        reasons = [*islice(differences(before, own, self._store), _MOST_REASONS), *changes[:_MOST_REASONS]]
+        reasons = [*islice(differences(before, own, self._store), MOST_REASONS), *changes[:MOST_REASONS]]
         return "; ".join(reasons) or "its stored result is gone or damaged"
 
     def _note_run(self, drop: int, reason: str) -> None:

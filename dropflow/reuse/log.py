@@ -18,7 +18,8 @@ from dropflow.graph.templates import Kind
 if TYPE_CHECKING:
     from dropflow.reuse.store import Record
 
-_SHOWN = 5
+_SHOWN_REASONS = 5
+"""Producers of data that are looked at for the origin of their results."""
 
 
 class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -124,5 +125,7 @@ def reuse_lines(graph: PhysicalGraph, directory: str | Path, drop: int) -> tuple
     apps = [drop] if is_app else before.of(drop)
     known = _all(directory)
     return tuple(
-        known[app].text for app in apps[:_SHOWN] if app in known and (known[app].reason or not known[app].has_run)
+        known[app].text
+        for app in apps[:_SHOWN_REASONS]
+        if app in known and (known[app].reason or not known[app].has_run)
     )

@@ -11,14 +11,13 @@ from dropflow.formatting import few
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, needs_of
 from dropflow.graph.text_ids import index_of
-from dropflow.reuse.attempt import INPUTS, differences, drop_name, input_changes
+from dropflow.reuse.attempt import INPUTS, MOST_REASONS, differences, drop_name, input_changes
 from dropflow.reuse.plan import ReusePlan
 from dropflow.reuse.store import Record, ResultStore
 from dropflow.times.measured_run import MeasuredSeconds
 
 _LOOKED_AT = 20
 """Applications of a node whose last record is compared; the reasons of the others are most often the same."""
-_MOST_REASONS = 4
 
 
 class NodeForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +80,7 @@ def forecast(plan: ReusePlan, store: ResultStore, measured: MeasuredSeconds | No
         found_by_app = [_reasons(plan, store, app, last) for app, last in pairs]
         reasons = list(dict.fromkeys(text for texts in found_by_app for text in texts))
         waits = sum(not texts for texts in found_by_app) if reasons else len(apps)
-        reasons = reasons[:_MOST_REASONS]
+        reasons = reasons[:MOST_REASONS]
         if waits:
             sources = _sources(graph, row, running.keys()) or ["an earlier application"]
             reasons.append(f"{few(sources)} may give it other inputs")

@@ -57,20 +57,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DIRECTORY_VARIABLE, LIMIT_VARIABLE = "DROPFLOW_STORE", "DROPFLOW_STORE_LIMIT"
-DEFAULT_LIMIT = 20 << 30
+DEFAULT_LIMIT_BYTES = 20 << 30
+"""Bytes of the store above which old results are removed, if the environment gives no other limit."""
 _INLINE = 4096
 """Contents up to this size are in the record: one file less to read for each small result."""
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
+"""Bytes that are copied at once."""
 _GRACE_SECONDS = 3600.0
 """Contents younger than this are kept though no record has them: their record may be about to be written."""
 _MAC_BYTES = 32
+"""Bytes of a signature of a record, and of the key for it."""
 _CLUSTER_SECRET = re.compile(rb"^secret (\S{40})$", re.MULTILINE)
 _MEMORY = ("bytes", "shm")
 _FILE = "file"
 _KNOWN_DIGESTS: dict[tuple[str, int, int, int, int], str] = {}
 """Digests of files that this process has read, by path, inode, size, and the times when bytes and state were changed
 last. A program can set the first of these times, and not the second."""
-_MOST_KNOWN = 100_000
+_MOST_KNOWN_DIGESTS = 100_000
+"""Digests of unchanged files that are remembered."""
 
 
 def store_place(given: str = "") -> str:
@@ -597,7 +601,7 @@ class ResultStore:
                 pass
             if is_new:
                 return
-            self._prune_here(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)))
+            self._prune_here(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT_BYTES)))
 
     def _contents_of(self, path: str, *, sources: bool = False) -> set[str]:
         """Return the digests of the contents that a record has, and of the sources that its key was made from."""
@@ -693,7 +697,7 @@ def _file_digest(path: str) -> str:
     if digest is None:
         with open_file(path) as stream:
             computed = hashlib.file_digest(stream, content_digest).hexdigest()
-        if len(_KNOWN_DIGESTS) >= _MOST_KNOWN:
+        if len(_KNOWN_DIGESTS) >= _MOST_KNOWN_DIGESTS:
             _KNOWN_DIGESTS.clear()
         digest = _KNOWN_DIGESTS[key] = computed
     return digest
@@ -720,7 +724,7 @@ def _copy(source: str, target: str, *, linked: bool) -> None:
         if shares_blocks(writer.fileno(), reader.fileno()):
             return
         if not linked:
-            shutil.copyfileobj(reader, writer, _BLOCK)
+            shutil.copyfileobj(reader, writer, _BLOCK_BYTES)
             return
     os.unlink(target)  # noqa: PTH108
     try:

@@ -11,6 +11,7 @@ from dropflow.graph.templates import Template
 # The time of a pool's thread. It does not count time in which this process was stopped.
 
 _LATE_SECONDS = 0.5
+"""Seconds by which a wait may end late and count as running time: more is a stop of this process."""
 MOST_AHEAD = 512
 """Most attempts that wait with a worker while it runs another one."""
 AHEAD_SECONDS = 0.02

@@ -57,11 +57,13 @@ from dropflow.runners.external_store import ContentStore, read_blob
 _log = logging.getLogger(__name__)
 
 PIECE_BYTES = 16 << 20
+"""Bytes of a content in one blob of the store."""
 _MOST_BYTES = 1 << 30
 """Most bytes of outputs in one answer of a worker: both sides have them in memory. Without limit if a store is used."""
 _KEPT_BYTES = 1 << 30
 """Bytes of objects and blobs that are kept for later batches, besides objects and blobs in use."""
 _RECEIVERS = 4
+"""Threads that receive contents."""
 _FILE_KINDS = ("file", "directory", "shm")
 """Kinds of contents that are at a path. Any worker can read a content at a URL from there."""
 _DIRECTORIES = ("files", "logs", "tmp", "contents")

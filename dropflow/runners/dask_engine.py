@@ -57,15 +57,18 @@ from dropflow.runners.external_host import (
 
 _log = logging.getLogger(__name__)
 
-_CONNECT_SECONDS = 10.0
+_DASK_CONNECT_SECONDS = 10.0
+"""Seconds in which a scheduler must accept a connection and answer."""
 _WORKER_SECONDS = 60.0
 """Seconds that a cluster may take to have its first worker."""
-_CLOSE_SECONDS = 8.0
+_DASK_CLOSE_SECONDS = 8.0
+"""Seconds of each step of the end: hosts, client, cluster."""
 _CAPACITY_SECONDS = 2.0
 """Seconds between two requests for the capacity, as between those of a client of Dask that counts workers."""
 _TASK_SECONDS = 0.5
 """Expected seconds of a task of a kind that has not run, by Dask's default."""
 _MOST_WAITING = 1_000
+"""Tasks that wait on the scheduler only to show an adaptive cluster how much work there is."""
 _VERSION = "dropflow.version.__version__"
 
 
@@ -198,7 +201,7 @@ class DaskEngine:
         self._connect()
         try:
             workers: Sequence[WorkerView] = self._call(
-                self._prepare(spec, factory, store), _CONNECT_SECONDS + _WORKER_SECONDS
+                self._prepare(spec, factory, store), _DASK_CONNECT_SECONDS + _WORKER_SECONDS
             )
         except TimeoutError as error:
             raise LinkError(
@@ -221,9 +224,9 @@ class DaskEngine:
                 silence_logs=logging.CRITICAL,
             )
         else:
-            refuse_silent("dask", self._address, _CONNECT_SECONDS)
+            refuse_silent("dask", self._address, _DASK_CONNECT_SECONDS)
         try:
-            self._client = Client(self._cluster or self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            self._client = Client(self._cluster or self._address, timeout=_DASK_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise LinkError(
                 f"there is no Dask scheduler that answers: {summary_of(error)}",
@@ -482,12 +485,12 @@ class DaskEngine:
         self._closing = True
         if self._client is not None:
             with contextlib.suppress(Exception):  # the scheduler may be away
-                self._call(self._leave(), _CLOSE_SECONDS)
+                self._call(self._leave(), _DASK_CLOSE_SECONDS)
             with contextlib.suppress(Exception):
-                self._client.close(timeout=_CLOSE_SECONDS)
+                self._client.close(timeout=_DASK_CLOSE_SECONDS)
         if self._cluster is not None:
             with contextlib.suppress(Exception):
-                self._cluster.close(timeout=_CLOSE_SECONDS)
+                self._cluster.close(timeout=_DASK_CLOSE_SECONDS)
 
     async def _leave(self) -> None:
         if self._client.status == "running":
@@ -517,7 +520,7 @@ class DaskCapacity:
     """
 
     def __init__(self, address: str) -> None:
-        refuse_silent("dask", address, _CONNECT_SECONDS)
+        refuse_silent("dask", address, _DASK_CONNECT_SECONDS)
         self._address = address
         self._now = EngineCapacity()
         self._is_known = threading.Event()
@@ -525,7 +528,7 @@ class DaskCapacity:
         self._task = self._loop.create_task(self._watch())
         self._thread = threading.Thread(target=self._run, name="capacity of Dask", daemon=True)
         self._thread.start()
-        self._is_known.wait(_CONNECT_SECONDS)
+        self._is_known.wait(_DASK_CONNECT_SECONDS)
 
     def read(self) -> EngineCapacity:
         """Return the present capacity of its workers. From any thread."""
@@ -535,7 +538,7 @@ class DaskCapacity:
         """Leave the scheduler. Idempotent."""
         with contextlib.suppress(RuntimeError):  # the loop was closed
             self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(_CLOSE_SECONDS)
+        self._thread.join(_DASK_CLOSE_SECONDS)
 
     def _run(self) -> None:
         with contextlib.closing(self._loop), contextlib.suppress(asyncio.CancelledError):
@@ -546,7 +549,7 @@ class DaskCapacity:
         try:
             while True:
                 try:
-                    identity = await asyncio.wait_for(scheduler.identity(n_workers=0), _CONNECT_SECONDS)
+                    identity = await asyncio.wait_for(scheduler.identity(n_workers=0), _DASK_CONNECT_SECONDS)
                     self._now = EngineCapacity(identity["total_threads"], identity["total_memory"])
                 except (OSError, TimeoutError):
                     if self._now.slots:

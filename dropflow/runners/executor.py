@@ -62,17 +62,21 @@ LATE_GRACE_SECONDS = 2.0
 """Seconds that an attempt over its limit may take to clean up."""
 _STOP_SECONDS = LATE_GRACE_SECONDS + 0.5
 _INTERRUPT_SECONDS = 1.0
+"""Seconds between two interrupts of an attempt that is over its limit."""
 _SHORT_SECONDS = 0.001
+"""Seconds of an attempt below which its duration counts as its processor time."""
 _RESET = Path("/proc/self/clear_refs")
 _RESET_PEAK = b"5"
-_GROWTH = 16 << 20
+_GROWTH_BYTES = 16 << 20
+"""Bytes by which the peak of memory must grow to be reset for the next attempts."""
 _KINDS = ("file", "directory", "shm")
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _MOST_OPEN = 256
 """Most inputs of one attempt that are held open. For further ones, a new file with an old inode is not noticed."""
 RunApp = Callable[[App, AttemptContext], None]
 """Runs an application with its context."""
-_TAIL = 2000
+_TAIL_CHARACTERS = 2000
+"""Characters at the end of the log that a failure quotes."""
 _IMPORT_SECONDS = 0.05
 """Seconds between two tries to interrupt an application that imports a module."""
 _ROUTER = LogRouter()  # one per process, as the standard streams are
@@ -254,7 +258,7 @@ class UsageMeter:
         if not self._owns_process:
             return min(max(processor, 0.0), seconds), 0
         peak = _peak()
-        if peak > self._least + _GROWTH:
+        if peak > self._least + _GROWTH_BYTES:
             # Resets the peak, so that it does not count for the next attempts. Without /proc, it does.
             with suppress(OSError):
                 _RESET.write_bytes(_RESET_PEAK)
@@ -606,7 +610,7 @@ class LocalExecutor:
         return app
 
     def _failed(self, task: Task, error: BaseException, log: DropLog, started: float) -> AttemptResult:
-        failure = failure_of(error, log_tail=log.tail(_TAIL))
+        failure = failure_of(error, log_tail=log.tail(_TAIL_CHARACTERS))
         if failure.code == OutOfMemoryError.code:
             failure = judge_memory(failure, task, self._spec)
         inputs = self._failed_inputs.pop((task.drop, task.attempt), ())

@@ -40,22 +40,28 @@ from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 _MOST_BYTES = 4_000_000
 """Most bytes of contents that travel with a batch."""
 _MOST_IN_BATCH = 512
+"""Attempts in one batch."""
 _BATCH_SECONDS = 0.05
 """Expected seconds of the attempts of a batch together."""
 _MOST_LOOKED_AT = 100
+"""Attempts of each queue whose expected seconds are added up one by one."""
 _UNKNOWN_SECONDS = 0.5
 """Expected seconds of an attempt if none of its template has run: the default of Dask for tasks."""
 _log = logging.getLogger(__name__)
-_WINDOW = 8192
+_WINDOW_ATTEMPTS = 8192
+"""Attempts that the runner takes before their results, if the engine gives no other number."""
 _SLOW_SECONDS = 0.25
 """Seconds after which attempts of a batch that have not begun are recalled, and between two such recalls."""
 _PING_SECONDS = 5.0
+"""Seconds between two signs of life to workers of the engine."""
 _WANT_SECONDS = 1.0
 """Shortest time between two messages to the engine about how much work waits."""
 _NO_WORKERS_SECONDS = 600.0
 """Seconds that attempts wait for an engine without workers: an adaptive one may get them from a batch system."""
-_ANSWER_SECONDS = 5.0
-_CLOSE_SECONDS = 10.0
+_GIVE_BACK_SECONDS = 5.0
+"""Seconds in which the thread of the runner must give back the attempts that wait."""
+_RUNNER_CLOSE_SECONDS = 10.0
+"""Seconds that the thread of the runner is waited for at its end."""
 _HINTS = {
     "dask": "give the address that 'dask scheduler' prints, as in --runner dask=tcp://host:8786",
     "ray": "give the address that 'ray start' prints, as in --runner ray=host:6379, or ray=auto on its hosts",
@@ -429,7 +435,7 @@ class ExternalRunner:
         Place of each drop.
     """
 
-    window = _WINDOW
+    window = _WINDOW_ATTEMPTS
 
     def __init__(
         self,
@@ -442,7 +448,7 @@ class ExternalRunner:
         place_of: IntColumn | None = None,
     ) -> None:
         self._engine, self._spec, self._factory = engine, spec, factory
-        self._most = most or _WINDOW
+        self._most = most or _WINDOW_ATTEMPTS
         self._places = tuple(places)
         self._clock = SystemClock()
         self._inbox: Inbox[Callable[[], None]] = Inbox()
@@ -515,7 +521,7 @@ class ExternalRunner:
 
         self._command(answer)
         try:
-            return given.result(_ANSWER_SECONDS)
+            return given.result(_GIVE_BACK_SECONDS)
         except TimeoutError:
             return () if given.cancel() else given.result()
 
@@ -529,7 +535,7 @@ class ExternalRunner:
         self._is_closed = True
         if self._thread.ident is not None:
             self._command(self._end)
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(_RUNNER_CLOSE_SECONDS)
         self._engine.close()
 
     def _command(self, command: Callable[[], None]) -> None:

@@ -33,13 +33,18 @@ from dropflow.runners.worker_pool import WorkerPool
 from dropflow.version import __version__
 
 LEASE_SECONDS = 60.0
+"""Seconds without a message of its session, after which a host stops its attempts."""
 PYTHON = platform.python_version()
-_DISCARD_GRACE = 0.5
-_MOST_REMEMBERED = 10_000
+_DISCARD_SECONDS = 0.5
+"""Seconds that attempts may clean up whose batch is discarded."""
+_MOST_STOPPED = 10_000
+"""Stopped attempts and batches that are remembered, as they may come after the message that stops them."""
 _HINT = f"install dropflow {__version__} in the environment of the workers"
 _NO_MODULE = re.compile(r"No module named '?[\w.]+'?")
-_SHOWN = 3
-_TOKEN_BYTES = 16
+_SHOWN_WORKERS = 3
+"""Workers in a message."""
+_PROBE_TOKEN_BYTES = 16
+"""Random bytes in a file by which a worker shows that it reads the directory of the session."""
 
 
 class HostView(msgspec.Struct, frozen=True):
@@ -186,7 +191,7 @@ class Host:
         try:
             runner.submit(tasks)
             for key in stopped:
-                runner.abort(*key, _DISCARD_GRACE)
+                runner.abort(*key, _DISCARD_SECONDS)
         except OSError:  # it was closed meanwhile
             work.over.set()
         work.over.wait()
@@ -239,7 +244,7 @@ class Host:
             for key in keys:
                 self._work_of.pop(key, None)
             work.over.set()
-        _abort(runner, keys, _DISCARD_GRACE)
+        _abort(runner, keys, _DISCARD_SECONDS)
 
     def ping(self) -> None:
         """Note that the session is alive."""
@@ -325,7 +330,7 @@ class Host:
 
     def _remember(self, stopped: AttemptKey | int) -> None:
         self._stopped[stopped] = None
-        if len(self._stopped) > _MOST_REMEMBERED:
+        if len(self._stopped) > _MOST_STOPPED:
             del self._stopped[next(iter(self._stopped))]
 
     def _lost(self) -> WorkerDiedError:
@@ -351,7 +356,7 @@ def probe_file(directory: str) -> Iterator[tuple[str, str]]:
     StorageError
         It cannot be written.
     """
-    token = secrets.token_hex(_TOKEN_BYTES)
+    token = secrets.token_hex(_PROBE_TOKEN_BYTES)
     path = Path(directory, "tmp", f"probe-{token[:8]}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -436,5 +441,5 @@ def _minor(version: str) -> str:
 
 
 def _listed(texts: Mapping[str, str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(f"{name} ({text})" for name, text in sorted(texts.items())[:_SHOWN]) + more
+    more = f" and {len(texts) - _SHOWN_WORKERS} more" if len(texts) > _SHOWN_WORKERS else ""
+    return "; ".join(f"{name} ({text})" for name, text in sorted(texts.items())[:_SHOWN_WORKERS]) + more

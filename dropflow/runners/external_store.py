@@ -13,7 +13,8 @@ from dropflow.errors import StorageError
 _SECONDS = 100.0
 """Seconds that a store may take for one blob: less than a worker of an engine may take for one message."""
 _log = logging.getLogger(__name__)
-_TOKEN_BYTES = 8
+_NAME_TOKEN_BYTES = 8
+"""Random bytes in the name of a folder or of a blob."""
 
 
 def write_blob(url: str, data: bytes) -> None:
@@ -75,7 +76,7 @@ class ContentStore:
     """
 
     def __init__(self, url: str, *, is_new: bool = True) -> None:
-        self.url = f"{url.rstrip('/')}/dropflow-{secrets.token_hex(_TOKEN_BYTES)}" if is_new else url
+        self.url = f"{url.rstrip('/')}/dropflow-{secrets.token_hex(_NAME_TOKEN_BYTES)}" if is_new else url
 
     def put(self, data: bytes) -> str:
         """Write a blob, and return its URL.
@@ -85,7 +86,7 @@ class ContentStore:
         StorageError
             The store does not take it.
         """
-        url = f"{self.url}/{secrets.token_hex(_TOKEN_BYTES)}"
+        url = f"{self.url}/{secrets.token_hex(_NAME_TOKEN_BYTES)}"
         write_blob(url, data)
         return url
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _WAITING_THREADS = 64
+"""Threads for applications that wait, if the graph has no jobs of MPI with more ranks."""
 _NOTHING = ResourceNeeds(0)
 
 

@@ -59,8 +59,10 @@ _log = logging.getLogger(__name__)
 
 _START_SECONDS = 90.0
 """Seconds that Ray may take to start the first actor."""
-_CONNECT_SECONDS = 10.0
-_CLOSE_SECONDS = 4.0
+_RAY_CONNECT_SECONDS = 10.0
+"""Seconds in which a server of Ray must accept a connection."""
+_RAY_CLOSE_SECONDS = 4.0
+"""Seconds that the hosts in actors, and the thread that watches the cluster, are waited for at the end."""
 _CALLS = 8
 """Most calls that an actor processes at a time: two batches, and messages besides."""
 _MOST_REPLACED = 100
@@ -68,6 +70,7 @@ _MOST_REPLACED = 100
 _IDLE_SECONDS = 10.0
 """Seconds without work after which an elastic engine ends an actor."""
 _CAPACITY_SECONDS = 2.0
+"""Seconds between two requests for the capacity of the cluster."""
 _FEW_ACTORS, _MOST_ACTORS = 4, 10_000
 _MONOTONIC = SystemClock().monotonic
 _STARVED: set["RayEngine"] = set()
@@ -468,7 +471,7 @@ class RayEngine:
         if ray.is_initialized():
             with contextlib.suppress(Exception):  # Ray may be away
                 calls = [actor.handle.close.remote() for actor in actors if actor.hosts]
-                ray.wait(calls, num_returns=len(calls), timeout=_CLOSE_SECONDS)
+                ray.wait(calls, num_returns=len(calls), timeout=_RAY_CLOSE_SECONDS)
             for actor in actors:
                 with contextlib.suppress(Exception):
                     ray.kill(actor.handle)
@@ -505,7 +508,7 @@ class RayCapacity:
     def close(self) -> None:
         """Leave the cluster. Idempotent."""
         self._ended.set()
-        self._thread.join(_CLOSE_SECONDS)
+        self._thread.join(_RAY_CLOSE_SECONDS)
         with _signal_handlers_kept():
             ray.shutdown()
 
@@ -541,7 +544,7 @@ def connect(address: str, workers: int | None) -> bool:
     # Connected by "auto" itself, Ray 2.60 ended the actors of a session on a cluster of two nodes.
     server = _resolved(address)
     if server:
-        refuse_silent("ray", server, _CONNECT_SECONDS)
+        refuse_silent("ray", server, _RAY_CONNECT_SECONDS)
     quiet = {"log_to_driver": False, "configure_logging": False}
     try:
         # The output of Ray and its processes must not be part of the answer of a command.

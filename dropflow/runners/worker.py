@@ -66,9 +66,13 @@ from dropflow.runners.worker_messages import (
 from dropflow.stopping import WAKE_SIGNAL
 
 _FLUSH_SECONDS = 0.002
+"""Seconds that results wait for further ones while short attempts run."""
 _DELAY_SECONDS = 0.02
+"""Seconds after which another thread sends results that wait while a long attempt runs."""
 _EXIT_SECONDS = 0.8
+"""Seconds that the current attempt may clean up when the pool has ended."""
 _HEARTBEAT_SECONDS = 1.0
+"""Seconds between two heartbeats."""
 _UNREAD_SECONDS = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Pauses in which the pool reads the output of an attempt: 0.2 s in all."""
 _OOM_SCORE = "500"

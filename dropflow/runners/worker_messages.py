@@ -31,8 +31,10 @@ IDLE = -1
 # Native alignment: each field is written and read by one instruction, so a reader never sees half of a write.
 _NUMBER = struct.Struct("@q")
 _BEAT = struct.Struct("@Q")
-_BEAT_AT = 8
-_LAST_AT = 16
+_BEAT_OFFSET = 8
+"""Bytes before the number of heartbeats in the shared page."""
+_LAST_OFFSET = 16
+"""Bytes before the number of the last attempt in the shared page."""
 
 
 class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
@@ -292,26 +294,26 @@ class Marker:
     @property
     def last(self) -> int:
         """Number of the last attempt that the worker began; `IDLE` for none."""
-        return int(_NUMBER.unpack_from(self._page, _LAST_AT)[0])
+        return int(_NUMBER.unpack_from(self._page, _LAST_OFFSET)[0])
 
     def clear(self) -> None:
         """Write that no attempt has begun yet."""
         self.current = IDLE
-        _NUMBER.pack_into(self._page, _LAST_AT, IDLE)
+        _NUMBER.pack_into(self._page, _LAST_OFFSET, IDLE)
 
     def begin(self, number: int) -> None:
         """Make an attempt the current one, and the last that was begun."""
-        _NUMBER.pack_into(self._page, _LAST_AT, number)
+        _NUMBER.pack_into(self._page, _LAST_OFFSET, number)
         _NUMBER.pack_into(self._page, 0, number)
 
     @property
     def beats(self) -> int:
         """Number of heartbeats of the worker."""
-        return int(_BEAT.unpack_from(self._page, _BEAT_AT)[0])
+        return int(_BEAT.unpack_from(self._page, _BEAT_OFFSET)[0])
 
     def beat(self) -> None:
         """Increment the number of heartbeats."""
-        _BEAT.pack_into(self._page, _BEAT_AT, self.beats + 1)
+        _BEAT.pack_into(self._page, _BEAT_OFFSET, self.beats + 1)
 
     def close(self) -> None:
         """Unmap the page."""

@@ -66,21 +66,27 @@ from dropflow.stopping import GRACE_SECONDS, stopped_after
 
 # The times at which worker processes are started again after failed starts.
 
-_MOST = 6
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 30.0
+_MOST_FAILED_STARTS = 6
+"""Failed starts in a row, after which attempts fail."""
+_FIRST_PAUSE_SECONDS = 0.1
+"""Seconds before a start that follows a failed one; they double with each failure."""
+_LONGEST_PAUSE_SECONDS = 30.0
+"""Longest seconds before a start that follows a failed one."""
 _LONGEST_WAIT = 1.0
 """Longest pause in seconds while attempts wait and there is no process."""
-_LOG_LIMIT = 1_000_000
+_LOG_BYTES = 1_000_000
+"""Bytes of the log of a worker with its output outside of attempts."""
 _log = logging.getLogger(__name__)
-_SENT = 1 << 20
+_SENT_BYTES = 1 << 20
+"""Bytes that are sent to a worker at once."""
 _WAKES = 4096
 """Most bytes of wake-ups that are read together. A read of up to 1 MiB costs 20 us more, even for few bytes."""
 _STARTS = 8
 """Most workers that are started in one turn: commands wait meanwhile."""
 _PAUSE_SECONDS = 0.2
 """Seconds between two checks of memory while attempts wait for it. The end of an attempt wakes the pool at once."""
-_CLOSE_SECONDS = 1.0
+_POOL_CLOSE_SECONDS = 1.0
+"""Seconds in which workers must end when the pool is closed; then they are killed."""
 _KILL_SECONDS = 5.0
 """Seconds to wait for the end of a killed worker when the pool is closed."""
 _ANSWER_SECONDS = 5.0
@@ -102,9 +108,9 @@ class StartBackoff:
 
     def note_failure(self, how: str, now: float) -> None:
         """Count a failed start: the next one waits twice as long."""
-        self.not_before = now + min(_FIRST_PAUSE * 2**self.failed, _LONGEST_PAUSE)
+        self.not_before = now + min(_FIRST_PAUSE_SECONDS * 2**self.failed, _LONGEST_PAUSE_SECONDS)
         self.failed += 1
-        if self.failed >= _MOST:
+        if self.failed >= _MOST_FAILED_STARTS:
             self.failure = Failure.of(
                 WorkerStartError(
                     f"worker processes cannot be started, {self.failed} starts failed in a row: the last one {how}",
@@ -156,7 +162,7 @@ class OutputLogs:
         The log of the attempt that is `running` belongs to the worker until the attempt is over.
         """
         for number, content in worker.output.take(but=running):
-            folder, name, limit = str(self._directory), f"worker-{worker.number}", _LOG_LIMIT
+            folder, name, limit = str(self._directory), f"worker-{worker.number}", _LOG_BYTES
             if number in worker.assigned:
                 at, task = worker.assigned[number]
                 runner = self._dispatcher.find(at)
@@ -407,7 +413,7 @@ class WorkerPool:
     def _flush(self, worker: WorkerProcess) -> None:
         while worker.outgoing:
             try:
-                sent = worker.link.send(memoryview(worker.outgoing)[:_SENT])
+                sent = worker.link.send(memoryview(worker.outgoing)[:_SENT_BYTES])
             except BlockingIOError:
                 break
             except OSError:
@@ -485,7 +491,7 @@ class WorkerPool:
         for worker in self._workers:
             self._unregister(worker.link, worker.exit, worker.output.descriptor)
             worker.link.close()
-        deadline = self._clock.monotonic() + _CLOSE_SECONDS
+        deadline = self._clock.monotonic() + _POOL_CLOSE_SECONDS
         for worker in self._workers:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.process.wait(max(0.0, deadline - self._clock.monotonic()))
@@ -573,7 +579,7 @@ class PooledRunner:
             return
         self._closed = True
         if self._started and self._pool.command(lambda dispatcher: dispatcher.leave(self._queue)):
-            self._queue.has_left.wait(stopped_after(_CLOSE_SECONDS))
+            self._queue.has_left.wait(stopped_after(_POOL_CLOSE_SECONDS))
 
 
 def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:

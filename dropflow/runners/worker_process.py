@@ -38,11 +38,14 @@ from dropflow.stopping import GRACE_SECONDS, kill_after
 # current attempt of the worker: a worker begins the next attempt only when its pipe is empty (see
 # `dropflow.runners.worker`).
 
-_BLOCK = 1 << 16
+_BLOCK_BYTES = 1 << 16
+"""Bytes of output that are read at once."""
 _PIPE = 1 << 20
 """Most bytes that a pipe holds."""
-_KEPT = 1 << 16
-_LAST = 2000
+_KEPT_BYTES = 1 << 16
+"""Bytes at the end of the output of an attempt that are kept."""
+_LAST_BYTES = 2000
+"""Bytes at the end of the output of all attempts that the failure of a worker quotes."""
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS})
 _KERNEL_LOG = Path("/dev/kmsg")
 _RECORD = 8192
@@ -54,6 +57,7 @@ SLOW_SECONDS = 0.25
 Assigned = tuple[int, Task]
 """The number of a runner, and an attempt of it."""
 _CHECK_SECONDS = 1.0
+"""Seconds between two checks for workers that hang."""
 _OVERDUE_SECONDS = 5.0
 """Seconds that a worker has to stop by itself an attempt that takes longer than its limit."""
 _STOPPED_SECONDS = 30.0
@@ -65,7 +69,7 @@ _UNKILLABLE_SECONDS = 10.0
 class Tail:
     """The last `limit` bytes that were added, and the number of bytes before them."""
 
-    def __init__(self, limit: int = _KEPT) -> None:
+    def __init__(self, limit: int = _KEPT_BYTES) -> None:
         self._limit = limit
         self._data = bytearray()
         self._dropped = 0
@@ -103,12 +107,12 @@ class WorkerOutput:
         self.descriptor = descriptor
         self.by_attempt: dict[int, Tail] = {}
         """Output by number of the attempt; `dropflow.runners.worker_messages.IDLE` outside of attempts."""
-        self._last = Tail(_LAST)
+        self._last = Tail(_LAST_BYTES)
 
     def read(self, attempt: int) -> bool:
         """Read a block as the output of `attempt`; return False if there is none."""
         try:
-            block = os.read(self.descriptor, _BLOCK)
+            block = os.read(self.descriptor, _BLOCK_BYTES)
         except BlockingIOError:
             return False
         if block:
@@ -121,7 +125,7 @@ class WorkerOutput:
 
     def read_all(self, attempt: int) -> None:
         """Read the present content of the pipe, and no more than a pipe holds: child processes may go on writing."""
-        for _ in range(_PIPE // _BLOCK):
+        for _ in range(_PIPE // _BLOCK_BYTES):
             if not self.read(attempt):
                 break
 
@@ -133,7 +137,7 @@ class WorkerOutput:
     @property
     def end(self) -> str:
         """The end of the output of all attempts."""
-        return self._last.content()[-_LAST:].decode(errors="replace").strip()
+        return self._last.content()[-_LAST_BYTES:].decode(errors="replace").strip()
 
     def close(self) -> None:
         """Close the pipe."""

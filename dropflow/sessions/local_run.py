@@ -66,6 +66,7 @@ _OURS = (
 """Files of a session, in the order in which they are removed. The graph, by which a session directory is recognised, is
 last: if this process is killed meanwhile, the next one continues the removal."""
 _SHOWN_HOSTS = 8
+"""Names of hosts in a note."""
 
 
 @dataclass(frozen=True, kw_only=True)

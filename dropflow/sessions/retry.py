@@ -33,7 +33,8 @@ _AGAIN_REASON = "drops were run again with 'dropflow retry --from'"
 _CODE_REASON = "their code was changed with 'dropflow retry --new-code'"
 """The reason why drops run again, for explanations."""
 
-_SHOWN = 5
+_SHOWN_DROPS = 5
+"""Ids of drops in a message."""
 _NO_CODE: Mapping[str, str] = MappingProxyType({})
 
 BooleanColumn = npt.NDArray[np.bool_]
@@ -352,8 +353,8 @@ def _has_not_run(
 
 
 def _listed(graph: PhysicalGraph, drops: Sequence[int]) -> str:
-    more = f" and {len(drops) - _SHOWN} more" if len(drops) > _SHOWN else ""
-    return ", ".join(oid(graph, drop) for drop in drops[:_SHOWN]) + more
+    more = f" and {len(drops) - _SHOWN_DROPS} more" if len(drops) > _SHOWN_DROPS else ""
+    return ", ".join(oid(graph, drop) for drop in drops[:_SHOWN_DROPS]) + more
 
 
 # The root causes that are tried again, for a run on this machine and for a session of managers.
@@ -397,7 +398,7 @@ def causes_to_retry(
     for text in drops:
         drop = find_drop(graph, text, states)
         if drop not in causes:
-            failed = ", ".join(oid(graph, cause) for cause in sorted(set(causes.values()))[:_SHOWN])
+            failed = ", ".join(oid(graph, cause) for cause in sorted(set(causes.values()))[:_SHOWN_DROPS])
             raise ConflictError(
                 f"{oid(graph, drop)} did not fail: it is {DropState(int(states[drop])).name}",
                 where=where,

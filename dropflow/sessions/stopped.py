@@ -45,7 +45,8 @@ from dropflow.states import DropState, SessionState
 
 _SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 """States that stay when a session continues. Drops that were cancelled or running run again."""
-_SHOWN = 5
+_SHOWN_CONTENTS = 5
+"""Contents in a note."""
 _ENDED = (SessionState.FINISHED.name, SessionState.FAILED.name)
 
 
@@ -301,7 +302,7 @@ class StoppedRun(StoppedSession):
             counts = Counter(self.graph.templates[self.graph.template[drop]].name for drop in drops)
             shown = [name if count == 1 else f"{name} ({count} drops)" for name, count in counts.items()]
             if shown:
-                yield f"contents that were {word}: {few(shown, _SHOWN)}"
+                yield f"contents that were {word}: {few(shown, _SHOWN_CONTENTS)}"
 
 
 def _gone(lost: Collection[int], released: Collection[int]) -> str:

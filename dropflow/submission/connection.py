@@ -20,6 +20,7 @@ from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import ClusterKey, load_any
 
 _REQUEST_SECONDS = 30.0
+"""Seconds in which a manager must answer a request, if the command gives no other time."""
 _RANK = ("master", "island", "node")
 
 

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from dropflow.execution.statistics import NodeStatistics, Statistics
 
 _LINE_SECONDS = 5.0
+"""Seconds between two lines where there is no terminal."""
 _MOST_ROWS = 24
-_BAR = 28
-_FILE = 4096
+"""Logical nodes with a bar, those that run first."""
+_BAR_CHARACTERS = 28
+"""Characters of a bar."""
+_FILE_BYTES = 4096
+"""Bytes that each file counts besides its own, so that the bar advances for small files."""
 # Colours that colour-blind people can tell apart; the symbols mean the same without colour.
 _PARTS = (
     (DropState.COMPLETED, "green", "━"),
@@ -80,10 +84,10 @@ def transfer_progress(total: int, size: int, *, quiet: bool) -> Iterator[CountFi
         columns = (BarColumn(), counted, TransferSpeedColumn(), TimeRemainingColumn())
         with Progress("fetching", *columns, console=Console(stderr=True), transient=True) as progress:
             # Each file counts a little besides its bytes, so that the bar advances for small and empty files too.
-            task = progress.add_task("", total=(size + total * _FILE) or None, files="")
+            task = progress.add_task("", total=(size + total * _FILE_BYTES) or None, files="")
             yield _Sum(
                 lambda files, done: progress.update(
-                    task, completed=done + files * _FILE, files=_done(files, total, done, size)
+                    task, completed=done + files * _FILE_BYTES, files=_done(files, total, done, size)
                 )
             ).add
     else:
@@ -185,7 +189,7 @@ def _rows(statistics: "Statistics") -> "tuple[list[NodeStatistics], int]":
 
 def _bar(node: "NodeStatistics") -> str:
     counts = [node.counts[state] for state, _, _ in _PARTS]
-    parts = zip(_PARTS, _widths(counts, _BAR), strict=True)
+    parts = zip(_PARTS, _widths(counts, _BAR_CHARACTERS), strict=True)
     return "".join(f"[{colour}]{symbol * width}[/]" for (_, colour, symbol), width in parts if width)
 
 

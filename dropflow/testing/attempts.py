@@ -32,7 +32,9 @@ _WITHOUT = {FAILED: DropState.ERROR, SKIPPED: DropState.SKIPPED}
 
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _ITSELF = 0
+"""Row of the application in its graph; its inputs and outputs follow."""
 _TRACK_SECONDS = 0.01
+"""Seconds of an attempt that records when it runs."""
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,13 @@ from dropflow.stopping import stopped_after
 from dropflow.testing.drawing import draw
 
 FACTORY = "dropflow.testing.attempts:build"
-_PATIENCE = 60.0
-_PAUSE = 0.01
-_WIDTH = 40
-_WIDE = ", ".join(f"a{number} -> B{number} -> c{number} -> D{number} -> e{number}" for number in range(_WIDTH))
+_PATIENCE_SECONDS = 60.0
+"""Seconds after which a condition counts as never true: long, for busy machines."""
+_PAUSE_SECONDS = 0.01
+"""Seconds between two looks at a condition."""
+_CHAINS = 40
+"""Chains of five drops in the wide graph."""
+_WIDE = ", ".join(f"a{number} -> B{number} -> c{number} -> D{number} -> e{number}" for number in range(_CHAINS))
 
 
 # A strict fake of a repository: it records calls, and refuses unexpected ones.
@@ -217,7 +220,7 @@ class RunnerConformance:
         graph = draw(_WIDE, name="drawing", **scripts)
         result = self._session(graph, tmp_path).run()
 
-        _same(result.states, {"COMPLETED": 5 * _WIDTH - 4, "ERROR": 4, "SKIPPED": 0})
+        _same(result.states, {"COMPLETED": 5 * _CHAINS - 4, "ERROR": 4, "SKIPPED": 0})
         _same([(failure.drop, failure.code) for failure in result.failures], [("drawing_B7_0", AppError.code)])
         # Results that were lost with a process are computed again, and that is no try.
         _is_true(result.failures[0].attempts >= 2, "a drop had fewer attempts than tries")
@@ -227,12 +230,12 @@ class RunnerConformance:
     def test_a_cancel_ends_within_its_bound(self, tmp_path: Path) -> None:
         """Attempts that run are aborted, and those that wait are answered, whether the former react or not."""
         script: Any = {"component": "deaf" if self.survives_loss else "hang"}
-        graph = draw(_WIDE, name="drawing", **{f"B{number}": script for number in range(_WIDTH)})
+        graph = draw(_WIDE, name="drawing", **{f"B{number}": script for number in range(_CHAINS)})
         session = self._session(graph, tmp_path)
         result, seconds = _cancelled(session, grace=0.2)
 
         _same(result.status, SessionState.CANCELLED)
-        _same(result.states.get("COMPLETED", 0) + result.states.get("CANCELLED", 0), 5 * _WIDTH)
+        _same(result.states.get("COMPLETED", 0) + result.states.get("CANCELLED", 0), 5 * _CHAINS)
         # Twice the bound, for busy machines; without an abort it would never end.
         _is_true(seconds < 2 * stopped_after(0.2) + 5.0, f"the cancel took {seconds:.1f} s")
 
@@ -316,17 +319,17 @@ def _cancelled(session: Session, grace: float) -> tuple[SessionResult, float]:
     _wait(lambda: bool(session.runner.running))
     asked = clock.monotonic()
     session.cancel("enough", grace)
-    owner.join(_PATIENCE)
+    owner.join(_PATIENCE_SECONDS)
     _is_true(bool(results), "the session did not end")
     return results[0], clock.monotonic() - asked
 
 
 def _wait(condition: Callable[[], bool]) -> None:
     clock, pause = SystemClock(), threading.Event()
-    deadline = clock.monotonic() + _PATIENCE
+    deadline = clock.monotonic() + _PATIENCE_SECONDS
     while not condition():
         _is_true(clock.monotonic() < deadline, "a condition did not become true")
-        pause.wait(_PAUSE)
+        pause.wait(_PAUSE_SECONDS)
 
 
 def _same(actual: object, expected: object) -> None:

@@ -19,6 +19,7 @@ from dropflow.times.octets import TIMES_FILE, TimesSection, read_receipts, read_
 # thread.
 
 _MICROSECONDS = 1e6
+"""Microseconds in a second: the unit of time in trace files."""
 
 
 def chrome_trace(

@@ -20,7 +20,8 @@ from dropflow.times.attempts import AttemptColumns
 _OPEN = (DropState.INITIALIZED, DropState.WRITING)
 _GONE = (DropState.EXPIRED, DropState.DELETED)
 _Seconds = npt.NDArray[np.float64]
-_NONE = -1
+_UNKNOWN = -1
+"""Row of the cause of a drop without one, and size of a content that is not there."""
 _PASSED_ON = (DropState.ERROR, DropState.CANCELLED)
 _Rows = npt.NDArray[np.int64]
 
@@ -113,7 +114,7 @@ def causes_at(
     graph: PhysicalGraph, attempts: AttemptColumns, moments: Moments, states: npt.NDArray[np.uint8], time: float
 ) -> _Rows:
     """Return the row of the root cause of each drop that is in ERROR in `states`, those of the moment; else -1."""
-    causes = np.full(graph.drops, _NONE, np.int64)
+    causes = np.full(graph.drops, _UNKNOWN, np.int64)
     in_error = states == DropState.ERROR
     if not in_error.any():
         return causes
@@ -138,7 +139,7 @@ def causes_at(
         is_it = np.flatnonzero((first[before] == np.repeat(earliest, lengths)) & np.isfinite(first[before]))
         groups, at = np.unique(np.searchsorted(starts, is_it, side="right") - 1, return_index=True)
         causes[after[groups]] = causes[before[is_it[at]]]
-    causes[~in_error] = _NONE
+    causes[~in_error] = _UNKNOWN
     return causes
 
 
@@ -147,7 +148,7 @@ def size_at(graph: PhysicalGraph, attempts: AttemptColumns, time: float) -> _Row
 
     An attempt has the bytes of all its outputs: they are the size of a content without another output or producer.
     """
-    sizes = np.full(graph.drops, _NONE, np.int64)
+    sizes = np.full(graph.drops, _UNKNOWN, np.int64)
     rows = np.flatnonzero(~attempts.failed & (attempts.committed <= time))
     drops = attempts.drop[rows]
     out, into = graph.successors, graph.predecessors

@@ -53,7 +53,8 @@ the attempt before it on its worker process had ended.
 """
 RECEIVED_FILE = "received.json"
 _LENGTHS = np.dtype("<u4")
-_PREFIX = 8
+_PREFIX_BYTES = 8
+"""Bytes of the two sizes before a section; sizes are multiples of it, so that columns are aligned."""
 _NONE = np.zeros(0, RUNNING)
 
 
@@ -146,11 +147,11 @@ def pack_columns(header: Mapping[str, object], columns: Mapping[str, npt.NDArray
     for name, column in columns.items():
         data = np.ascontiguousarray(column).tobytes()
         listed.append({"name": name, "type": column.dtype.str, "offset": offset, "length": len(column)})
-        padded = -(-len(data) // _PREFIX) * _PREFIX
+        padded = -(-len(data) // _PREFIX_BYTES) * _PREFIX_BYTES
         body.append(data.ljust(padded, b"\0"))
         offset += padded
     text = msgspec.json.encode({**header, "columns": listed})
-    text = text.ljust(-(-len(text) // _PREFIX) * _PREFIX, b" ")
+    text = text.ljust(-(-len(text) // _PREFIX_BYTES) * _PREFIX_BYTES, b" ")
     return np.array([len(text), offset], _LENGTHS).tobytes() + text + b"".join(body)
 
 
@@ -215,11 +216,11 @@ class _Header(msgspec.Struct):
 
 def _read_section(data: memoryview) -> tuple[TimesSection, int]:
     """Return the first section, and its size in bytes."""
-    header_size, body_size = np.frombuffer(data[:_PREFIX], _LENGTHS).tolist()
-    end = _PREFIX + header_size
+    header_size, body_size = np.frombuffer(data[:_PREFIX_BYTES], _LENGTHS).tolist()
+    end = _PREFIX_BYTES + header_size
     if end + body_size > len(data):
         raise ValueError("they end early")
-    header = msgspec.json.decode(data[_PREFIX:end], type=_Header)
+    header = msgspec.json.decode(data[_PREFIX_BYTES:end], type=_Header)
     columns = {column.name: column.read(data[end : end + body_size]) for column in header.columns}
     records = np.zeros(len(columns["drop"]), RECORD)
     for name in RECORD.names or ():

@@ -30,6 +30,7 @@ _Seconds = npt.NDArray[np.float64]
 GAP_KINDS = ("data", "message", "worker")
 """Reasons why a lane was idle in a piece of a gap."""
 _MOST_PAIRS = 10_000
+"""Pairs of nodes whose moved bytes are listed, those that moved most first."""
 
 
 # The rows of a timeline: a lane for each worker process, and as many as are needed for attempts

@@ -27,7 +27,8 @@ _COLOURS = (
     "#86bcb6",
 )
 _TOP, _SAMPLES = 30, 500
-_FONT = 11
+_FONT_SIZE = 11
+"""Pixels: the size of letters."""
 _LINE_COLOUR, _NOTE_COLOUR = "#cccccc", "#767676"
 
 
@@ -169,7 +170,7 @@ def write_svg(picture: TimelinePicture, stream: BinaryIO) -> None:
 
 def _svg(picture: TimelinePicture) -> Iterator[str]:
     yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{picture.width}" height="{picture.height}" '
-    yield f'viewBox="0 0 {picture.width} {picture.height}" font-family="sans-serif" font-size="{_FONT}">\n'
+    yield f'viewBox="0 0 {picture.width} {picture.height}" font-family="sans-serif" font-size="{_FONT_SIZE}">\n'
     yield f'<text x="{_LEFT}" y="18">{escape(picture.title)}</text>\n'
     for row in picture.rows:
         yield f'<text x="4" y="{row.top + 11:g}">{escape(row.name)}</text>\n'

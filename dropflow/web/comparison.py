@@ -26,8 +26,10 @@ from dropflow.web.cause_groups import Cause, without_numbers
 from dropflow.web.report import SessionReport
 from dropflow.web.signature import Level, Levels, SessionSignature, levels_of, modes_of, signature
 
-_MOST = 300
-_TEXT = 500
+_MOST_ROWS = 300
+"""Rows of each table."""
+_TEXT_CHARACTERS = 500
+"""Characters of a value."""
 _T = TypeVar("_T")
 _PROFILE = (("in all", "seconds", "seconds"), ("median", "median", "seconds"), ("attempts", "attempts", "count"))
 """Word, field of a profile and unit of the numbers of a logical node."""
@@ -189,7 +191,7 @@ def spelled(value: str | float | None, unit: str) -> str:
     if value is None:
         return DASH
     if isinstance(value, str):
-        return single_line(value, _TEXT) or '""'
+        return single_line(value, _TEXT_CHARACTERS) or '""'
     if unit == "seconds":
         return format_brief(value)
     return format_size(value) if unit == "bytes" else format_count(int(value))
@@ -216,7 +218,7 @@ def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
 
 
 def _listed(rows: Sequence[_T]) -> Listed[_T]:
-    return Listed(rows=tuple(rows[:_MOST]), total=len(rows))
+    return Listed(rows=tuple(rows[:_MOST_ROWS]), total=len(rows))
 
 
 def _session(report: SessionReport) -> ComparedSession:
@@ -286,7 +288,7 @@ def _options(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+    return text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}…"
 
 
 def _totals(first: SessionReport, second: SessionReport) -> Iterator[Difference]:

@@ -35,7 +35,8 @@ from dropflow.web.known_servers import KnownServers, hop_url
 
 _FOLDER = Path(__file__).with_name("templates")
 _HTML = "text/html; charset=utf-8"
-_MIN_COMPRESSED = 2048
+_FEWEST_PACKED_BYTES = 2048
+"""Bytes of a page above which it is compressed."""
 _MAIN = '<main id="main">'
 """The place where the frame of a page ends and its content begins."""
 
@@ -143,7 +144,7 @@ def page_response(page: str, request: Request, *, form_targets: Sequence[str] = 
     headers = [_REFERRER, ("Vary", "Accept-Encoding")]
     if form_targets:
         headers.append(("Content-Security-Policy", _policy(form_targets)))
-    if len(body) > _MIN_COMPRESSED and "gzip" in request.headers.get("Accept-Encoding", ""):
+    if len(body) > _FEWEST_PACKED_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, compresslevel=1, mtime=0)
         headers.append(("Content-Encoding", "gzip"))
     return Response(body=body, content_type=_HTML, status=status, headers=tuple(headers))

@@ -26,8 +26,11 @@ from dropflow.graph.text_ids import oid, oids, row_of
 
 _OCTETS = "application/octet-stream"
 _MOST_GRAPHS = 4
+"""Graphs that are kept in memory."""
 _MOST_ANSWERS = 16
+"""Answers that are kept in memory."""
 _MOST_NAMES = 500
+"""Drops whose names one request gets."""
 _T = TypeVar("_T")
 _BY_DROP = {
     "upstream": (order.upstream, "what {} depends on"),

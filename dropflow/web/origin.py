@@ -20,11 +20,16 @@ from dropflow.times.attempts import AttemptColumns
 from dropflow.web.comparison import Listed
 from dropflow.web.report import SessionReport
 
-_MOST = 200
+_MOST_STEPS = 200
+"""Logical nodes of the origin of a result."""
 _MOST_PARAMETERS = 50
+"""Parameters of a logical node."""
 _MOST_ATTEMPTS = 20
-_MOST_NODES = 20
-_TEXT = 2000
+"""Attempts of a drop, the last ones."""
+_MOST_PLACES = 20
+"""Nodes on which a logical node ran."""
+_TEXT_CHARACTERS = 2000
+"""Characters of a value."""
 
 
 class OriginAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,7 +271,7 @@ def _nodes(report: SessionReport, rows: IntColumn, away: IntColumn) -> Listed[Or
     for row_of_template, node in pairs.tolist():
         places.setdefault(row_of_template, []).append(attempts.nodes[node])
     nodes = []
-    for at in order[:_MOST].tolist():
+    for at in order[:_MOST_STEPS].tolist():
         row_of_template = int(present[at])
         shared = graph.templates[row_of_template]
         nodes.append(
@@ -282,7 +287,7 @@ def _nodes(report: SessionReport, rows: IntColumn, away: IntColumn) -> Listed[Or
                 attempts=int(tried[row_of_template]),
                 failed=int(failed[row_of_template]),
                 seconds=float(seconds[row_of_template]),
-                nodes=tuple(places.get(row_of_template, ())[:_MOST_NODES]),
+                nodes=tuple(places.get(row_of_template, ())[:_MOST_PLACES]),
                 parameters=_parameters(shared),
             )
         )
@@ -295,4 +300,4 @@ def _parameters(template: Template) -> tuple[tuple[str, str], ...]:
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+    return text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}…"

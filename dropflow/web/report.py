@@ -40,11 +40,17 @@ from dropflow.web.views import GROUPS, grouped, segments, traffic_grid
 _FOLDER = Path(__file__).with_name("templates")
 _STYLE_SHEETS = (STATIC / "dropflow.css", STATIC / "traffic.css", _FOLDER / "report.css")
 _MOST_SHAPES = 400
+"""Logical nodes of a graph whose picture is in the report."""
 _MOST_CAUSES = 50
+"""Causes of failures in the report."""
 _MOST_NODES = 300
+"""Logical nodes in the tables of the report."""
 _MOST_PARAMETERS = 40
-_PARAMETER = 2000
-_LETTER = 7.4
+"""Parameters of a logical node in the report."""
+_PARAMETER_CHARACTERS = 2000
+"""Characters of a parameter in the report."""
+_LETTER_WIDTH = 7.4
+"""Units of the drawing: the mean width of a letter."""
 _TEMPLATES = PageTemplates(
     _FOLDER,
     layout=PageLayout(navigation=()),
@@ -195,13 +201,13 @@ class _Picture:
 
     def name(self, text: str, width: float) -> str:
         """Return as much of a name as fits."""
-        most = max(int(width / _LETTER), 1)
+        most = max(int(width / _LETTER_WIDTH), 1)
         return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _PARAMETER else f"{text[:_PARAMETER]}…"
+    return text if len(text) <= _PARAMETER_CHARACTERS else f"{text[:_PARAMETER_CHARACTERS]}…"
 
 
 # The report of a session of a manager, from what any manager or client answers.

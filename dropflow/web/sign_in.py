@@ -34,7 +34,8 @@ from dropflow.web.tickets import TICKET, Permission, TicketReply, Tickets
 # the page key of the other server: a server of another user of this host, which gets our cookie, cannot get a ticket.
 # With the read key, the ticket permits reading only.
 
-_HOP_LIMIT = 16 * 1024
+_HOP_BYTES = 16 * 1024
+"""Bytes of the body of a request to go on to another server."""
 
 # Everything that `{{...}}` shows is escaped.
 _FORM = """<form class="card" method="post" action="/hop" data-key data-auto>
@@ -44,7 +45,8 @@ _FORM = """<form class="card" method="post" action="/hop" data-key data-auto>
 <p class="actions"><button class="primary">Go on</button> <a class="button" href="/">Stay here</a></p>
 </form>
 """
-_LOGIN_LIMIT = 64 * 1024
+_LOGIN_BYTES = 64 * 1024
+"""Bytes of the body of a login."""
 # Without a path: browsers then use that of the login, also below another path of a proxy.
 _COOKIE = "HttpOnly; SameSite=Lax"
 _HTML = "text/html; charset=utf-8"
@@ -102,7 +104,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, servers: KnownServers) -> 
             form=True,
             reads=True,
             takes=FORM,
-            limit=_HOP_LIMIT,
+            limit=_HOP_BYTES,
             summary="Go on to it, signed in.",
             tag="login",
         ),
@@ -113,7 +115,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, servers: KnownServers) -> 
             body=TICKET.body,
             users=True,
             answer=TicketReply,
-            limit=_HOP_LIMIT,
+            limit=_HOP_BYTES,
             summary=TICKET.summary,
             tag="login",
         ),
@@ -205,7 +207,7 @@ def login_routes(
         page = card_page("Signed out", _SIGNED_OUT, target=call.target, script="page_key.js")
         return Response(body=page, content_type=_HTML, headers=(("Set-Cookie", gone),))
 
-    route = partial(Route, public=True, limit=_LOGIN_LIMIT, gives="text/html", tag="login")
+    route = partial(Route, public=True, limit=_LOGIN_BYTES, gives="text/html", tag="login")
     post = partial(route, method="POST", json=True)
     return [
         route(method="GET", path="/login", handler=page, summary="The page that takes a token", query=LoginQuery),

@@ -30,7 +30,8 @@ MODES: Mapping[str, tuple[str, ...]] = {
 }
 """DALiuGE's modes of reproducibility, and the levels that must be the same for each. ``parameters`` contains
 ``graph``."""
-_FEW = 20
+_LISTED_NAMES = 20
+"""Nodes without an answer, or drops without a digest, that are named."""
 
 
 class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
     def contents_note(self) -> str:
         """Why the contents have no digest; empty if they have one."""
         if self.missing:
-            return f"nodes that did not answer: {', '.join(self.missing[:_FEW])}"
+            return f"nodes that did not answer: {', '.join(self.missing[:_LISTED_NAMES])}"
         if self.unknown:
             more = ", ..." if self.unknown > len(self.first_unknown) else ""
             names = f"{', '.join(self.first_unknown)}{more}"
@@ -122,7 +123,7 @@ def signature(graph: PhysicalGraph, results: ResultList, digests: DropDigests | 
         modes=_modes({**levels, "software": _digest(software) if software else ""}),
         results=len(results.results),
         unknown=len(unknown),
-        first_unknown=tuple(label(graph, drop.drop) for drop in unknown[:_FEW]),
+        first_unknown=tuple(label(graph, drop.drop) for drop in unknown[:_LISTED_NAMES]),
         missing=results.missing,
         repository=repository_of(graph),
     )

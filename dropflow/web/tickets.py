@@ -23,9 +23,12 @@ from dropflow.errors import HttpError
 LONGEST = 600.0
 """Seconds that a ticket may be valid."""
 
-_USUAL = 60.0
-_MOST = 1000
-_PATIENCE = 5.0
+_USUAL_SECONDS = 60.0
+"""Seconds that a ticket is valid, if the caller gives no other time."""
+_MOST_TICKETS = 1000
+"""Tickets that wait for their use."""
+_ANSWER_SECONDS = 5.0
+"""Seconds in which a server must answer with a ticket."""
 
 
 class Permission(Enum):
@@ -39,7 +42,7 @@ class Permission(Enum):
 class TicketRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds that the ticket may wait for its use, and whether the browser may only read."""
 
-    seconds: Annotated[float, Meta(gt=0, le=LONGEST)] = _USUAL
+    seconds: Annotated[float, Meta(gt=0, le=LONGEST)] = _USUAL_SECONDS
     read_only: bool = False
 
 
@@ -84,7 +87,7 @@ class Tickets:
         self._mutex = threading.Lock()
         self._valid: dict[str, tuple[float, bool]] = {}
 
-    def issue(self, seconds: float = _USUAL, *, read_only: bool = False) -> str:
+    def issue(self, seconds: float = _USUAL_SECONDS, *, read_only: bool = False) -> str:
         """Return a new ticket.
 
         Raises
@@ -95,7 +98,7 @@ class Tickets:
         ticket, now = secrets.token_urlsafe(32), self._clock.monotonic()
         with self._mutex:
             self._valid = {known: issued for known, issued in self._valid.items() if issued[0] > now}
-            if len(self._valid) >= _MOST:
+            if len(self._valid) >= _MOST_TICKETS:
                 raise HttpError(503, "too many tickets wait for their use", hint="ask again in a minute")
             self._valid[ticket] = now + seconds, read_only
         return ticket
@@ -116,7 +119,7 @@ def request_ticket(
     *,
     token: str | None = None,
     secret: bytes | UserKey | None = None,
-    seconds: float = _USUAL,
+    seconds: float = _USUAL_SECONDS,
     read_only: bool = False,
 ) -> str:
     """Return a ticket of the server at `url`; raises as `ticket_reply`."""
@@ -128,7 +131,7 @@ def ticket_reply(
     *,
     token: str | None = None,
     secret: bytes | UserKey | None = None,
-    seconds: float = _USUAL,
+    seconds: float = _USUAL_SECONDS,
     read_only: bool = False,
 ) -> TicketReply:
     """Return the answer of the server at `url`, which must come within a few seconds, to a request for a ticket.
@@ -138,5 +141,5 @@ def ticket_reply(
     DropflowError
         It cannot be reached, or refuses the credential.
     """
-    with Client(url, token=token, secret=secret, timeout=_PATIENCE) as client:
+    with Client(url, token=token, secret=secret, timeout=_ANSWER_SECONDS) as client:
         return client.call(TICKET, request=TicketRequest(seconds=seconds, read_only=read_only))

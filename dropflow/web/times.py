@@ -27,6 +27,7 @@ from dropflow.times.traffic import traffic_of, uncounted_nodes
 _Ints = npt.NDArray[np.int64]
 _STATES = len(DropState)
 _MOST_CAUSES = 1000
+"""Root causes of failures at a moment, those with the most drops first."""
 
 
 def drops_at(

@@ -31,8 +31,11 @@ _SESSION_STYLES = {
 }
 _NODE_STYLES = {"alive": "completed", "draining": "running", "suspect": "running", "drained": "skipped"}
 _MOST_NODES = 64
+"""Nodes in a table of what nodes moved, those that moved most."""
 _MOST_WIDE = 10
+"""Nodes above which the table is drawn without numbers in its cells."""
 _SHADES = 8
+"""Shades of a cell, by the bytes that were moved."""
 _OTHERS = "other nodes"
 
 

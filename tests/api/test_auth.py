@@ -606,7 +606,7 @@ def test_limits_have_defaults() -> None:
 
 def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """When too many nonces are kept, further requests are refused; nonces are removed once their time has expired."""
-    monkeypatch.setattr("dropflow.api.signing._NONCES", 3)
+    monkeypatch.setattr("dropflow.api.signing._MOST_NONCES", 3)
     signer, verifier, clock = _pair()
 
     def verify() -> Signed:
@@ -755,7 +755,7 @@ def test_the_key_of_a_user_is_enough_where_a_route_permits_it(tmp_path: Path) ->
 
 def test_many_requests_of_users_do_not_lock_out_the_managers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory for signed requests of users is not that of the managers."""
-    monkeypatch.setattr("dropflow.api.signing._NONCES", 1)
+    monkeypatch.setattr("dropflow.api.signing._MOST_NONCES", 1)
     signer, verifier = _of_user(tmp_path / "none")
     verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
     with pytest.raises(HttpError, match="too many signed requests"):

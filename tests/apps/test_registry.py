@@ -361,7 +361,7 @@ def test_a_missing_package_is_named(kind: str, extra: str, monkeypatch: pytest.M
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The session ends with the address and what to do."""
     engine = pytest.importorskip("dropflow.runners.dask_engine")
-    monkeypatch.setattr(engine, "_CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "_DASK_CONNECT_SECONDS", 0.2)
     with pytest.raises(LinkError, match="no Dask scheduler that answers") as caught:
         dropflow.run(EXAMPLES / "hello.graph", runner="dask=tcp://127.0.0.1:1", directory=tmp_path / "run")
 

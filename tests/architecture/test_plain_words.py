@@ -60,6 +60,33 @@ def _findings(path: Path) -> Iterator[str]:
                 yield f"{path}:{number}: {found[0]!r} (write: {plain})"
 
 
+def _is_numeric(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.BinOp):
+        return _is_numeric(value.left) and _is_numeric(value.right)
+    if isinstance(value, ast.UnaryOp):
+        return _is_numeric(value.operand)
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+
+def _bare_numbers(path: Path) -> Iterator[str]:
+    lines, body = (ROOT / path).read_text(encoding="utf-8").splitlines(), parsed(path).body
+    for statement, following in zip(body, [*body[1:], None], strict=True):
+        if not (isinstance(statement, ast.Assign | ast.AnnAssign) and _is_numeric(statement.value)):
+            continue
+        is_documented = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        line = lines[statement.lineno - 1]
+        if not (is_documented or "#" in line or lines[statement.lineno - 2].startswith("#")):
+            yield f"{path}:{statement.lineno}: {line}"
+
+
+@pytest.mark.slow
+def test_constants_have_a_unit() -> None:
+    """Each numeric constant of a module has a docstring or a comment, which gives its unit."""
+    found = [finding for path in files(*PRODUCT) for finding in _bare_numbers(path)]
+
+    assert found == []
+
+
 def test_words_are_plain() -> None:
     """No archaic or riddling phrase of the list is in the project."""
     found = [finding for path in _files() if str(path) not in _EXCEPTIONS for finding in _findings(path)]

@@ -329,7 +329,9 @@ def test_an_editor_stops_where_it_has_breakpoints(failed: Path) -> None:
     """With `--debugpy`, in the source as the run had it, and first where the function begins, with its inputs."""
     source = failed.parent / "again" / "files" / "func_code.py"
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        program = f"from dropflow.cli import main, replay; replay._PORT = {taken.getsockname()[1]}; main.main()"
+        program = (
+            f"from dropflow.cli import main, replay; replay._DEBUGGER_PORT = {taken.getsockname()[1]}; main.main()"
+        )
         process = subprocess.Popen(
             [sys.executable, "-c", program, "replay", failed, "inverse", "-o", "again", "--debugpy"],
             cwd=failed.parent,

@@ -183,7 +183,7 @@ def test_failed_starts_are_reported_and_repeated(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While starts fail, attempts fail with what the process printed; after a start that succeeds, they run."""
-    monkeypatch.setattr("dropflow.runners.worker_pool._LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("dropflow.runners.worker_pool._LONGEST_PAUSE_SECONDS", 0.1)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
     text = text_of(work.run("fine")[0])
@@ -199,7 +199,7 @@ def test_failed_starts_do_not_fail_later_attempts(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts that are submitted after failed starts wait for the next start, and fail only if it fails too."""
-    monkeypatch.setattr("dropflow.runners.worker_pool._FIRST_PAUSE", 10.0)
+    monkeypatch.setattr("dropflow.runners.worker_pool._FIRST_PAUSE_SECONDS", 10.0)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
     texts = [text_of(work.run("fine", first=number)[0]) for number in range(2)]
@@ -241,7 +241,7 @@ def test_a_process_that_the_system_refuses_is_a_failed_start(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the system refuses a process, memory or a descriptor, the pool tries again."""
-    monkeypatch.setattr("dropflow.runners.worker_pool._LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("dropflow.runners.worker_pool._LONGEST_PAUSE_SECONDS", 0.1)
     refusals = iter(range(7))
 
     def refuse(*_: object, **__: object) -> None:

@@ -287,7 +287,7 @@ def test_depth_is_that_of_the_parsed_value(value: Any, chunk: int, indent: int |
     data = json.dumps(value, indent=indent).encode()
     depth = _depth(value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting_module, "_CHUNK", chunk)
+        patch.setattr(nesting_module, "_CHUNK_BYTES", chunk)
 
         assert nesting(data) == depth
         assert not too_deep(data, depth)

@@ -9,6 +9,7 @@ from math import prod
 import msgspec
 
 from dropflow.failure import Problem, Severity
+from dropflow.graph.physical import MOST_ROWS
 from dropflow.graph.templates import ORDER_PORT, Link, Template
 from dropflow.ids import safe_name
 from translator.logical import LogicalGraph
@@ -36,8 +37,6 @@ from translator.unroll.wires import Unit, Wire, draw_wires, list_units
 
 _MANY_EDGES = 10_000_000
 """Edges of the physical graph from which one edge of the logical graph gets a warning."""
-_MOST_ROWS = 2**31 - 1
-"""Drops or edges of a physical graph: their rows must fit into 32 bits with a sign."""
 _LISTED_UNITS = 12
 """Units of a cycle whose names a message lists, before the last one."""
 
@@ -293,8 +292,8 @@ def _too_large(made: GraphOutline, options: UnrollOptions) -> list[Problem]:
     """Return LG120 if the size exceeds the limits of the options or of the columns."""
     problems = []
     for what, number, limit in (
-        ("drops", made.drops, min(options.max_drops, _MOST_ROWS)),
-        ("edges", made.edges, min(options.max_edges, _MOST_ROWS)),
+        ("drops", made.drops, min(options.max_drops, MOST_ROWS)),
+        ("edges", made.edges, min(options.max_edges, MOST_ROWS)),
     ):
         if number > limit:
             text = f"{made.name} would become {in_words(number)} {what}, more than {in_words(limit)}"

@@ -21,7 +21,8 @@ BUFSIZE = Parameter(
     minimum=1,
     description="Bytes that are copied at a time.",
 )
-_BLOCK = 4 * 1024 * 1024
+_BLOCK_BYTES = 4 * 1024 * 1024
+"""Bytes that are read at once for a checksum."""
 
 
 class CopyApp(App):
@@ -141,7 +142,7 @@ class CRCApp(App):
             )
         crc = 0
         with context.inputs[0].open() as stream:
-            while block := stream.read(_BLOCK):
+            while block := stream.read(_BLOCK_BYTES):
                 crc = zlib.crc32(block, crc)
                 context.wait(0)
         for output in context.outputs:

@@ -17,8 +17,10 @@ from dropflow.errors import AppError, BadParameterError, WorldError
 from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 
-_BLOCK = 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
+"""Bytes of a download that are read at once."""
 _SERVER_ERROR = 500
+"""First HTTP status that blames the server: a later attempt may succeed."""
 _PATIENCE = 0.25
 """Seconds between two checks for cancellation. `Context` cannot wake a thread that waits for a socket."""
 _URL_PARAMETERS = tuple(parameter for parameter in URL.parameters if parameter.name in ("url", "options"))
@@ -88,7 +90,7 @@ class UrlRetrieveApp(App):
     def _fetch(self, context: Context, url: str) -> None:
         limit, size = self.parameters["max_size"], 0
         with _opener().open(url, timeout=self.parameters["timeout"]) as answer:
-            while block := answer.read(_BLOCK):
+            while block := answer.read(_BLOCK_BYTES):
                 size += len(block)
                 if size > limit:
                     raise AppError(f"{url} is larger than max_size ({limit} bytes)")

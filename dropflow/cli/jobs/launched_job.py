@@ -43,11 +43,14 @@ from managers.keys import load
 if TYPE_CHECKING:
     from dropflow.cli.downloads import FetchReply
 
-_START_SECONDS = 300.0
+_FIRST_NODE_SECONDS = 300.0
+"""Seconds in which the island and the first node of a job must start."""
 _OTHERS_SECONDS = 60.0
-"""Seconds for the start of the first node, and seconds that are then left for all other nodes; later ones are added."""
-_LOOK_SECONDS = 0.2
-_WATCH_SECONDS = 2.0
+"""Seconds after the start of the first node in which all others should start; later ones are added."""
+_JOB_LOOK_SECONDS = 0.2
+"""Seconds between two looks at the job: at the reports of its nodes, or at its session."""
+_POLL_SECONDS = 2.0
+"""Seconds of one long poll for another version of the session."""
 _BEAT_SECONDS = 10.0
 """Longest seconds between two writes of the status."""
 _AWAY_SECONDS = 60.0
@@ -56,7 +59,8 @@ _TERM_GRACE = 5.0
 """Seconds that attempts may clean up after SIGTERM: Slurm kills a job 30 s after it by default."""
 _STOP_SECONDS = 15.0
 """Seconds to wait for the end of a session that was cancelled."""
-_END_SECONDS = 10.0
+_NODES_END_SECONDS = 10.0
+"""Seconds in which the command that has started the nodes must end; then it is killed."""
 _PREEMPTED_SECONDS = 6.0
 """Seconds after the end of the nodes of a preempted job in which its batch system may report the preemption."""
 _MOST_IDLE = 3
@@ -233,7 +237,7 @@ class _JobHead:
             return [sys.executable, "-m", "dropflow", *options, "--watch-parent", f"{parent}"]
 
         launch = partial(self._children.launch, "island", "island", command, lambda _: None)
-        self._url = self._children.wait_ready(self._children.call(launch), _START_SECONDS)
+        self._url = self._children.wait_ready(self._children.call(launch), _FIRST_NODE_SECONDS)
         self.tell("running")
 
     def work(self) -> Exit:
@@ -243,7 +247,7 @@ class _JobHead:
                 with self._connect() as client:
                     self._add_late_nodes(client)
                 self.tell("running")
-                self._pause.wait(_WATCH_SECONDS)
+                self._pause.wait(_POLL_SECONDS)
             return Exit.FINISHED
         with self._connect() as client:
             detail = self._follow(client, self._begin(client))
@@ -282,7 +286,7 @@ class _JobHead:
         try:
             if not SYSTEMS[self._request.system].has_input:
                 self._nodes.terminate()
-            self._nodes.wait(_END_SECONDS)
+            self._nodes.wait(_NODES_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._nodes.kill()
             self._nodes.wait()
@@ -311,7 +315,7 @@ class _JobHead:
 
     def _wait_for_nodes(self) -> list[str]:
         """Return the addresses of the nodes, once all have started or those that are late are not waited for."""
-        until = self._clock.monotonic() + _START_SECONDS
+        until = self._clock.monotonic() + _FIRST_NODE_SECONDS
         while len(self._known) < self._request.nodes and self._clock.monotonic() < until:
             addresses = self._job.addresses()
             if addresses and not self._known:
@@ -320,7 +324,7 @@ class _JobHead:
             failed = self._job.failures()
             if self._signals.must_stop or self._have_nodes_ended() or len({*addresses, *failed}) >= self._request.nodes:
                 break
-            self._pause.wait(_LOOK_SECONDS)
+            self._pause.wait(_JOB_LOOK_SECONDS)
         addresses, failed = self._job.addresses(), self._job.failures()
         self._known = set(addresses)
         for text in failed.values():
@@ -419,9 +423,9 @@ class _JobHead:
                 raise BatchSystemError(text, where=str(self._job.output))
             try:
                 self._add_late_nodes(client)
-                detail = client.watch(detail.session, version=detail.version, seconds=_WATCH_SECONDS)
+                detail = client.watch(detail.session, version=detail.version, seconds=_POLL_SECONDS)
                 away.end()
-                self._pause.wait(_LOOK_SECONDS)
+                self._pause.wait(_JOB_LOOK_SECONDS)
             except DropflowError:
                 away.begin()
                 if away.is_over:
@@ -454,8 +458,8 @@ class _JobHead:
             with suppress(DropflowError):
                 client.pause(name)
                 while detail.running and not detail.is_over and self._clock.monotonic() < until:
-                    detail = client.watch(name, version=detail.version, seconds=_WATCH_SECONDS)
-                    self._pause.wait(_LOOK_SECONDS)
+                    detail = client.watch(name, version=detail.version, seconds=_POLL_SECONDS)
+                    self._pause.wait(_JOB_LOOK_SECONDS)
                     if self._signals.last is signal.SIGTERM:
                         break
         with suppress(DropflowError):

@@ -45,7 +45,8 @@ from managers.jobs.job_directory import JobDirectory, JobStatus, new_job_directo
 from managers.jobs.ssh import SSH_FAILED, SSH_OPTIONS, SshHost, ssh_command
 from managers.keys import parse_key
 
-_END_SECONDS = 10.0
+_SSH_END_SECONDS = 10.0
+"""Seconds in which ssh must end when its input is closed; then it is killed."""
 _INSTALL = f"install dropflow {__version__} there, and name its interpreter as 'python' in --facility FILE"
 _BORDER = "dropflow-job"
 _READ_JOB = f"""
@@ -98,7 +99,7 @@ def launch_at_login(output: CommandOutput, login: str, order: JobOrder, graph: P
             with suppress(BrokenPipeError):
                 process.stdin.close()
             try:
-                process.wait(_END_SECONDS)
+                process.wait(_SSH_END_SECONDS)
             except TimeoutExpired:
                 process.kill()
 

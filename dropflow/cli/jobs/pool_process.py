@@ -33,7 +33,8 @@ from managers.jobs.job_directory import JobDirectory, JobRequest, read_record
 from managers.jobs.pool import PoolSettings, PoolState, Seen, decide, refused, submitted
 from managers.keys import load
 
-_LOOK_SECONDS = 2.0
+_POOL_LOOK_SECONDS = 2.0
+"""Seconds between two looks of a pool at its jobs and its island."""
 _AWAY_SECONDS = 600.0
 """After so long without an answer of its island, a pool gives all nodes back and ends."""
 _BY_COMMAND = "by 'dropflow pool pause'"
@@ -223,7 +224,7 @@ def _start(path: Path) -> None:
             start_new_session=True,
         )
     pause, clock = threading.Event(), SystemClock()
-    until = clock.monotonic() + _LOOK_SECONDS * 5
+    until = clock.monotonic() + _POOL_LOOK_SECONDS * 5
     while not _is_running(path) and clock.monotonic() < until:
         pause.wait(0.05)
 
@@ -295,7 +296,7 @@ class _PoolProcess:
                 self._do(action.kind, action.job)
             if ends and not self._facts.state.allocations:
                 return
-            self._pause.wait(_LOOK_SECONDS)
+            self._pause.wait(_POOL_LOOK_SECONDS)
 
     def _follow_wish(self) -> str:
         """Return what is wanted; what is new ends a pause, or begins one."""
@@ -328,7 +329,7 @@ class _PoolProcess:
             self._away = 0.0
         except DropflowError as error:
             self._keep(text=f"the island does not answer: {error.text}")
-            self._away += _LOOK_SECONDS
+            self._away += _POOL_LOOK_SECONDS
         if self._facts.state.allocations and self._clock.monotonic() >= self._asked + self._order.settings.every:
             self._asked = self._clock.monotonic()
             try:

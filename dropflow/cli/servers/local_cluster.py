@@ -29,7 +29,8 @@ from managers.child_processes import ChildProcess, ChildProcesses
 from managers.jobs.ssh import BEAT_SECONDS, SshHost, local_address
 from managers.membership import SUSPECT_AFTER
 
-_START_SECONDS = 60.0
+_SERVER_START_SECONDS = 60.0
+"""Seconds in which a server must start, or at least use its processor."""
 _TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
 
 
@@ -188,7 +189,7 @@ class _Cluster:
         self._child_processes.close()
 
     def _url(self, process: ChildProcess) -> str:
-        return self._child_processes.wait_ready(process, _START_SECONDS)
+        return self._child_processes.wait_ready(process, _SERVER_START_SECONDS)
 
     def _start_on(self, host: SshHost, options: Sequence[str]) -> ChildProcess:
         key = Path(self._options.key or default_key_file())
