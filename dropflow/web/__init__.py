@@ -2,9 +2,10 @@
 
 ``templates/layout.tpl`` is the frame of every page; ``static/`` has the scripts. May import `dropflow.api`.
 
-The first line of each script in ``static/`` tells what it does. Of the graph page, ``graph.js`` has the canvas and what
-is around it; ``graph_paint.js`` draws boxes and their drops as bars or as a matrix, ``graph_near.js`` single drops with
-names, ``graph_lines.js`` edges; ``graph_model.js`` has what they draw, ``graph_theme.js`` its colours.
+The first line of each script in ``static/`` tells what it does. Of the graph page, ``graph.js`` has what is chosen and
+what is around the canvas, ``graph_canvas.js`` the canvas; ``graph_paint.js`` draws boxes and their drops as bars or as
+a matrix, ``graph_near.js`` single drops with names, ``graph_lines.js`` edges; ``graph_model.js`` has what they draw,
+``graph_theme.js`` its colours.
 
 ===============  =======================================================================================================
 `frame`          HTML pages from templates with one layout, for all servers of dropflow

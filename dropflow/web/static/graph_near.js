@@ -4,9 +4,10 @@ import { addInside, inBox, leadBack, turnInside } from "./graph_lines.js";
 import { COMPLETED, ERROR, QUEUED } from "./graph_model.js";
 import { drawSign } from "./graph_theme.js";
 
+/** Edges and names in one frame that stands still, and edges of one drop in each direction. */
 const MOST_EDGES = 5000;
-const MOST_OF_ONE = 120;
 const MOST_LABELS = 500;
+const MOST_OF_ONE = 120;
 /** Size of a drop in its cell, in units of the drawing. */
 export const DROP_WIDTH = 156;
 export const DROP_HEIGHT = 50;
@@ -112,7 +113,7 @@ function drawEdges({ context, camera, model, theme, hovered, quality }, drops) {
   context.stroke(strong);
 }
 
-/** @param {Frame} frame @param {number[]} drops */
+/** The body, border, name, sign and ports of each drop. @param {Frame} frame @param {number[]} drops */
 function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, drops) {
   const { scale } = camera;
   const width = DROP_WIDTH * scale;
