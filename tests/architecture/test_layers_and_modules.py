@@ -11,7 +11,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from types import ModuleType
 
@@ -64,6 +64,24 @@ def test_the_docstring_of_a_package_lists_its_modules() -> None:
             wrong[str(path)] = listed ^ (found - {"__init__", "__main__"})
 
     assert wrong == {}
+
+
+def test_the_docstring_of_a_package_lists_its_scripts() -> None:
+    """A table names each script in ``static/``, with the first sentence of the comment at its head."""
+    for path in files(*PRODUCT):
+        if path.name != "__init__.py":
+            continue
+        rows = re.findall(r"^``(\w+\.js)`` +(.+(?:\n +.+)*)", ast.get_docstring(parsed(path)) or "", re.MULTILINE)
+        scripts = (ROOT / path.parent / "static").glob("*.js")
+
+        assert {name: " ".join(words.split()) for name, words in rows} == {
+            script.name: _first_sentence(script) for script in scripts
+        }, path
+
+
+def _first_sentence(script: Path) -> str:
+    lines = takewhile(lambda line: line.startswith("//"), script.read_text(encoding="utf-8").splitlines())
+    return re.split(r"\.(?: |$)", " ".join(" ".join(lines).replace("//", " ").split()))[0]
 
 
 def test_the_drawing_of_the_rings_follows_the_contract() -> None:

@@ -1,4 +1,4 @@
-// Drops near by: with their names, ports and edges, as many as one frame can draw.
+// Drops near by: each with its border, name, ports and edges, as many as one frame can draw.
 
 import { addInside, inBox, leadBack, turnInside } from "./graph_lines.js";
 import { COMPLETED, ERROR, QUEUED } from "./graph_model.js";
