@@ -6,7 +6,7 @@ allocates memory for drops. Does no I/O.
 
 ===============  =======================================================================================================
 `levels`         Levels: the axes of index spaces, and the comparison of two index spaces
-`link_maps`      Index maps of ordinary links and of carries
+`link_maps`      Index maps of links, of carries and into group-bys, and the findings about sizes that do not fit
 `layout`         The construct around every logical node, and the levels of its index space
 `wires`          Wires: the links of a logical graph between units, which have instances
 `loops`          Loops: the wires that carry data from one iteration to the next, and feedback to a scatter

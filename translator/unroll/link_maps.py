@@ -1,4 +1,4 @@
-"""Index maps of ordinary links and of carries.
+"""Index maps of links, of carries and into group-bys, and the findings about sizes that do not fit.
 
 Two nodes share their outermost levels, in which indices are equal. A loop-aware link leaves a loop from its last
 iteration and enters a loop at its first, for any number of iterations. Other levels of the source are collected, and

@@ -1,15 +1,15 @@
 % session = view.session
 % name = session.session
-% found = view.comparison
+% comparison = view.comparison
 % rebase("session_frame.tpl", title=f"Comparison of {shown_name(name, 80)}", tab="", sheet="compare.css")
-<section class="block"><div class="section-head"><h2>{{"Comparison of two sessions" if found else "Compare with another session"}}</h2>
-% if found:
-<span class="muted">{{found.verdict}}</span><a href="{{compare_url(found.second.session, found.first.session)}}">Exchange</a><a href="{{compared()}}">Another session…</a>
+<section class="block"><div class="section-head"><h2>{{"Comparison of two sessions" if comparison else "Compare with another session"}}</h2>
+% if comparison:
+<span class="muted">{{comparison.verdict}}</span><a href="{{compare_url(comparison.second.session, comparison.first.session)}}">Exchange</a><a href="{{compared()}}">Another session…</a>
 % else:
 <span class="muted">What differs in graph, parameters, programs, times and failures.</span>
 % end
 </div></section>
-% if not found:
+% if not comparison:
 <section class="block" aria-label="Sessions to compare with">
 <form class="filters few" method="get" action="{{compared()}}">
 <label>Name or graph<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
@@ -33,9 +33,9 @@
 % end
 </section>
 % else:
-% include("warnings.tpl", warnings=found.warnings)
+% include("warnings.tpl", warnings=comparison.warnings)
 <div class="block columns">
-% for word, style, one in (("First", "first", found.first), ("Second", "second", found.second)):
+% for word, style, one in (("First", "first", comparison.first), ("Second", "second", comparison.second)):
 % numbers = grouped(one.counts)
 <section class="compared" aria-label="{{word}} session">
 <p class="muted small"><span class="swatch {{style}}"></span>{{word}}</p>
@@ -57,21 +57,21 @@
 <div class="table" tabindex="0" role="region" aria-label="Table of signatures"><table class="values">
 <thead><tr><th scope="col">Level</th><th scope="col"><span class="swatch first"></span>First</th><th scope="col"><span class="swatch second"></span>Second</th></tr></thead>
 <tbody>
-% for name, title, state in (("graph", "Components, links and indices", found.levels.graph), ("parameters", "These, with parameters", found.levels.parameters), ("software", "Versions", found.levels.software), ("contents", "Results", found.levels.contents)):
+% for name, title, state in (("graph", "Components, links and indices", comparison.levels.graph), ("parameters", "These, with parameters", comparison.levels.parameters), ("software", "Versions", comparison.levels.software), ("contents", "Results", comparison.levels.contents)):
 <tr><th scope="row"><span class="level {{state}}">{{state}}</span><span class="sub">{{title}}</span></th>\\
-% for each in (found.first.signature, found.second.signature):
+% for each in (comparison.first.signature, comparison.second.signature):
 <td class="mono"><bdi>{{single_line(each.words(name), 400)}}</bdi></td>\\
 % end
 </tr>
 % end
 </tbody></table></div>
 <p class="muted small">In the modes of DALiuGE:
-% for state, modes in found.modes_by_state.items():
+% for state, modes in comparison.modes_by_state.items():
 <span class="level {{state}}">{{state}}</span> {{modes}}
 % end
 </p>
 </section>
-% for title, listed in found.parts:
+% for title, listed in comparison.parts:
 % has_ratio = any(one.ratio is not None for one in listed.rows)
 <section class="block">
 <div class="section-head"><h2>{{title}}</h2>
