@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
-from dropflow.api.addresses import EVERYWHERE, is_loopback
+from dropflow.api.addresses import EVERYWHERE, http_parts, is_loopback
 from dropflow.api.node_records import ManagerInfo, Role
 from dropflow.errors import WorldError
 from dropflow.ids import safe_name
@@ -264,4 +264,4 @@ def _read(role: Role, info: "ServiceInfo") -> Announcement | None:
         announcement = msgspec.convert(fields | {"role": role}, Announcement, strict=False)
     except (UnicodeDecodeError, msgspec.ValidationError):
         return None
-    return announcement if urlsplit(announcement.url).scheme in ("http", "https") else None
+    return None if http_parts(announcement.url) is None else announcement

@@ -100,7 +100,7 @@ class StateHub:
             The manager refuses.
         """
         known = self._watched.get(session)
-        if known is not None and (known.events.last > number or known.is_over):
+        if known is not None and (known.events.last > number or (known.is_over and not self._goes_on(session, known))):
             return known
         mine: Future[WatchedStates] = Future()
         future = self._refreshing.setdefault(session, mine)
@@ -119,6 +119,11 @@ class StateHub:
     def states(self, session: str) -> npt.NDArray[np.uint8]:
         """Return the present state of each drop of the graph, by row; 255 if it is not known. Do not write to it."""
         return plain_states(self.refresh(session, UNSEEN, seconds=0.0).states)
+
+    def _goes_on(self, session: str, known: WatchedStates) -> bool:
+        """Return whether a session that was over was continued since, or another one has its name."""
+        detail = self._manager.session(session)
+        return (detail.epoch, detail.version) != (known.epoch, known.version)
 
     def _read(self, session: str, known: WatchedStates | None, seconds: float) -> WatchedStates:
         self._forget()

@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+from urllib.parse import SplitResult, urlsplit
 
 from dropflow.errors import ConflictError
 
@@ -17,6 +18,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def http_parts(url: str) -> SplitResult | None:
+    """Return the parts of an address with http or https, a host, and perhaps a port; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        (parts.hostname or "").encode("idna")  # a host whose name has an empty or a long part
+    except ValueError:
+        return None
+    return parts if parts.scheme.lower() in ("http", "https") and parts.hostname else None
 
 
 def address_error(text: str, error: OSError, *, option: str) -> ConflictError:

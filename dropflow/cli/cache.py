@@ -47,7 +47,7 @@ def cache_command() -> None:
     """The store of results that 'dropflow run --reuse' takes and adds to.
 
     It is in ~/.cache/dropflow, or where DROPFLOW_STORE or --store say. After a run, the results that were not used for
-    longest are removed above 20 GiB, or the number of bytes in DROPFLOW_STORE_LIMIT. A node has the store of its user.
+    longest are removed above 20 GiB, or the size in DROPFLOW_STORE_LIMIT. A node has the store of its user.
     """
 
 

@@ -286,7 +286,7 @@ def _own_parts(directory: Path) -> dict[str, _Part]:
         key, _, checksum = path.stem.partition("-")
         with suppress(OSError, ValueError):
             part = _new_part(path, int(checksum, 16))
-            before = parts.get(key)
+            before = parts.pop(key, None)
             if before is not None:
                 os.close(before.file)
                 before.path.unlink(missing_ok=True)

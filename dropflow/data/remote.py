@@ -124,7 +124,11 @@ def location_of(url: str, options: Mapping[str, Any]) -> str:
     """
     hint = "remove it from the graph: each host takes credentials from its environment, or from files such as "
     hint += "~/.aws/credentials and ~/.pgpass"
-    if urlsplit(url).password is not None:
+    try:
+        password = urlsplit(url).password
+    except ValueError as error:
+        raise BadParameterError(f"the URL {url!r} cannot be read: {error}", hint="correct the address") from error
+    if password is not None:
         raise BadParameterError(f"there is a password in the URL of {url.rpartition('@')[2]}", hint=hint)
     for name, value in options.items():
         if value and any(part in name.lower() for part in _SECRETS):

@@ -29,6 +29,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,7 +40,7 @@ from dropflow.api.signing import default_key_file
 from dropflow.clock import SystemClock
 from dropflow.data.read import open_file, view
 from dropflow.data.storage_errors import below, storage_errors
-from dropflow.errors import DropflowError, StorageError
+from dropflow.errors import DropflowError, StorageError, UsageError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import KeyPart
 from dropflow.files import (
@@ -50,6 +51,7 @@ from dropflow.files import (
     private_opener,
     shares_blocks,
 )
+from dropflow.formatting import MEMORY, quantity
 
 if TYPE_CHECKING:
     from dropflow.reuse.remote_store import RemoteFile, RemoteStore
@@ -182,6 +184,7 @@ class ResultStore:
         self.where = str(place)
         self._remote: RemoteStore | None = None
         directory = Path(place)
+        self._limit = _limit_of_user()
         if "://" in self.where:
             from dropflow.reuse import remote_store  # noqa: PLC0415 - most stores are directories
 
@@ -475,12 +478,15 @@ class ResultStore:
         self._shared.add(digest)
 
     def _is_whole(self, path: str, is_whole: bool) -> bool:  # noqa: FBT001 - the only argument beside the path
-        """Return `is_whole`; remove a damaged content, so that it is written again."""
+        """Return `is_whole`; remove a damaged content here, and at the address if it is damaged there."""
         if not is_whole:
+            digest = path.rpartition("/")[2]
             _remove(path)
+            self._shared.discard(digest)
             if self._remote is not None:
                 with suppress(StorageError):
-                    self._remote.remove("contents", path.rpartition("/")[2])
+                    if self._remote.digest(digest) != digest:
+                        self._remote.remove("contents", digest)
         return is_whole
 
     def _path(self, kind: str, name: str) -> str:
@@ -549,7 +555,7 @@ class ResultStore:
         here = self._prune_here(limit)
         return here if self._remote is None else _prune_at(self._remote, limit)
 
-    def _prune_here(self, limit: int) -> StoreUse:
+    def _prune_here(self, limit: int, *, keeps_young: bool = False) -> StoreUse:
         before = self._use_here()
         records = sorted(_files(self.directory / "records"), key=lambda file: -file[1].st_mtime)
         sizes = {path.rpartition("/")[2]: status.st_size for path, status in _files(self.directory / "contents")}
@@ -575,7 +581,7 @@ class ResultStore:
         for path, status in list(_files(self.directory / "contents")):
             if path.rpartition("/")[2] in kept:
                 continue
-            if status.st_ctime < young or total + status.st_size > limit:
+            if status.st_ctime < young or (total + status.st_size > limit and not keeps_young):
                 _remove(path)
             else:
                 total += status.st_size
@@ -593,7 +599,7 @@ class ResultStore:
     def prune_if_due(self) -> None:
         """Remove what is above the limit, at most once in an hour; never raises."""
         stamp = self.directory / "pruned"
-        with suppress(OSError, DropflowError, ValueError):
+        with suppress(OSError, DropflowError):
             is_new = not stamp.exists()
             if not is_new and stamp.stat().st_mtime > SystemClock().now() - _GRACE_SECONDS:
                 return
@@ -601,7 +607,7 @@ class ResultStore:
                 pass
             if is_new:
                 return
-            self._prune_here(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT_BYTES)))
+            self._prune_here(self._limit, keeps_young=True)
 
     def _contents_of(self, path: str, *, sources: bool = False) -> set[str]:
         """Return the digests of the contents that a record has, and of the sources that its key was made from."""
@@ -615,6 +621,22 @@ class ResultStore:
             if content.kind == "directory":
                 digests |= {entry.target for entry in self._listing(content) or () if entry.kind in "fx"}
         return digests
+
+
+def _limit_of_user() -> int:
+    """Return how large the store may become, in bytes.
+
+    Raises
+    ------
+    UsageError
+        The variable for it has no size.
+    """
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    size = quantity(text, MEMORY) if text else DEFAULT_LIMIT_BYTES
+    if size is None or not 0 <= size < inf:
+        hint = "give a number of bytes, or a text such as 20 GiB"
+        raise UsageError(f"{text!r} is not a size", where=LIMIT_VARIABLE, hint=hint)
+    return int(size)
 
 
 def _use_of(files: Sequence["RemoteFile"]) -> StoreUse:

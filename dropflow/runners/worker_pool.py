@@ -108,7 +108,8 @@ class StartBackoff:
 
     def note_failure(self, how: str, now: float) -> None:
         """Count a failed start: the next one waits twice as long."""
-        self.not_before = now + min(_FIRST_PAUSE_SECONDS * 2**self.failed, _LONGEST_PAUSE_SECONDS)
+        # Without the limit of the exponent, the 1,025th failure would be too large for a float.
+        self.not_before = now + min(_FIRST_PAUSE_SECONDS * 2 ** min(self.failed, 16), _LONGEST_PAUSE_SECONDS)
         self.failed += 1
         if self.failed >= _MOST_FAILED_STARTS:
             self.failure = Failure.of(

@@ -3,11 +3,11 @@
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
-from dropflow.api.addresses import is_loopback
+from dropflow.api.addresses import http_parts, is_loopback
 
 _RANK = ("master", "island", "node")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -94,21 +94,18 @@ def front_door(servers: Sequence[ServerAddress], *, above: str = "") -> str:
 
 def public_address(public_url: str, url: str) -> str:
     """Return `public_url` with the host and the port of the server at `url`; that address itself if it is empty."""
-    parts = urlsplit(url)
+    parts = http_parts(url)
+    if parts is None:
+        return public_url or url
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
     return public_url.replace("{port}", f"{port}").replace("{host}", parts.hostname or "") or url
 
 
 def split_target(target: str) -> tuple[str, str]:
     """Return the server of an address, as ``http://host:port``, and the path with query; empty if it is not one."""
-    try:
-        parts = urlsplit(target)
-        usable = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.username is None
-        _ = parts.port
-    except ValueError:
-        return "", ""
+    parts = http_parts(target)
     plain = target.isascii() and target.isprintable() and not set(target) & set(" \\\"'<>;,")
-    if not usable or not plain:
+    if parts is None or parts.username is not None or not plain:
         return "", ""
     return f"{parts.scheme}://{parts.netloc}", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
@@ -119,7 +116,9 @@ def same_server(first: str, second: str) -> bool:
 
 
 def _authority(url: str) -> tuple[str, str, int]:
-    parts = urlsplit(url)
+    parts = http_parts(url)
+    if parts is None:
+        return "", url, 0
     host = (parts.hostname or "").lower()
     is_own = is_loopback(host) or host == socket.gethostname().lower()
     return parts.scheme, "127.0.0.1" if is_own else host, parts.port or _DEFAULT_PORTS[parts.scheme]

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, nextafter
 from typing import Generic, Literal, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.api.addresses import http_parts
 from dropflow.api.node_records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.errors import NotFoundError, UsageError
 from managers.membership import Join, Leave, Membership, MemberState, Received, Tick, Uptime
@@ -522,12 +522,8 @@ def canonical(url: str) -> str:
     UsageError
         It is not the URL of a manager.
     """
-    parts = urlsplit(url.strip())
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.username or parts.query:
+    parts = http_parts(url.strip())
+    if parts is None or parts.username or parts.query:
         raise UsageError(f"{url!r} is not a manager URL", hint="such as http://host:8000")
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 

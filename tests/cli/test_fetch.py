@@ -1,5 +1,6 @@
 """``dropflow fetch``."""
 
+import fcntl
 import io
 import signal
 import tarfile
@@ -460,6 +461,17 @@ def test_two_commands_do_not_write_the_same_file(tmp_path: Path) -> None:
             incoming.finish(zlib.crc32(data))
 
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", data)]
+
+
+def test_an_older_part_beside_one_of_another_command_is_not_used(tmp_path: Path) -> None:
+    """Its file is closed, and its number may be that of another one."""
+    _broken_off(tmp_path, b"a" * LARGE, 1000)
+    (part,) = (tmp_path / UNFINISHED).iterdir()
+    other = part.with_name(f"{part.stem.partition('-')[0]}-ffffffff.part")
+    with other.open("wb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with ResultDirectory(tmp_path) as directory:
+            assert directory.kept(PurePosixPath("x")).size == 0
 
 
 def test_more_bytes_than_there_are_cannot_be_continued(tmp_path: Path) -> None:

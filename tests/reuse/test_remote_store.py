@@ -13,7 +13,7 @@ from dropflow.cli.main import commands
 from dropflow.data.remote import file_system
 from dropflow.errors import StorageError
 from dropflow.reuse import remote_store
-from dropflow.reuse.store import ResultStore
+from dropflow.reuse.store import ResultStore, StoredContent
 from tests.reuse.test_stories import ALL, Story
 from tests.s3_server import make_bucket, s3_server
 
@@ -91,6 +91,19 @@ def test_a_damaged_content_at_an_address_is_replaced(story: Story, address: str)
     assert story.run() == ("is 18", {"Show"})
     _forget(story.folder)
     assert story.run() == ("is 18", set())
+
+
+def test_a_damaged_copy_does_not_remove_the_content_at_its_address(address: str, tmp_path: Path) -> None:
+    """It is removed here, and brought again."""
+    store, content = ResultStore(address), b"x" * 10_000
+    digest = store.keep_bytes(content)
+    copy = next((tmp_path / "cache").rglob(digest))
+    copy.chmod(0o600)
+    copy.write_bytes(b"cut")
+
+    store.verify()
+    assert len(_contents(address)) == 1
+    assert ResultStore(address).is_there(StoredContent("bytes", digest, len(content)))
 
 
 def test_the_store_at_an_address_is_counted_checked_and_pruned(story: Story, address: str) -> None:

@@ -269,10 +269,13 @@ def _after(check: Callable[..., None]) -> Callable[..., object]:
 
 
 def test_failed_starts_wait_longer_each_time() -> None:
-    """The pause doubles up to a limit; after six failures in a row there is a failure; a success resets both."""
+    """The pause doubles up to a limit, for as many starts as fail; after six in a row there is a failure.
+
+    A success resets both.
+    """
     starts = StartBackoff()
     pauses = []
-    for _ in range(12):
+    for _ in range(2000):
         assert (starts.failure is None) == (starts.failed < 6)
         starts.note_failure("ended with status 1", 100.0)
         pauses.append(round(starts.not_before - 100.0, 1))

@@ -2,10 +2,10 @@
 
 import socket
 import urllib.error
-import urllib.parse
 import urllib.request
 from http.client import HTTPException
 
+from dropflow.api.addresses import http_parts
 from dropflow.apps.app_interface import App, Context, InputData
 from dropflow.apps.encodings import usable
 from dropflow.apps.parameters import NOT_DETERMINISTIC
@@ -71,8 +71,7 @@ class UrlRetrieveApp(App):
         """
         data = context.input("url")
         url = str(data.value("utf-8")).strip() if data is not None and data.ok else self.parameters["url"].strip()
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme.lower() not in ("http", "https") or not parts.netloc:
+        if http_parts(url) is None:
             raise BadParameterError(
                 f"url is {url!r}, not an http:// or https:// address", where=context.name, hint="give the full address"
             )

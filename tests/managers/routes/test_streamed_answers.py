@@ -253,6 +253,16 @@ def test_a_client_that_reconnects_gets_what_it_has_missed() -> None:
     assert state_events(hub, "finished", Signal(), last=ended[-1][1]) is None
 
 
+def test_a_session_that_was_over_and_goes_on_is_followed() -> None:
+    """After a retry its states are the new ones, also for who has read them before."""
+    manager = manager_with_sessions()
+    hub = StateHub(manager)
+    assert np.count_nonzero(hub.states("failed") == DropState.ERROR) == 4
+    manager.retry("failed")
+
+    assert np.count_nonzero(hub.states("failed") == DropState.ERROR) == 0
+
+
 def test_all_watchers_together_ask_the_manager_once() -> None:
     """Ten clients get the same octets from one request for each change."""
 
