@@ -57,11 +57,8 @@ def _code_lines(text: str) -> int:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno != node.lineno:
             quoted.update(_lines(node))  # a blank line, or one with #, may be inside
-        elif (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and ast.get_docstring(node, clean=False) is not None
-        ):
-            documented.update(_lines(node.body[0]))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented.update(_lines(node))  # a docstring, also that of an attribute or a constant
     lines = enumerate(map(str.strip, text.splitlines()), 1)
     return len(({number for number, line in lines if line and line[0] != "#"} | quoted) - documented)
 
