@@ -56,11 +56,6 @@ _TYPES = {"tar": "application/x-tar", "zip": "application/zip"}
 _Wanted = tuple[ResultInfo, PurePosixPath]
 
 
-# Archives written as a stream: each call returns the bytes that come next, and no content is kept.
-#
-# A file is begun with its size, written in pieces, and ended. Nothing here reads files.
-
-
 ArchiveFormat = Literal["tar", "zip"]
 
 _BLOCK = tarfile.BLOCKSIZE
@@ -68,6 +63,10 @@ _OLDEST = 315532800.0
 """Seconds of 1980-01-01, the first day that a zip file can name."""
 _ZIP64_BYTES = 1 << 31
 """Bytes of a member from which its header has sizes of 64 bits: 2 GiB, the limit of `zipfile` without them."""
+
+# Archives written as a stream: each call returns the bytes that come next, and no content is kept.
+#
+# A file is begun with its size, written in pieces, and ended. Nothing here reads files.
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ from managers.links.probes import LinkProbe, probe_links
 from managers.links.zmq_transport import check_address
 from managers.messages import PROTOCOL
 
-# Calls in parallel, with one deadline for all.
-
 _log = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
@@ -38,6 +36,8 @@ _LARGEST = 64 * 1024
 _SLACK = 0.25
 """Seconds to wait beyond the time limit, so that a call that reaches the limit can still report that."""
 _FORM = re.compile(r"(tcp|https?)://[\w.:\[\]%/~-]+", re.ASCII)
+
+# Calls in parallel, with one deadline for all.
 
 
 @dataclass(frozen=True)

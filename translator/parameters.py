@@ -32,9 +32,6 @@ from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, 
 from translator.problem_codes import problem
 from translator.template import MULTIPLICITIES, TemplateParameter, check_ranges, is_numeric, is_template, parameters_of
 
-# Settings of users: finds the field for ``NODE.PARAM``, and reports names without a field or with
-# several.
-
 Address = tuple[str, int]
 """A field: the id of its node, and its index among the fields of the node."""
 
@@ -53,6 +50,9 @@ _WHOLE_FIELDS = frozenset(
 """Fields that dropflow reads as integers: a fraction in them is reported by other checks."""
 Values = dict[Address, Any]
 """Values by node id and index of the field in the node."""
+
+# Settings of users: finds the field for ``NODE.PARAM``, and reports names without a field or with
+# several.
 
 
 class Setting(NamedTuple):

@@ -38,9 +38,6 @@ from dropflow.api.routes import Limits, Request, Response, Route, posted_fields
 from dropflow.clock import Clock
 from dropflow.errors import ClockSkewError, DropflowError, HttpError, InternalError, RangeError
 
-# Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its
-# clients.
-
 _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
         HTTPStatus.UNAUTHORIZED: (("WWW-Authenticate", "Bearer"),),
@@ -88,6 +85,9 @@ _KINDS = {
     "`object`": "an object",
     "`null`": "null",
 }
+
+# Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its
+# clients.
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):

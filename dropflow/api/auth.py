@@ -38,11 +38,6 @@ from dropflow.files import private_directory, replace_file
 if TYPE_CHECKING:
     from dropflow.api.request_bodies import Account
 
-# Distinguishes requests of programs, of pages of this server and of pages of other origins.
-#
-# Browsers send the cookies of a host to all its ports, and call two ports of one host the same *site*. Only the same
-# *origin* (scheme, host and port) is this server: ``Sec-Fetch-Site: same-site`` means a page of another server.
-
 SAFE_METHODS = ("GET", "HEAD")
 """Methods that never change anything here."""
 
@@ -56,6 +51,11 @@ HEAD_CHECK = "dropflow.head_check"
 """Key in the WSGI environment of the `HeadCheck`, if the server checked the head before it read the body."""
 HAS_CREDENTIAL = "dropflow.known"
 """Key in the WSGI environment by which the application informs the server that the request had a credential."""
+
+# Distinguishes requests of programs, of pages of this server and of pages of other origins.
+#
+# Browsers send the cookies of a host to all its ports, and call two ports of one host the same *site*. Only the same
+# *origin* (scheme, host and port) is this server: ``Sec-Fetch-Site: same-site`` means a page of another server.
 
 
 def is_foreign(headers: Mapping[str, str], *, allowed: Collection[str] = ()) -> bool:

@@ -12,10 +12,10 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import SHOWN, ambiguous, candidate, drops_named, oids
 from dropflow.states import DropState
 
-# Vectors, for lists of a million drops.
-
 States = npt.NDArray[np.uint8]
 _Key = Callable[[DropInfo], tuple[int | str, int]]
+
+# Vectors, for lists of a million drops.
 
 
 def matching(graph: PhysicalGraph, rows: IntColumn, states: States, query: DropQuery) -> IntColumn:

@@ -17,11 +17,6 @@ from dropflow.clock import SystemClock
 from dropflow.errors import NotFoundError
 from dropflow.formatting import format_stamp
 
-# Pages of the log of a session: lines of all drops on all nodes, in the order of time.
-#
-# A position in the log is a number on each node. A cursor has those of several nodes:
-# ``NODE:POSITION``, with commas between, names percent-encoded.
-
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 OUTPUT = "OUTPUT"
 """The level of what a program printed."""
@@ -54,6 +49,11 @@ _PACE = 0.3
 """Seconds between two looks at the files of a log."""
 _LAST_LINES = 0.6
 """Seconds after the end in which the last lines come."""
+
+# Pages of the log of a session: lines of all drops on all nodes, in the order of time.
+#
+# A position in the log is a number on each node. A cursor has those of several nodes:
+# ``NODE:POSITION``, with commas between, names percent-encoded.
 
 
 class LogTextQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

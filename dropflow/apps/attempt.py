@@ -34,11 +34,11 @@ from dropflow.host.processors import thread_variables
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS, is_importing, raise_in
 
-# One output of an attempt.
-
 _WRITE_BUFFER_BYTES = 1 << 16
 """Bytes that the stream of an output collects before it writes them."""
 _NO_CALL: tuple[Sequence[str], Sequence[Any], Mapping[str, Any]] = ((), (), {})
+
+# One output of an attempt.
 
 
 class AttemptOutput:

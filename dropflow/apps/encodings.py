@@ -60,9 +60,6 @@ from dropflow.files import NPY_START, PICKLE_PROTOCOL
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-# Encoders: from values to the bytes behind a port.
-
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 """Pattern of the contents of ``dataurl``."""
 
@@ -90,6 +87,8 @@ _HOLDS_VALUES = frozenset({"pickle", "dill", "npy", "json", "eval", "utf-8"})
 _HOLDS_BYTES = frozenset({"raw", "binary", "base64"})
 _SHOWN_INPUTS = 5
 """Names of lost inputs in a line of the log."""
+
+# Encoders: from values to the bytes behind a port.
 
 
 def _pickled(value: Any) -> bytes:

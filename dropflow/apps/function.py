@@ -37,23 +37,6 @@ from dropflow.graph.components import Component, Parameter, Port, Unset, Unusabl
 from dropflow.graph.templates import GPU_FIELD, MEMORY_FIELDS, TWO_PORTS, Argument, Kind, Template
 from dropflow.states import DropState
 
-# How the fields and inputs of a node become the arguments of a function call.
-#
-# A parameter of the function takes its value from the first of these that has one:
-#
-# 1. the input port of its name, if data with content are connected: one value, or a list in the order of the producers
-#    if the graph collects (as a gather does) or more than one input was not skipped;
-# 2. an input that belongs to no parameter (a port without a name, or with another name), in order, if none of the
-#    following has a value;
-# 3. the field of its name, unless it is blank;
-# 4. ``func_defaults``;
-# 5. the function's own default.
-#
-# Empty data and blank text are used only for a required parameter without any other value. A required parameter without
-# a value is an error that names it. Remaining values go into ``*args`` (positional fields, unnamed inputs) and
-# ``**kwargs`` (the others). Values that the function cannot take are left out, with a warning in the log. Ports of type
-# ``Event`` only order drops.
-
 _NEVER_ARGUMENTS = frozenset(
     fold(name)
     for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "func_arg_mapping", "self")
@@ -103,6 +86,23 @@ SELF = "self"
 _ENCODING = "dill"
 _SHOWN_INPUTS = 5
 """Names of inputs in a message."""
+
+# How the fields and inputs of a node become the arguments of a function call.
+#
+# A parameter of the function takes its value from the first of these that has one:
+#
+# 1. the input port of its name, if data with content are connected: one value, or a list in the order of the producers
+#    if the graph collects (as a gather does) or more than one input was not skipped;
+# 2. an input that belongs to no parameter (a port without a name, or with another name), in order, if none of the
+#    following has a value;
+# 3. the field of its name, unless it is blank;
+# 4. ``func_defaults``;
+# 5. the function's own default.
+#
+# Empty data and blank text are used only for a required parameter without any other value. A required parameter without
+# a value is an error that names it. Remaining values go into ``*args`` (positional fields, unnamed inputs) and
+# ``**kwargs`` (the others). Values that the function cannot take are left out, with a warning in the log. Ports of type
+# ``Event`` only order drops.
 
 
 @dataclass(frozen=True)

@@ -137,11 +137,11 @@ ENVIRONMENT_PARAMETERS: tuple[Parameter, ...] = (
 """Further parameters of functions and commands; see `dropflow.apps.runtime_environment`."""
 
 
-# Texts about inputs without content: how many failed, were skipped, or are not complete.
-
 _REASONS = {DropState.ERROR: "failed", DropState.SKIPPED: "skipped", DropState.CANCELLED: "cancelled"}
 _OPEN = "not complete"
 """State of inputs that the application did not wait for, because of `n_effective_inputs`."""
+
+# Texts about inputs without content: how many failed, were skipped, or are not complete.
 
 
 def describe_state(state: DropState) -> str:

@@ -28,11 +28,6 @@ from dropflow.graph.components import Component
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import TWO_PORTS, Kind, Template
 
-# Applications of DALiuGE that this version of dropflow does not have.
-#
-# Their nodes are refused with an alternative. The data classes that dropflow does not have are in
-# `dropflow.data.registry`.
-
 _COMPILED = "give the library the C interface of DynlibApp, or wrap it in a Python function (PyFuncApp)"
 UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
     "DynlibObject": ("an object of a shared library", _COMPILED),
@@ -118,6 +113,11 @@ _BY_CATEGORY: Mapping[str, str] = {
         for name in ("BashShellApp", "DynlibApp", "DynlibProcApp", "PyFuncApp", "PythonMemberFunction", "Branch")
     },
 }
+
+# Applications of DALiuGE that this version of dropflow does not have.
+#
+# Their nodes are refused with an alternative. The data classes that dropflow does not have are in
+# `dropflow.data.registry`.
 
 
 def app_for(template: Template) -> App:

@@ -20,8 +20,6 @@ from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template
 from dropflow.host.processors import thread_variables
 
-# The services that run in this process, by the directory of their session; they end with it.
-
 _STOP_SECONDS = 10.0
 """Seconds that a service may clean up after it was stopped, if the caller gives no other time."""
 _SESSION_END_SECONDS = 1.0
@@ -33,6 +31,8 @@ _PAUSE = 0.05
 """Seconds between two checks of a file that another program writes: no event reports that."""
 _LOG_BYTES = 1_000_000
 """Bytes of the log of a service; output after them is dropped."""
+
+# The services that run in this process, by the directory of their session; they end with it.
 
 
 class RunningService:

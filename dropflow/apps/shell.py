@@ -46,8 +46,6 @@ from dropflow.graph.components import Component, Parameter, Unusable, expand, fi
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.host.memory import count_kills
 
-# Values of the placeholders in a shell command.
-
 PIECE = re.compile(r"arg(\d+)")
 """Names, in lower case, of the fields that hold pieces of a command in older graphs."""
 
@@ -112,6 +110,8 @@ COMMAND_PARAMETERS = (
         description="What stands between the name and the value of such arguments.",
     ),
 )
+
+# Values of the placeholders in a shell command.
 
 
 class PlaceholderFiller:

@@ -41,14 +41,6 @@ from translator.formats.vocabulary import fold
 if TYPE_CHECKING:
     from dropflow.builder.graph import Graph
 
-
-# The code of a function as a module of its own: what the field ``func_code`` of a node has.
-#
-# The module has the function without its decorators, and what the function uses of the module around
-# it: imports, other functions of the same file, and constants that can be written as literals.
-# Anything else is an error when the function is used in a graph, and not when the graph runs on
-# another machine.
-
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, tuple, set, frozenset)
 _BY_HAND = "or give @app(imported=True), if its module is installed where the graph runs"
@@ -66,6 +58,13 @@ NO_ARGUMENTS = frozenset(
 """Names that a function node has for itself, so that an argument cannot have them."""
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _GROUP = "The data of the group."
+
+# The code of a function as a module of its own: what the field ``func_code`` of a node has.
+#
+# The module has the function without its decorators, and what the function uses of the module around
+# it: imports, other functions of the same file, and constants that can be written as literals.
+# Anything else is an error when the function is used in a graph, and not when the graph runs on
+# another machine.
 
 
 def import_path(function: Callable[..., Any]) -> str:

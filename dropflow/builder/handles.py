@@ -20,13 +20,6 @@ from translator.logical import Role
 if TYPE_CHECKING:
     from dropflow.builder.graph import Graph
 
-# Types of ports from annotations, and the check that a value of one annotation can be an argument of
-# another.
-#
-# The check is made while a graph is written, so it only refuses what is certainly wrong: two classes
-# without a common subclass that the annotations allow. Everything that is not a class, a union or a
-# container of them fits.
-
 ANY = inspect.Parameter.empty
 """No annotation."""
 
@@ -50,6 +43,13 @@ _COMPONENTS = {component.name: component for component in DATA_COMPONENTS} | {
 }
 """By name and category; of several with one category the first, which is the general one: File, not JSON."""
 _BY_CLASS = {component.dropclass: component for component in DATA_COMPONENTS}
+
+# Types of ports from annotations, and the check that a value of one annotation can be an argument of
+# another.
+#
+# The check is made while a graph is written, so it only refuses what is certainly wrong: two classes
+# without a common subclass that the annotations allow. Everything that is not a class, a union or a
+# container of them fits.
 
 
 def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:

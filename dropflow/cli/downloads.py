@@ -41,9 +41,6 @@ from dropflow.errors import DropflowError, LinkError, ProtocolError, StorageErro
 from dropflow.formatting import format_size, plural
 from dropflow.submission.progress import CountFile, transfer_progress
 
-# The answer of ``dropflow fetch``.
-
-
 _SHOWN_FILES = 12
 """Paths of downloaded files in the answer."""
 _SHOWN_REFUSED = 50
@@ -55,6 +52,8 @@ _WAITING = 16
 _BAD_NAME = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EILSEQ, errno.EINVAL}
 )
+
+# The answer of ``dropflow fetch``.
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):

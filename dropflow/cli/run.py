@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from dropflow.graph.drop_counts import IncompleteDrop
     from dropflow.reuse.reasons import NodeForecast
 
-
-# How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit status.
-
 _SHOWN_RESULTS = 12
 """Paths of results in the answer."""
 _LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
+
+# How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit status.
 
 
 class RunReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,12 +25,6 @@ from dropflow.errors import GoneError
 if TYPE_CHECKING:
     from dropflow.dask.lost_chunks import Recipe
 
-# The thread that removes what nothing refers to any more: chunks of persisted collections, and their
-# sessions.
-#
-# Finalizers run in any thread and at any time, also in the middle of other finalizers: they only put
-# a request into a queue.
-
 _SECONDS = 10.0
 """Seconds that the end of a scheduler, or of this process, waits until contents are removed."""
 _LOCK = threading.Lock()
@@ -39,6 +33,12 @@ _HOLDS_LOCK = threading.Lock()
 """Two threads that unpickle the same chunk must get one hold: the end of another one would remove the content."""
 _SESSIONS: "weakref.WeakValueDictionary[tuple[str, str], PersistedSession]" = weakref.WeakValueDictionary()
 """All sessions that chunks of this process refer to, so that chunks that are unpickled share them."""
+
+# The thread that removes what nothing refers to any more: chunks of persisted collections, and their
+# sessions.
+#
+# Finalizers run in any thread and at any time, also in the middle of other finalizers: they only put
+# a request into a queue.
 
 
 class Remover(Protocol):

@@ -31,6 +31,14 @@ from dropflow.graph.templates import Argument, Kind, Link
 from dropflow.graph.text_ids import oid, oids
 from translator.plan.machines import Machines, NodeCapacity
 
+_STORE = ("dask.array.core", "load_store_chunk")
+_LOCKS = (SerializableLock, type(threading.Lock()), type(threading.RLock()))
+"""Those that hold in one process only."""
+_FILES = ("h5py", "netCDF4", "xarray")
+"""Packages whose objects, and locks, are open files of this process."""
+_VALUES = "-values"
+_KEPT = "~kept"
+
 # Tasks of `dask.array.store` that do not store where they should if they run in other processes.
 #
 # An array of the client is a copy there, and dask's locks do not hold between processes: two tasks
@@ -39,14 +47,6 @@ from translator.plan.machines import Machines, NodeCapacity
 #
 # The tasks of `stores_here` run in the process of the client, after the others have computed what they store; those of
 # `refuse_lost_stores` are refused.
-
-_STORE = ("dask.array.core", "load_store_chunk")
-_LOCKS = (SerializableLock, type(threading.Lock()), type(threading.RLock()))
-"""Those that hold in one process only."""
-_FILES = ("h5py", "netCDF4", "xarray")
-"""Packages whose objects, and locks, are open files of this process."""
-_VALUES = "-values"
-_KEPT = "~kept"
 
 
 def is_store(node: Any) -> bool:

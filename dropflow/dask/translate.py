@@ -31,12 +31,6 @@ from translator.plan.judge import with_schedule
 from translator.plan.machines import Machines
 from translator.plan.planner import place
 
-# Division of dask's keys into groups of one name, whose members differ by their indices.
-#
-# A key such as ``("add-1f3", 0, 2)`` is member (0, 2) of the group ``add-1f3``. Other keys are
-# numbered within the group of their prefix: ``inc-7d1`` and ``inc-902`` are the members 0 and 1 of
-# the group ``inc``.
-
 TASK = "dropflow.dask.Task"
 """Component of the applications: a task of dask."""
 VALUE = "dropflow.dask.Value"
@@ -45,6 +39,12 @@ _APP_KEY = ".task"
 _NAME = "dask"
 BREADTH_FIRST = "breadth_first"
 """Name of the algorithm."""
+
+# Division of dask's keys into groups of one name, whose members differ by their indices.
+#
+# A key such as ``("add-1f3", 0, 2)`` is member (0, 2) of the group ``add-1f3``. Other keys are
+# numbered within the group of their prefix: ``inc-7d1`` and ``inc-902`` are the members 0 and 1 of
+# the group ``inc``.
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,6 @@ from dropflow.files import force_to_disk
 from dropflow.graph.components import Component, Parameter, Port, find, read
 from dropflow.graph.templates import Kind, Template
 
-# Writers to files, under temporary names.
-
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _MODE = 0o666
@@ -97,6 +95,8 @@ FILES = Component(
     ),
     ports=(Port(name="io", usage="OutputPort", description="What consumers read."),),
 )
+
+# Writers to files, under temporary names.
 
 
 def temporary_path(slot: Slot, final: str) -> str:

@@ -29,8 +29,6 @@ from dropflow.graph.components import Component, Parameter, Port, Unset, Unusabl
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.host.memory import host_memory
 
-# Null drops: events without content.
-
 _BASE_NAME = Parameter(
     name="base_name",
     default="data_base",
@@ -121,6 +119,8 @@ SHARED_MEMORY = Component(
     ),
     ports=IO,
 )
+
+# Null drops: events without content.
 
 
 class NullWriter:

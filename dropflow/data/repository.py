@@ -46,17 +46,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
 
-# Rules for removing contents after use.
-#
-# A content is released when the last consumer of its drop is done. Then:
-#
-# * with `persist` set on the node it is kept;
-# * else with `expireAfterUse` set it is removed;
-# * else contents in memory are removed, and files only if `persist` was switched off and they are in the session
-# directory.
-#
-# Contents that existed before the session (inputs) are never removed, and leaves are never released.
-
 _IN_MEMORY = ("bytes", "shm", "null")
 _BLOCK_BYTES = 1 << 20
 """Bytes that are read at once when a content is appended to another."""
@@ -78,6 +67,17 @@ _TAG_BYTES = 4
 """Random bytes in the tag of a workspace."""
 _SMALL = 4096
 """Bytes of a content in its handle below which it does not count, and stays there: a file would take as much."""
+
+# Rules for removing contents after use.
+#
+# A content is released when the last consumer of its drop is done. Then:
+#
+# * with `persist` set on the node it is kept;
+# * else with `expireAfterUse` set it is removed;
+# * else contents in memory are removed, and files only if `persist` was switched off and they are in the session
+# directory.
+#
+# Contents that existed before the session (inputs) are never removed, and leaves are never released.
 
 
 def is_removed(

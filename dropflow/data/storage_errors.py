@@ -13,8 +13,6 @@ from pathlib import Path
 from dropflow.errors import AppError, BadFileError, StorageError, UsageError
 from dropflow.files import content_digest
 
-# The checksum of a file. Commands compare files with it, so this module imports nothing large.
-
 _BLOCK_BYTES = 1 << 20
 """Bytes that are read at once for a checksum."""
 _KINDS = (
@@ -36,6 +34,8 @@ _HINTS = {
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _ALMOST_FULL = 1_000_000
 """Bytes. A program that fails to write a block may leave less than the block."""
+
+# The checksum of a file. Commands compare files with it, so this module imports nothing large.
 
 
 def checksum_of(path: str) -> int:

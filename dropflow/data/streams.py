@@ -40,8 +40,6 @@ from dropflow.data.store import GrowingWriter, Shield
 from dropflow.errors import AppError
 from dropflow.execution.content_location import Handle
 
-# FIFOs that wake a waiting thread, also from other processes; streams use them.
-
 _DRAINED_BYTES = 1 << 16
 """Bytes of wake-ups that are read at once from a FIFO."""
 _NO_READER = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
@@ -53,6 +51,8 @@ PATIENCE = 10.0
 """Seconds that a writer waits for a reader that does not move."""
 _STEP_BYTES = 1 << 20
 """Bytes below the limit `AHEAD`, at which a writer looks again where its slowest reader is."""
+
+# FIFOs that wake a waiting thread, also from other processes; streams use them.
 
 
 class WakeFifo:

@@ -13,14 +13,6 @@ from dropflow.clock import SystemClock
 from dropflow.formatting import format_stamp
 from dropflow.ids import drop_file_name
 
-# The index of the logs in one directory: when each part of each log was written.
-#
-# Logs of drops are plain files, and the output of applications has no times. The file ``lines.index`` beside them gives
-# their text an order in time. It has a line of JSON for each part of a log, appended by the process that writes the
-# log: ``[time, offset, drop]``. The part goes on to the next one of that drop. A line with two more numbers, ``[time,
-# offset, drop, shift, kept]``, is written when the log was shortened: text after `offset` is `shift` bytes further
-# ahead now, and gone if it would be before `kept`.
-
 INDEX_FILE = "lines.index"
 
 _BLOCK_BYTES = 1 << 20
@@ -33,6 +25,14 @@ _APART_FULL = 0.25
 """The same in a log that is full, so that the index of an endless log grows slowly."""
 _CLOCK = SystemClock()
 _MARK = b"\n[... %d bytes left out ...]\n"
+
+# The index of the logs in one directory: when each part of each log was written.
+#
+# Logs of drops are plain files, and the output of applications has no times. The file ``lines.index`` beside them gives
+# their text an order in time. It has a line of JSON for each part of a log, appended by the process that writes the
+# log: ``[time, offset, drop]``. The part goes on to the next one of that drop. A line with two more numbers, ``[time,
+# offset, drop, shift, kept]``, is written when the log was shortened: text after `offset` is `shift` bytes further
+# ahead now, and gone if it would be before `kept`.
 
 
 def index_record(time: float, offset: int, drop: str, *cut: int) -> bytes:

@@ -40,12 +40,12 @@ from dropflow.execution.walltime import is_postponed
 from dropflow.failure import Failure
 from dropflow.states import DropState
 
-# A queue with many writers and one reader, which takes all items at once.
-
 T = TypeVar("T")
 _OWNER_SECONDS = 20.0
 """Seconds in which the thread of the session must answer a call."""
 S = TypeVar("S")
+
+# A queue with many writers and one reader, which takes all items at once.
 
 
 class Inbox(Generic[T]):

@@ -22,8 +22,6 @@ from dropflow.graph.nesting import too_deep
 from dropflow.graph.physical import MOST_ROWS, PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
 
-# Index spaces of templates, from the instance ids of drops.
-
 _INDEX_DIGITS = 10
 """Digits of an index in an id: those of the largest number of 32 bits."""
 _Wide = npt.NDArray[np.int64]
@@ -42,6 +40,8 @@ _LARGE_BYTES = 1 << 20
 """Bytes above which a text without a drop is refused before it is parsed."""
 _MOST_EMPTY = 1000
 """Placeholders of nodes keep their numbers if no more of them than this are missing."""
+
+# Index spaces of templates, from the instance ids of drops.
 
 
 def index_in(drop: dict[str, Any]) -> tuple[int, ...] | None:

@@ -13,13 +13,6 @@ import numpy.typing as npt
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 
-# Boxes of drops: one for each instance of a construct, each logical node, each node manager, island
-# or part.
-#
-# The boxes of constructs form a tree. A construct is either *open*: each of its instances has a box
-# of its own, or a range of instances has, if there are very many; or *closed*: its drops are in the
-# box of the instance around it.
-
 Grouping = Literal["construct", "template", "node", "island", "part"]
 
 _OPEN_BOXES = 400
@@ -58,6 +51,13 @@ _PAGES = (1.1, 1.5, 2.0, 2.8, 4.0)
 """Heights of columns that are tried, for the square root of the area of all boxes."""
 _UNWRAPPED = 1.4
 """How much smaller boxes may be, so that all of them are in one line and edges lead to the right only."""
+
+# Boxes of drops: one for each instance of a construct, each logical node, each node manager, island
+# or part.
+#
+# The boxes of constructs form a tree. A construct is either *open*: each of its instances has a box
+# of its own, or a range of instances has, if there are very many; or *closed*: its drops are in the
+# box of the instance around it.
 
 
 class Construct(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,6 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.graph.text_ids import oids
 
-# The drops and the edges of a graph in blocks, as lists of Python values, for programs that write
-# text.
-
 _BLOCK_ROWS = 16_384
 """Drops or edges that are written at once."""
 DROP_COLUMNS = ("oid", "kind", "name", "component", "weight", "part", "node", "priority")
@@ -47,6 +44,9 @@ _KEYS = (
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _GRAPHML_SPECIAL = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 Writer = Callable[[PhysicalGraph, ByteSink], None]
+
+# The drops and the edges of a graph in blocks, as lists of Python values, for programs that write
+# text.
 
 
 class DropBlock(NamedTuple):

@@ -16,8 +16,6 @@ from dropflow.graph.notes import Position, positions_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 
-# Rectangles near the positions where they are wanted, without overlaps.
-
 Numbers = npt.NDArray[np.float64]
 
 _FITS = 0.75
@@ -42,6 +40,8 @@ _MOST_DRAWN = 2000
 """A frame with more nodes has them in columns: each two nodes that were drawn are compared."""
 _DISTINCT = 0.75
 """Share of the nodes of a frame that must have a position of their own; else they were not drawn by hand."""
+
+# Rectangles near the positions where they are wanted, without overlaps.
 
 
 def scale_for(positions: Numbers, wide: float, high: float) -> float:

@@ -13,8 +13,6 @@ from dropflow.graph.physical import PhysicalGraph, is_fused, without_fusion
 from dropflow.session_options import SubmitOptions, chosen_of
 from dropflow.version import __version__
 
-# How a graph was planned, so that a clone is planned in the same way.
-
 PLANNING = "planning"
 """Name of the note in `PhysicalGraph.meta`."""
 PROCESSORS = "processors"
@@ -36,6 +34,8 @@ FARTHEST = 1e6
 Position = tuple[float, float]
 SUBMISSION = "submission"
 """Name of the note in `PhysicalGraph.meta`."""
+
+# How a graph was planned, so that a clone is planned in the same way.
 
 
 def note_planning(graph: PhysicalGraph, options: Mapping[str, Any]) -> PhysicalGraph:

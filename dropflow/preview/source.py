@@ -20,9 +20,6 @@ from msgspec import Meta
 
 from dropflow.errors import BadFileError, install_hint
 
-# What a preview of a content is, what may be asked for, and the messages of the process that makes
-# it.
-
 PICTURE_LIMIT = 8 * 1024 * 1024
 """Bytes of the largest picture file that a page shows."""
 
@@ -38,6 +35,9 @@ _UNPACKED_BYTES = 64 << 20
 """Bytes of a compressed content that are unpacked."""
 _PIECE_BYTES = 1 << 20
 """Bytes of a compressed content that are read at once."""
+
+# What a preview of a content is, what may be asked for, and the messages of the process that makes
+# it.
 
 
 def picture_type(start: bytes) -> str:

@@ -8,8 +8,6 @@ from dropflow.execution.chains import LONG_SECONDS
 from dropflow.execution.tasks import Task
 from dropflow.graph.templates import Template
 
-# The time of a pool's thread. It does not count time in which this process was stopped.
-
 _LATE_SECONDS = 0.5
 """Seconds by which a wait may end late and count as running time: more is a stop of this process."""
 MOST_AHEAD = 512
@@ -23,6 +21,8 @@ _WEIGHT = 0.3
 _SECONDS_PER_BYTE = AHEAD_SECONDS / (4 << 20)
 """Attempts that a worker is given ahead write 4 MB at most, which is held until others read it. Without this limit, ten
 times as many values of 0.5 MB were held as the order of execution needs."""
+
+# The time of a pool's thread. It does not count time in which this process was stopped.
 
 
 class PoolClock:

@@ -45,12 +45,12 @@ from dropflow.runners.worker_messages import IDLE, AbortTask, CloseExecutor, Ope
 from dropflow.runners.worker_process import WorkerProcess, needs_own_worker
 from dropflow.stopping import kill_after
 
-# The attempts of one session that wait for a worker of a pool.
-
 _PRIORITY = attrgetter("priority")
 _PLAIN = ResourceNeeds()
 _CLOSE_SECONDS = 1.0
 """Seconds that the attempts of a closed runner may continue before their workers are killed."""
+
+# The attempts of one session that wait for a worker of a pool.
 
 
 class RunnerQueue:

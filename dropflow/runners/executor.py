@@ -45,8 +45,6 @@ from dropflow.stopping import GRACE_SECONDS, WAKE_SIGNAL, raise_in
 if TYPE_CHECKING:
     from dropflow.reuse.attempt import AttemptReuse
 
-# Conversion of an exception of an application into a `Failure`: what happened, where, and what to do.
-
 _HOME = str(Path(__file__).resolve().parents[1])
 _FROZEN = "<frozen "
 
@@ -80,6 +78,8 @@ _TAIL_CHARACTERS = 2000
 _IMPORT_SECONDS = 0.05
 """Seconds between two tries to interrupt an application that imports a module."""
 _ROUTER = LogRouter()  # one per process, as the standard streams are
+
+# Conversion of an exception of an application into a `Failure`: what happened, where, and what to do.
 
 
 def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:

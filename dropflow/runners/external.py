@@ -35,8 +35,6 @@ from dropflow.runners.in_process import aborted
 from dropflow.runners.worker_messages import BUILD_EXECUTOR
 from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 
-# The attempts of a session that wait for one place of its placement, and the workers of that place.
-
 _MOST_BYTES = 4_000_000
 """Most bytes of contents that travel with a batch."""
 _MOST_IN_BATCH = 512
@@ -69,6 +67,8 @@ _HINTS = {
 _SCHEMES = {"dask": ("tcp", "tls", "ws", "wss", "ucx"), "ray": ()}
 _SOCKETS = ("tcp", "tls", "")
 """Schemes of addresses that a plain connection can try."""
+
+# The attempts of a session that wait for one place of its placement, and the workers of that place.
 
 
 class PlaceQueue(RunnerQueue):

@@ -17,8 +17,6 @@ from dropflow.host.memory import host_memory
 from dropflow.runners.capacity import Capacity
 from dropflow.stopping import GRACE_SECONDS
 
-# The result of an attempt that was aborted before it began.
-
 _FAILURE = Failure(code=WorldError.code, kind="Aborted", text="the attempt was aborted before it began")
 _NOTHING = (-1, -1)
 _WINDOW = 64
@@ -26,6 +24,8 @@ _WINDOW = 64
 _CLOSE_SECONDS = 1.0
 """Seconds that all threads together may take to end."""
 _PLAIN = ResourceNeeds()
+
+# The result of an attempt that was aborted before it began.
 
 
 def aborted(drop: int, attempt: int) -> AttemptResult:

@@ -64,8 +64,6 @@ from dropflow.runners.worker_process import (
 )
 from dropflow.stopping import GRACE_SECONDS, stopped_after
 
-# The times at which worker processes are started again after failed starts.
-
 _MOST_FAILED_STARTS = 6
 """Failed starts in a row, after which attempts fail."""
 _FIRST_PAUSE_SECONDS = 0.1
@@ -91,6 +89,8 @@ _KILL_SECONDS = 5.0
 """Seconds to wait for the end of a killed worker when the pool is closed."""
 _ANSWER_SECONDS = 5.0
 """Seconds that a session waits for the thread of the pool."""
+
+# The times at which worker processes are started again after failed starts.
 
 
 class StartBackoff:

@@ -31,13 +31,6 @@ from dropflow.runners.backlog import NO_ROOM, Backlog, Room
 from dropflow.runners.worker_messages import IDLE, Buffer, EndChain, Marker, Recall, SentContents, Tasks, frame
 from dropflow.stopping import GRACE_SECONDS, kill_after
 
-# Output that compiled code and child programs write to descriptors 1 and 2 of a worker process,
-# without Python.
-#
-# The pool reads it from a pipe and keeps the end of the output of each attempt. It belongs to the
-# current attempt of the worker: a worker begins the next attempt only when its pipe is empty (see
-# `dropflow.runners.worker`).
-
 _BLOCK_BYTES = 1 << 16
 """Bytes of output that are read at once."""
 _PIPE = 1 << 20
@@ -64,6 +57,13 @@ _STOPPED_SECONDS = 30.0
 """Seconds that a worker may be stopped by a signal while there are attempts."""
 _UNKILLABLE_SECONDS = 10.0
 """Seconds that a killed worker may take to end."""
+
+# Output that compiled code and child programs write to descriptors 1 and 2 of a worker process,
+# without Python.
+#
+# The pool reads it from a pipe and keeps the end of the output of each attempt. It belongs to the
+# current attempt of the worker: a worker begins the next attempt only when its pipe is empty (see
+# `dropflow.runners.worker`).
 
 
 class Tail:

@@ -13,13 +13,13 @@ from dropflow.graph import codec
 from dropflow.graph.physical import FloatColumn, PhysicalGraph
 from dropflow.times.octets import TIMES_FILE, TimesSection, read_receipts, read_times
 
+_MICROSECONDS = 1e6
+"""Microseconds in a second: the unit of time in trace files."""
+
 # Traces of the JSON format of Chrome, which Perfetto (https://ui.perfetto.dev) opens.
 #
 # Nodes are processes, and each lane is a thread of its own: Perfetto cannot draw what overlaps on one
 # thread.
-
-_MICROSECONDS = 1e6
-"""Microseconds in a second: the unit of time in trace files."""
 
 
 def chrome_trace(

@@ -15,9 +15,6 @@ import numpy.typing as npt
 
 from dropflow.errors import ProtocolError
 
-# The record of an attempt: when it was ready, was given out, began, ended and was committed, and what
-# it used.
-
 TIMES_FILE = "times.dft"
 
 RECORD = np.dtype(
@@ -56,6 +53,9 @@ _LENGTHS = np.dtype("<u4")
 _PREFIX_BYTES = 8
 """Bytes of the two sizes before a section; sizes are multiples of it, so that columns are aligned."""
 _NONE = np.zeros(0, RUNNING)
+
+# The record of an attempt: when it was ready, was given out, began, ended and was committed, and what
+# it used.
 
 
 def read_times(path: Path) -> npt.NDArray[Any]:

@@ -28,12 +28,6 @@ from dropflow.web.frame import redirect
 from dropflow.web.known_servers import KnownServers, login_url
 from dropflow.web.tickets import TICKET, Permission, TicketReply, Tickets
 
-# Passes a signed-in browser on to another server of the cluster, with a ticket (ADR 0020).
-#
-# ``GET /hop?to=URL`` is a page with a form that posts itself. The post must have the page key, because the ticket gives
-# the page key of the other server: a server of another user of this host, which gets our cookie, cannot get a ticket.
-# With the read key, the ticket permits reading only.
-
 _HOP_BYTES = 16 * 1024
 """Bytes of the body of a request to go on to another server."""
 
@@ -55,6 +49,12 @@ _SIGNED_OUT = """<div class="card" data-forget>
 <p><a class="button primary" href="/login">Sign in again</a></p>
 </div>
 """
+
+# Passes a signed-in browser on to another server of the cluster, with a ticket (ADR 0020).
+#
+# ``GET /hop?to=URL`` is a page with a form that posts itself. The post must have the page key, because the ticket gives
+# the page key of the other server: a server of another user of this host, which gets our cookie, cannot get a ticket.
+# With the read key, the ticket permits reading only.
 
 
 class _HopQuery(msgspec.Struct, frozen=True, kw_only=True):

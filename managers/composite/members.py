@@ -28,8 +28,6 @@ from managers.composite.sessions import Sessions
 from managers.composite.shared import Shared
 from managers.deployment import Deployment, Place
 
-# The rule by which a session is rebalanced if its nodes would end at very different times: pure, over their reports.
-
 _LONGER = 30.0
 """Seconds by which the slowest part must exceed the mean: a rebalance stops all nodes for a moment."""
 _FACTOR = 1.5
@@ -52,6 +50,8 @@ _SHORTEST = 5.0
 """Seconds that a session must still last for a node to be added, if an estimate is known."""
 _LOOK_SECONDS = 1.0
 """Seconds between two searches for nodes to add."""
+
+# The rule by which a session is rebalanced if its nodes would end at very different times: pure, over their reports.
 
 
 @dataclass(slots=True)

@@ -23,12 +23,6 @@ from managers.composite.routines import Replies, Routine, Until
 from managers.composite.shared import Shared
 from managers.deployment import Deployment
 
-# Watching sessions at the children while they are watched here.
-#
-# However many requests watch a session, there is one long poll for each child that has a part of it.
-# There is a bound on long polls: beyond it, changes come with the status of the child, once per
-# period.
-
 _LINGER = 10.0
 """Seconds for which a session is watched after the last request: clients that poll come back soon."""
 _LONGEST = 5.0
@@ -47,6 +41,12 @@ _DELETE_SECONDS = 30.0
 """Seconds in which each child must delete a session."""
 _GRAPH_SECONDS = 30.0
 """Seconds in which a child must send the graph of a session."""
+
+# Watching sessions at the children while they are watched here.
+#
+# However many requests watch a session, there is one long poll for each child that has a part of it.
+# There is a bound on long polls: beyond it, changes come with the status of the child, once per
+# period.
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,6 @@ from managers.links.packing import Buffer, Frames
 from managers.links.send_window import FRAME_LIMIT
 from managers.messages import Fetch
 
-# ZeroMQ sockets as links need them: limits, CURVE at both ends, and the authenticator of connecting
-# ends.
-
 _HEADER_LIMIT = FRAME_LIMIT + (64 << 10)
 _EVENT = struct.Struct("=H")
 """Number of the event, with which the first frame of a monitor begins: zmq_socket_monitor(3)."""
@@ -47,6 +44,9 @@ _COPY = 96 << 10
 """Bytes below which copying a frame costs less than sending it without a copy."""
 _Socket = zmq.Socket[bytes]
 _Handler = Callable[[LinkManager, float], Iterable[list[LinkAction]]]
+
+# ZeroMQ sockets as links need them: limits, CURVE at both ends, and the authenticator of connecting
+# ends.
 
 
 def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> None:

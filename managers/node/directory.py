@@ -41,15 +41,15 @@ from dropflow.sessions.stopped import StoppedSession
 from managers.deployment import Deployment
 from managers.recovery.records import ViewDecision, unpack_column
 
-# Small files with a checksum, each replaced as a whole. A damaged file is an error when it is read.
-#
-# The suffix of the name determines the encoding: ``.json`` or ``.msgpack``.
-
 _CODECS: dict[str, Any] = {".json": msgspec.json, ".msgpack": msgspec.msgpack}
 
 T = TypeVar("T")
 _REPLACED = (END, SUMMARY)
 """Files of an earlier end of the session, which are removed when it is deployed again."""
+
+# Small files with a checksum, each replaced as a whole. A damaged file is an error when it is read.
+#
+# The suffix of the name determines the encoding: ``.json`` or ``.msgpack``.
 
 
 class _Checksummed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

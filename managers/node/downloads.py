@@ -35,8 +35,6 @@ from dropflow.execution.content_location import Handle
 from dropflow.files import content_digest
 from managers.node.trees import TreeSource
 
-# A directory as a tar file, read while it is sent.
-
 _TAR_BLOCK_BYTES = 1 << 18
 """Bytes of the tar file of a directory in one chunk of the response."""
 _DOWNLOAD_BLOCK_BYTES = 1 << 20
@@ -45,6 +43,8 @@ _BINARY = "application/octet-stream"
 _CHANGED = "something else removed or changed it, or the storage is failing: submit the graph again"
 _PIECE_BYTES = 1 << 22
 """Bytes in one piece of the answer with many contents."""
+
+# A directory as a tar file, read while it is sent.
 
 
 class DirectoryListing(NamedTuple):

@@ -30,8 +30,6 @@ from managers.node.fetch_pool import FetchJob, JobPool
 from managers.node.neighbours import NeighbourNodes, NodeLinks
 from managers.node.stream_copies import DescriptorWatcher, NodeStreams
 
-# Jobs that copy contents of other nodes, to hold the copies for their owners.
-
 _log = logging.getLogger(__name__)
 
 _JOBS = 4
@@ -40,6 +38,8 @@ _JOBS = 4
 RecordCopy = Callable[[int, Handle, str, tuple[int, ...]], None]
 OnCopied = Callable[[Mapping[int, Handle], Mapping[int, str]], None]
 """Takes copies by row, and why contents could not be copied; in any thread, once for each job."""
+
+# Jobs that copy contents of other nodes, to hold the copies for their owners.
 
 
 class CopyJobs:

@@ -32,8 +32,6 @@ from managers.node.contents import here, portable
 from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch, Receipts
 from managers.node.neighbours import NodeLinks
 
-# The copy of one stream of another node, made while it grows.
-
 _log = logging.getLogger(__name__)
 
 _NAME = 64
@@ -41,6 +39,8 @@ _NAME = 64
 GONE = "what was written was discarded, or has no consumers left"
 _JOIN_SECONDS = 5.0
 """Seconds that the threads of copies are waited for when a session closes."""
+
+# The copy of one stream of another node, made while it grows.
 
 
 class StreamCopy:

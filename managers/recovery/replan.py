@@ -31,13 +31,14 @@ from managers.recovery.vote import PlanView
 _INITIALIZED, _COMPLETED = int(DropState.INITIALIZED), int(DropState.COMPLETED)
 _ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int(DropState.CANCELLED)
 
-# Completions that no member has seen, but that others imply.
 
 StateColumn = npt.NDArray[np.uint8]
 BooleanColumn = npt.NDArray[np.bool_]
 _ROUNDS = 5
 """Rounds in which speeds of nodes and costs of templates are estimated, each from the other."""
 FloatColumn = npt.NDArray[np.float64]
+
+# Completions that no member has seen, but that others imply.
 
 
 def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown: BooleanColumn) -> StateColumn:

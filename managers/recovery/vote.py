@@ -42,8 +42,6 @@ from managers.messages import (
 )
 from managers.recovery.records import RequestedChange, View, ViewDecision
 
-# Actions of `Voter`. Those that concern links are actions of nodes and witnesses, too.
-
 Ballot = tuple[int, int]
 """Round, and rank of the candidate among the voters: greater ballots win."""
 _NONE: Ballot = (0, 0)
@@ -53,6 +51,8 @@ _decoder = msgspec.msgpack.Decoder(ViewDecision)
 _change_decoder = msgspec.msgpack.Decoder(RequestedChange)
 _PATIENCE_WITHOUT_LOSS = 3.0
 """How many times longer a candidate waits for a silent member that is not lost, while no member is lost."""
+
+# Actions of `Voter`. Those that concern links are actions of nodes and witnesses, too.
 
 
 class SendToPeer(msgspec.Struct, frozen=True):

@@ -29,10 +29,6 @@ from dropflow.ids import is_session_name, safe_name
 from dropflow.states import UNKNOWN, SessionState
 from managers.routes.daliuge_json import find_node, node_string, specifications
 
-# Drafts: sessions that clients of DALiuGE have created and not yet deployed.
-#
-# They are kept in memory, so a manager that restarts loses its drafts, as DALiuGE's does.
-
 _MOST_DRAFTS = 1000
 """Sessions of DALiuGE that may be built at the same time."""
 _LONGEST_NAME = 255
@@ -46,6 +42,10 @@ _AS_DALIUGE = {
     # A session of DALiuGE is CANCELLED from the request on, while its applications may still run.
     SessionState.CANCELLING.name: SessionState.CANCELLED,
 }
+
+# Drafts: sessions that clients of DALiuGE have created and not yet deployed.
+#
+# They are kept in memory, so a manager that restarts loses its drafts, as DALiuGE's does.
 
 
 class _Head(msgspec.Struct):

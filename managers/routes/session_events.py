@@ -27,12 +27,6 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, NotFoundError
 from managers.state_hub import UNSEEN, StateHub, WatchedStates, in_base64, state_event
 
-# Sends what happens in a session as server-sent events, until it is over: the same for all streams of
-# events.
-#
-# A reader knows one kind of stream: what a client has not seen yet, and how to wait for more. The
-# loop paces the events, sends heartbeats, and reports errors that may pass as ``trouble``.
-
 _AGAIN = 1.0
 """Seconds after an error until the next attempt."""
 _HEARTBEAT_SECONDS = 15.0
@@ -43,6 +37,12 @@ _EVENT_STREAM_PACE = 0.1
 """Shortest time between events, in seconds: people do not read faster."""
 _STATE_STREAM_PACE = 0.2
 """Shortest time between two events, in seconds."""
+
+# Sends what happens in a session as server-sent events, until it is over: the same for all streams of
+# events.
+#
+# A reader knows one kind of stream: what a client has not seen yet, and how to wait for more. The
+# loop paces the events, sends heartbeats, and reports errors that may pass as ``trouble``.
 
 
 def follow(

@@ -31,8 +31,6 @@ from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
 from managers.web.logs import LogTail, tail_of
 
-# A session as it was at a moment, for its page: numbers, logical nodes, failures and results.
-
 _SHOWN_FAILURES = 100
 """Failures that the page of a session at an earlier moment shows."""
 _T = TypeVar("_T")
@@ -46,6 +44,8 @@ _UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
 """States of drops that run when a session that is over is resumed."""
 UseOf = Callable[[Sequence[SessionInfo]], tuple[UserUse, ...]]
 """Returns what the users of sessions have and may have (`managers.routes.owners.Owners.use`)."""
+
+# A session as it was at a moment, for its page: numbers, logical nodes, failures and results.
 
 
 def as_it_was(

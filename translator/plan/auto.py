@@ -29,16 +29,6 @@ from translator.plan.refine import fitting
 from translator.plan.task_graph import GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
-# Improves a plan by moves and swaps of the tasks that its completion time waits for.
-#
-# The price of a step is the completion time of the simulated run. A step changes a task that ran just before the end,
-# or one that it waited for: to another node, or before others on its node, or in exchange with a task of another node.
-# Worse plans are accepted as long as they are not worse than the plan of some steps ago (late acceptance: E. K. Burke
-# and Y. Bykov, European J. Operational Research 258, 2017). A plan is only kept as the best if it is also better where
-# data that no application makes are on all nodes when the run begins: otherwise the search finds orders that fit these
-# moves exactly, and take far longer when a file comes a moment earlier. The number of steps is given, so a seed decides
-# the result.
-
 _HISTORY_STEPS = 20
 """Steps of the local search, after which a plan must not be worse than the one before them."""
 _ROUNDING = 1e-9
@@ -68,6 +58,16 @@ _MOST_STEPS = 1_500
 """Steps of the local search, for a graph of any small size, before they are multiplied for a long run."""
 _MOST_ASSIGNMENTS = 300
 """If a graph has at most this many assignments of its tasks to nodes, all are tried."""
+
+# Improves a plan by moves and swaps of the tasks that its completion time waits for.
+#
+# The price of a step is the completion time of the simulated run. A step changes a task that ran just before the end,
+# or one that it waited for: to another node, or before others on its node, or in exchange with a task of another node.
+# Worse plans are accepted as long as they are not worse than the plan of some steps ago (late acceptance: E. K. Burke
+# and Y. Bykov, European J. Operational Research 258, 2017). A plan is only kept as the best if it is also better where
+# data that no application makes are on all nodes when the run begins: otherwise the search finds orders that fit these
+# moves exactly, and take far longer when a file comes a moment earlier. The number of steps is given, so a seed decides
+# the result.
 
 
 def search(

@@ -18,8 +18,6 @@ from translator.plan.planner import PlannedParts
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
 
-# The timetable of nodes while tasks are assigned one by one: the times at which processors, memory and GPUs are free.
-
 StartSlot = tuple[float, int]
 """Start time of a task, and the number of its gap; -1 behind all other tasks."""
 
@@ -32,6 +30,8 @@ MOST_LOOKAHEAD = 20_000_000
 """Largest product of edges and the square of nodes for lookahead; larger graphs get plain HEFT."""
 _MOST_COMPARED = 60_000
 """Most drops of graphs whose order in the schedule is compared with the order of the ranks."""
+
+# The timetable of nodes while tasks are assigned one by one: the times at which processors, memory and GPUs are free.
 
 
 class Timetable:

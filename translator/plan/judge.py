@@ -21,6 +21,11 @@ from dropflow.times.attempts import planned_seconds
 from translator.plan.machines import Machines
 from translator.plan.task_graph import EventGraph, Floats, GraphWork, capacities, event_graph, work_of
 
+_TOLERANCE = 1e-9
+"""Share of a move that may be missing at its end: sums of rates are not exact."""
+MOST_SCHEDULED = 200_000
+"""Most drops of graphs with a schedule: for larger ones it would take seconds of processor time."""
+
 # Moves of data that share links: each gets its max-min fair share of the bandwidth of the links on
 # its path.
 #
@@ -28,11 +33,6 @@ from translator.plan.task_graph import EventGraph, Floats, GraphWork, capacities
 # section 6.5.2). All moves from one node to another have the same share, so they are one group: how
 # many bytes each of its moves has got since it began is the difference of one number, and the next to
 # end is the first of a heap.
-
-_TOLERANCE = 1e-9
-"""Share of a move that may be missing at its end: sums of rates are not exact."""
-MOST_SCHEDULED = 200_000
-"""Most drops of graphs with a schedule: for larger ones it would take seconds of processor time."""
 
 
 class _MoveGroup:

@@ -16,13 +16,13 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind, needs_of
 from translator.plan.machines import Machines
 
-# The work of a graph as columns: times, processors, memory, GPUs and volumes of its drops.
-
 Floats = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
 Wide = npt.NDArray[np.int64]
 _GIVEN = 1e-6
 """Weight of all data that no task makes together, as a share of the weight of those that tasks make."""
+
+# The work of a graph as columns: times, processors, memory, GPUs and volumes of its drops.
 
 
 @dataclass(frozen=True)

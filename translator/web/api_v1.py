@@ -22,8 +22,6 @@ from translator.web.records import (
 )
 from translator.web.translator_service import TranslatorService
 
-# Downloads of a translation, with names that are safe for browsers.
-
 _EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
     {
         "graph.dot": ("dot", "text/vnd.graphviz"),
@@ -35,6 +33,8 @@ _EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
 """Downloads for other programs: their name in an address, what writes them, and their type."""
 _OCTETS = "application/octet-stream"
 _ONE = "/api/v1/translations/{translation}"
+
+# Downloads of a translation, with names that are safe for browsers.
 
 
 def download_routes(service: TranslatorService, route: Callable[..., Route], at: str) -> list[Route]:

@@ -33,8 +33,6 @@ from translator.web.forms import Form, read_form, whole_number
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.translator_service import TranslatorService
 
-# Options of planners, from fields with which DALiuGE steers its own.
-
 _UNLIMITED_MEMORY = 1000.0
 """The default of ``max_mem`` in DALiuGE, where no drop declares how much it needs: no limit."""
 
@@ -72,6 +70,8 @@ _DEEPEST_LEVEL = 200
 """Levels of nested objects in parameters; deeper values get no names."""
 _SMALL_BODY_BYTES = 64 * 1024
 """Bytes of the body of a request without a graph."""
+
+# Options of planners, from fields with which DALiuGE steers its own.
 
 
 def steering(given: Mapping[str, Any], problems: list[Problem], *, parts: int) -> dict[str, Any]:

@@ -39,15 +39,15 @@ from translator.web.records import (
 )
 from translator.web.translator_service import TranslatorService
 
-# The picture of the physical graph of a translation: its page, and what the page's script asks for.
-#
-# As the page of the translation, they need no token: the address has a random id.
-
 _GROUPINGS = (("construct", "by construct"), ("template", "by logical node"), ("part", "by part"))
 _PATIENCE = 0.8
 """Seconds that a page waits for the end of a translation, which is enough for most."""
 _SHOWN_ROWS = 200
 """Rows of a table that the page of a translation shows."""
+
+# The picture of the physical graph of a translation: its page, and what the page's script asks for.
+#
+# As the page of the translation, they need no token: the address has a random id.
 
 
 def graph_routes(service: TranslatorService, templates: PageTemplates) -> list[Route]:

@@ -10,11 +10,11 @@ from dropflow.errors import AppError
 from dropflow.graph.components import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 
-# The older branch: two outputs and a constant.
-
 TRUE_PORTS = frozenset({"true", "y", "yes"})
 FALSE_PORTS = frozenset({"false", "n", "no"})
 _PASSED_ON = "x"
+
+# The older branch: two outputs and a constant.
 
 
 class SimpleBranch(App):

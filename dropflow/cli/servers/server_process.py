@@ -43,7 +43,6 @@ from managers.keys import ClusterKey, UserFiles, create, load
 
 _log = logging.getLogger("dropflow.cli")
 
-# Wait for the end of a server process: a signal, or the end of the process that started it.
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOG_FILE = "manager.log"
@@ -51,6 +50,8 @@ LOG_FILE = "manager.log"
 _FIELDS = ("session", "drop", "attempt", "node", "credential", "user", "client", "status")
 _MOST_BYTES = 2 << 20
 """Bytes of the own log, and of the one before it, which is kept."""
+
+# Wait for the end of a server process: a signal, or the end of the process that started it.
 
 
 class StopSignal:

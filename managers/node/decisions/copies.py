@@ -44,14 +44,14 @@ from managers.recovery.vote import SendToPeer
 if TYPE_CHECKING:
     from managers.node.hosted_session import HostedSession
 
-# The copies of contents that one member of a session holds for their owners: part of `ContentCopies`.
-
 Answers = dict[str, tuple[list[int], dict[int, str]]]
 """By owner: rows that are copied, and by row why the other rows are not."""
 _NOTES = 2
 """Number of members that know the file of a content, so that one is left after a loss."""
 _BATCH = 1000
 """Most contents in one message."""
+
+# The copies of contents that one member of a session holds for their owners: part of `ContentCopies`.
 
 
 class HeldCopy(msgspec.Struct, frozen=True):
