@@ -12,7 +12,7 @@ import secrets
 import sys
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from time import gmtime, strftime
 from typing import Any, TypeVar
@@ -197,15 +197,21 @@ class RemoteSessions:
             self.last = name = f"dask-{strftime('%Y%m%d-%H%M%S', gmtime(SystemClock().now()))}-{secrets.token_hex(3)}"
             with (
                 closing(PatientClient(self.chunks.connect, seconds=self._patience)) as manager,
-                self._deleted_at_the_end(manager, name, is_kept=self._keep or is_persisted),
+                ExitStack() as deletion,
+                _cancelled_on_error(manager, name),
             ):
+                if not self._keep:
+                    deletion.callback(_delete, manager, name)
                 if used:
                     _find(manager, used.values(), doubted)
                 session = self._submitted(manager, portable(tasks), name, used, self._replicas if is_persisted else 1)
                 self._is_known = True
                 detail = await_end(manager, session, progress=self._progress)
                 if detail.status == SessionState.FINISHED.name:
-                    return result(manager, name)
+                    value = result(manager, name)
+                    if is_persisted:
+                        deletion.pop_all()
+                    return value
                 failure = next((failed for failed in detail.failures), None)
                 gone = [(used[failed.row], failed.text) for failed in detail.failures if _is_lost_chunk(failed, used)]
                 if not gone or number == _TRIES:
@@ -231,20 +237,22 @@ class RemoteSessions:
             is_known=self._is_known,
         )
 
-    @contextmanager
-    def _deleted_at_the_end(self, manager: PatientClient, name: str, *, is_kept: bool) -> Iterator[None]:
-        """Delete a session at the end, unless it is to stay. If it failed, it only stays for users to look at."""
-        try:
-            yield
-        except BaseException:
-            with suppress(DropflowError):
-                manager.client.cancel(name)
-            is_kept = self._keep
-            raise
-        finally:
-            if not is_kept:
-                with suppress(DropflowError):  # the manager may be away; what was computed is here
-                    manager.client.delete(name)
+
+@contextmanager
+def _cancelled_on_error(manager: PatientClient, name: str) -> Iterator[None]:
+    """Cancel a session if this block raises."""
+    try:
+        yield
+    except BaseException:
+        with suppress(DropflowError):
+            manager.client.cancel(name)
+        raise
+
+
+def _delete(manager: PatientClient, name: str) -> None:
+    """Delete a session, if the manager answers."""
+    with suppress(DropflowError):  # what was computed is here
+        manager.client.delete(name)
 
 
 class _ManagerRemover:

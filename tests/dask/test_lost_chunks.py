@@ -29,7 +29,7 @@ from dropflow.dask.chunk_sources import fetched, located
 from dropflow.dask.lost_chunks import LostChunksError, Recipe, compute_again, persisted_chunks, read_chunks
 from dropflow.dask.persist import ChunkPlace, Hold, LostContentsError, PersistedChunk, PersistedSession, releaser
 from dropflow.dask.translate import TranslatedGraph, translate
-from dropflow.errors import GoneError, LinkError, NotFoundError, StorageError
+from dropflow.errors import AppError, GoneError, LinkError, NotFoundError, StorageError
 
 
 class Nodes:
@@ -391,6 +391,51 @@ def test_lost_chunks_of_several_sessions_are_found_together() -> None:
         remote.locate_chunks(manager, chunks[:2] + chunks[3:5], {(sessions[0], "a"): "it is not on this node"})
     assert [chunk.key for chunk, _ in found.value.chunks] == [("s", 0), ("s", 1)]
     assert remote.locate_chunks(manager, chunks[3:5], {}) is None
+
+
+@pytest.mark.parametrize(
+    ("keep", "ends", "expected"),
+    [
+        (False, ["FAILED", "FINISHED"], [0]),
+        (False, ["FAILED", "FAILED"], [0, 1]),
+        (True, ["FAILED", "FINISHED"], []),
+    ],
+)
+def test_a_session_that_met_a_lost_chunk_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, *, keep: bool, ends: list[str], expected: list[int]
+) -> None:
+    """The session of the second try has the persisted chunks; the first one only stays if all sessions do."""
+    sessions, deleted = [], []
+    client = SimpleNamespace(cancel=lambda _: None, delete=deleted.append, close=lambda: None)
+    computation = remote.RemoteSessions(
+        "http://unused", token="x", key=None, algorithm="", keep=keep, progress=False, recompute=False
+    )
+    earlier = Nodes().persist({"x": _task("x")}, "x")
+    tasks = translate({**earlier, "y": _task("y", "x")}, ["y"], {}, runs_constants=True)
+    (row,) = lost_chunks.chunk_inputs(tasks)
+    lost = SimpleNamespace(row=row, code=GoneError.code, text="it is not there", app="", oid="x")
+
+    def submitted(*_: Any, session: str, **__: Any) -> str:
+        sessions.append(session)
+        return session
+
+    def ended(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(status=ends[len(sessions) - 1], failures=[lost])
+
+    monkeypatch.setattr(computation.chunks, "connect", lambda: client)
+    monkeypatch.setattr(remote, "_find", lambda *_: None)
+    monkeypatch.setattr(remote, "submit", submitted)
+    monkeypatch.setattr(remote, "await_end", ended)
+    monkeypatch.setattr(remote, "_places", lambda *_: _places("a"))
+    monkeypatch.setattr(remote, "_error", lambda *_: AppError("it failed"))
+
+    if ends[-1] == "FINISHED":
+        assert set(computation.persist(tasks)) == {"y"}
+    else:
+        with pytest.raises(AppError, match="it failed"):
+            computation.persist(tasks)
+
+    assert deleted == [sessions[number] for number in expected]
 
 
 def test_contents_that_a_node_does_not_have() -> None:
