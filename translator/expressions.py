@@ -104,8 +104,6 @@ def evaluate(text: str, values: Mapping[str, Any]) -> Number:
     ExpressionError
         The text is no expression, or its value is not a number of ordinary size.
     """
-    if len(text) > _LONGEST_TEXT:
-        raise ExpressionError(f"it has {len(text)} characters, more than {_LONGEST_TEXT}")
     parser = _Parser(_tokens(text), values)
     value = parser.sum(0)
     if parser.kind != "end":
@@ -124,7 +122,7 @@ def replace_names(text: str, value_of: Callable[[str], str | None]) -> str:
     Raises
     ------
     ExpressionError
-        The text has a sign that no expression has. `value_of` may raise it, too.
+        The text has a sign that no expression has, or is too long. `value_of` may raise it, too.
     """
     parts = []
     for kind, token, is_name in _named(text):
@@ -146,13 +144,15 @@ def uses_names(text: str, names: Collection[str]) -> bool:
 
 def _named(text: str) -> Iterator[tuple[str, str, bool]]:
     """Yield the kind of each token, the token, and whether it is the name of a value."""
-    tokens = _tokens(text) if len(text) <= _LONGEST_TEXT else []
+    tokens = _tokens(text)
     for (kind, token), (_, following) in zip(tokens, [*tokens, ("", "")][1:], strict=True):
         is_function = kind == "name" and token in _FUNCTIONS and following == "("
         yield kind, token, kind in ("parameter", "name") and not is_function
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
+    if len(text) > _LONGEST_TEXT:
+        raise ExpressionError(f"it has {len(text)} characters, more than {_LONGEST_TEXT}")
     tokens, place = [], 0
     while text[place:].strip():
         match = _TOKEN.match(text, place)

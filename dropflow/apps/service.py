@@ -4,7 +4,6 @@ A service runs in the process of its session. It is *ready* when each file at th
 empty, and the command in its field `ready` succeeds, if it has one. Data that it writes later do not count.
 """
 
-import contextlib
 import os
 import threading
 import time
@@ -58,6 +57,8 @@ class RunningService:
         self.oid = oid
         self.status: int | None = None
         """Exit status, None while it runs."""
+        self.error: DropflowError | None = None
+        """Why it could not be started."""
         self._command = Command(command, directory, environment, sink)
         self._thread = threading.Thread(target=self._run, name=f"service-{oid}", daemon=True)
         self._thread.start()
@@ -70,8 +71,11 @@ class RunningService:
     def _run(self) -> None:
         status = 1
         try:
-            with contextlib.suppress(Interrupted, DropflowError):
-                status = self._command.run()
+            status = self._command.run()
+        except Interrupted:
+            pass
+        except DropflowError as error:
+            self.error = error
         finally:
             self.status = status
 
@@ -138,7 +142,7 @@ class ServiceApp(BashShellApp):
         Raises
         ------
         AppError
-            The command ended, or is not ready in time.
+            The command cannot be started, has ended, or is not ready in time.
         """
         command = self.filled(context)
         key = (str(context.directory), self.template.key, tuple(context.index))
@@ -160,6 +164,8 @@ class ServiceApp(BashShellApp):
         ready, limit = str(self.parameters["ready"] or "").strip(), float(self.parameters["start_timeout"])
         end = time.monotonic() + limit
         while True:
+            if service.error is not None:
+                raise service.error
             if service.status is not None:
                 raise AppError(
                     f"the service ended with status {service.status} before it was ready: {self.command[:200]}",

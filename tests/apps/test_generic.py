@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import pickle
 import socket
+import struct
 import threading
 import zlib
 from collections.abc import Iterator
@@ -491,6 +492,21 @@ def test_the_data_of_one_client_are_the_content(tmp_path: Path, free_port: int, 
     listening.join()
 
     assert got[0].contents == [BODY] * 2
+
+
+def test_a_client_that_resets_its_connection_is_named(tmp_path: Path, free_port: int) -> None:
+    """The data are incomplete, so the attempt fails; the port is not the reason."""
+    fields = {"host": "127.0.0.1", "port": free_port}
+    got: list[Any] = []
+    listening = threading.Thread(target=lambda: got.append(try_app(LISTENER, tmp_path, outputs=["a"], fields=fields)))
+    listening.start()
+    with _connected(free_port) as client:
+        client.sendall(BODY)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset at the end
+    listening.join()
+
+    assert (got[0].failure.code, got[0].failure.retryable) == ("DF200", True)
+    assert got[0].failure.text.startswith("the client broke the connection: ")
 
 
 def _connected(port: int) -> socket.socket:

@@ -116,6 +116,7 @@ def test_a_failed_user_fails_the_session_and_the_service_is_stopped(tmp_path: Pa
     ("serve", "text"),
     [
         ("exit 4", "the service ended with status 4 before it was ready"),
+        ("exit 4 " + "#" * 200_000, "the command cannot be started: [Errno 7] Argument list too long"),
         pytest.param(
             "echo here > {address}; sleep 0.4; exit 5",
             "the service ended with status 5 before its last user",

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.session_records import SessionInfo
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs import pool_process
 from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, run_pool
 from dropflow.cli.output import CommandOutput
+from dropflow.errors import LinkError
 from managers.jobs.batch import Facility, JobState
 from managers.jobs.job_directory import JobDirectory, JobRequest
 from managers.jobs.pool import Allocation, PoolAction, PoolSettings, PoolState, Seen, decide, refused, submitted
@@ -158,9 +161,7 @@ def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
     clock = VirtualClock()
     times: list[float] = []
     ends: list[float] = []
-    path, key = tmp_path / "pool-p", tmp_path / "key"
-    path.mkdir()
-    create(key)
+    path = tmp_path / "pool-p"
 
     class System:
         """Knows one job, which runs."""
@@ -193,16 +194,7 @@ def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
     monkeypatch.setattr(pool_process, "SYSTEMS", {"slurm": System()})
     monkeypatch.setattr(pool_process, "Client", Island)
     monkeypatch.setattr(pool_process.threading, "Event", Pause)
-    job = JobDirectory(path)
-    job.write(
-        JobRequest(
-            system="slurm", session="", nodes=1, seconds=7200.0, margin=60.0, goes_on=False, results="", is_pool=True
-        )
-    )
-    job.write_text(job.key, key.read_text())
-    settings = msgspec.structs.replace(SETTINGS, least=1, seconds=7200.0)
-    order = PoolOrder(name="p", island="http://i", settings=settings, site=Facility(), arguments=())
-    job.write_text(path / "pool.json", msgspec.json.encode(order).decode())
+    job = _pool_directory(path)
     for wanted, state, most in (("on", _pool("1", since=clock.now()), 120), ("paused", PoolState(), 0)):
         times.clear()
         ends.append(clock.monotonic() + 3600.0)
@@ -212,3 +204,60 @@ def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
             run_pool(CommandOutput(), path)
         assert most - 5 <= len(times) <= most + 1
         assert all(later - earlier >= 30.0 for earlier, later in pairwise(times))
+
+
+def _pool_directory(path: Path) -> JobDirectory:
+    """Make the directory of a pool of at least one node, without its state."""
+    path.mkdir()
+    create(path / "new-key")
+    job = JobDirectory(path)
+    job.write(
+        JobRequest(
+            system="slurm", session="", nodes=1, seconds=7200.0, margin=60.0, goes_on=False, results="", is_pool=True
+        )
+    )
+    job.write_text(job.key, (path / "new-key").read_text())
+    settings = msgspec.structs.replace(SETTINGS, least=1, seconds=7200.0)
+    order = PoolOrder(name="p", island="http://i", settings=settings, site=Facility(), arguments=())
+    job.write_text(path / "pool.json", msgspec.json.encode(order).decode())
+    return job
+
+
+def test_a_pool_ends_when_its_island_has_been_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes after the first request without an answer, also if each one waits for a minute."""
+    clock = VirtualClock()
+    cancelled: list[float] = []
+
+    class System:
+        """Knows one job, which runs until it is cancelled."""
+
+        def states_of_jobs(self, _: object) -> dict[str, JobState]:
+            return {"1": ENDED if cancelled else RUNNING}
+
+        def cancel_job(self, _: str) -> None:
+            cancelled.append(clock.monotonic())
+
+    class Island:
+        """Does not answer."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def nodes(self) -> list[NodeInfo]:
+            clock.advance(60.0)
+            raise LinkError("nothing listens there")
+
+        def drain(self, *_: object) -> None:
+            self.nodes()
+
+    monkeypatch.setattr(pool_process, "SystemClock", lambda: clock)
+    monkeypatch.setattr(pool_process, "SYSTEMS", {"slurm": System()})
+    monkeypatch.setattr(pool_process, "Client", Island)
+    monkeypatch.setattr(pool_process.threading, "Event", lambda: SimpleNamespace(wait=clock.advance))
+    job = _pool_directory(path := tmp_path / "pool-p")
+    job.write_text(path / "wanted", "on")
+    job.write_text(path / "state.json", msgspec.json.encode(PoolFacts(state=_pool("1", since=clock.now()))).decode())
+    begin = clock.monotonic()
+
+    assert run_pool(CommandOutput(), path) is Exit.FINISHED
+    assert 600.0 <= cancelled[0] - begin <= 1000.0

@@ -201,6 +201,7 @@ def test_the_volume_of_data_depends_on_what_its_producer_reads() -> None:
     [
         ("2 * missing + input_bytes", "'missing' has no value"),
         ("input_bytes *", "it ends too early"),
+        ("input_bytes" + " + 1" * 300, "it has 1211 characters, more than 1000"),
         ("__import__('os').system('true') + inputs", "is unexpected"),
         ("0 - n", "its value is -4"),
         ("n / 0", "it divides by zero"),

@@ -184,6 +184,9 @@ class SocketListenerApp(App):
                 block = client.recv(self.parameters["bufsize"])
             except TimeoutError:
                 continue
+            except OSError as problem:
+                text = f"the client broke the connection: {problem}"
+                raise WorldError(text, hint="have the client send its data again") from problem
             if not block:
                 return
             for output in context.outputs:

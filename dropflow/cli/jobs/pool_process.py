@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from dropflow.api.client import Client
+from dropflow.api.patience import Patience
 from dropflow.api.requests import DrainRequest
 from dropflow.api.signing import default_key_file
 from dropflow.cli.exit_status import Exit
@@ -283,12 +284,12 @@ class _PoolProcess:
         self._clock = SystemClock()
         self._pause = threading.Event()
         self._asked = -order.settings.every
-        self._away = 0.0
+        self._absence = Patience(_AWAY_SECONDS, self._clock)
 
     def run(self) -> None:
         """Work until the pool is removed and has no job, or its island has been away for long."""
         while True:
-            ends = self._follow_wish() == "removed" or self._away > _AWAY_SECONDS
+            ends = self._follow_wish() == "removed" or self._absence.is_over
             seen = self._look(ends=ends)
             state, actions = decide(self._facts.state, self._order.settings, seen)
             self._keep(state=state, waiting=seen.waiting)
@@ -326,10 +327,10 @@ class _PoolProcess:
             }
             live = [session for session in self._client.sessions() if session.status == SessionState.RUNNING.name]
             waiting = sum(live_session.queued + live_session.ready for live_session in live)
-            self._away = 0.0
+            self._absence.end()
         except DropflowError as error:
             self._keep(text=f"the island does not answer: {error.text}")
-            self._away += _POOL_LOOK_SECONDS
+            self._absence.begin()
         if self._facts.state.allocations and self._clock.monotonic() >= self._asked + self._order.settings.every:
             self._asked = self._clock.monotonic()
             try:
