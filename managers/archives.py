@@ -61,6 +61,8 @@ ArchiveFormat = Literal["tar", "zip"]
 _BLOCK = tarfile.BLOCKSIZE
 _OLDEST = 315532800.0
 """Seconds of 1980-01-01, the first day that a zip file can name."""
+_NEWEST = 4354819198.0
+"""Seconds of 2107-12-31 23:59:58, the last time that a zip file can name."""
 _ZIP64_BYTES = 1 << 31
 """Bytes of a member from which its header has sizes of 64 bits: 2 GiB, the limit of `zipfile` without them."""
 
@@ -172,7 +174,7 @@ class ZipWriter:
         """Return the header of a member."""
         is_directory = stat.S_ISDIR(member.mode)
         name = member.path.encode(errors="replace").decode()
-        moment = gmtime(max(member.time, _OLDEST))[:6]
+        moment = gmtime(min(max(member.time, _OLDEST), _NEWEST))[:6]
         info = zipfile.ZipInfo(f"{name}/" if is_directory else name, moment)
         info.external_attr = member.mode << 16 | (0x10 if is_directory else 0)
         self._open = self._zip.open(info, "w", force_zip64=member.size >= _ZIP64_BYTES)

@@ -32,8 +32,6 @@ SUSPECT_AFTER = 3.0
 """Seconds of silence after which a peer is suspect, unless options give another time."""
 LOST_AFTER = 15.0
 """Seconds of silence after which a peer is lost, and its work is given up, unless options give another time."""
-
-
 _REFUSED_SHARE = 5
 """By how much refused connections shorten the time after which a peer is lost: by default to 3 s."""
 

@@ -45,7 +45,8 @@ try:
         if source:
             space = {"__name__": "__dropflow__"}
             exec(compile(source, "<func_code>", "exec"), space)
-            made = [one for one in space.values() if callable(one) and getattr(one, "__module__", "") == "__dropflow__"]
+            values = space.values()
+            made = [value for value in values if callable(value) and getattr(value, "__module__", "") == "__dropflow__"]
             function = space.get(name.rpartition(".")[2]) if name else made[-1]
         else:
             import importlib

@@ -18,6 +18,7 @@ from dropflow.errors import AppError, DropflowError, Interrupted
 from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template
 from dropflow.host.processors import thread_variables
+from dropflow.ids import drop_file_name
 
 _STOP_SECONDS = 10.0
 """Seconds that a service may clean up after it was stopped, if the caller gives no other time."""
@@ -147,7 +148,7 @@ class ServiceApp(BashShellApp):
         command = self.filled(context)
         key = (str(context.directory), self.template.key, tuple(context.index))
         context.directory.mkdir(parents=True, exist_ok=True)
-        log = context.directory.parent / "logs" / f"{context.oid}.log"
+        log = context.directory.parent / "logs" / f"{drop_file_name(context.oid)}.log"
         threads = thread_variables(self.template.cpus, os.environ)
         environment = {**threads, **os.environ, "DLG_UID": context.oid, "DLG_SESSION_ID": context.session}
         service = RunningService(command, context.directory, environment, _limited(log), context.oid)

@@ -230,6 +230,7 @@ class _Outage:
             yield
         finally:
             timer.cancel()
+            timer.join()  # so that an outage does not begin after the answer
 
 
 def _snapshots(

@@ -212,6 +212,8 @@ def _used_by(root: int) -> float:
                 memory = member.memory_info()
                 used += memory.rss - memory.shared
     for folder in _SHARED_MEMORY.glob(f"dropflow-*-{root}-*"):  # the names of `dropflow.data.workspace`
+        if folder.name.split("-", 3)[2] != str(root):  # the number is part of the name of the session
+            continue
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 with suppress(OSError):

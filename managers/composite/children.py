@@ -385,8 +385,7 @@ class Children:
     def deadline(self) -> float:
         """Return the time of the next status request or change of state."""
         due = [child.due for child in self._children.values() if not child.is_under_way]
-        changes = self._membership.deadline()
-        return min([*due, inf if changes is None else changes])
+        return min([*due, self._membership.deadline()])
 
     # Waiting for children.
 

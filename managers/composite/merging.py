@@ -25,7 +25,6 @@ SHOWN_FAILURES = 100
 _COMPLETE_ENDS = (SessionState.FINISHED.name, SessionState.CANCELLED.name)
 """Ends that are only known when the state of every drop is known; one failure is enough for FAILED."""
 
-
 _AT_REST: Mapping[str, Any] = {"running": 0, "queued": 0, "ready": 0, "rate": 0.0, "remaining": None, "unknown": ()}
 """The fields of a part that has ended."""
 

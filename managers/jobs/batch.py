@@ -345,7 +345,17 @@ def _pbs_directives(request: JobRequest, facility: Facility, output: Path) -> li
 
 
 def _pbs_states(answer: str) -> dict[str, JobState]:
-    words = {"Q": "PENDING", "H": "HELD", "R": "RUNNING", "E": "COMPLETING", "C": "COMPLETED", "F": "COMPLETED"}
+    words = {
+        "Q": "PENDING",
+        "W": "PENDING",  # its time to begin has not come
+        "T": "PENDING",  # on its way to another queue or server
+        "H": "HELD",
+        "R": "RUNNING",
+        "S": "SUSPENDED",
+        "E": "COMPLETING",
+        "C": "COMPLETED",
+        "F": "COMPLETED",
+    }
     states = {}
     for line in answer.splitlines():
         columns = line.split()

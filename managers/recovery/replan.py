@@ -375,10 +375,10 @@ class _Placement:
             leave = set()  # without a member the session would end
         self.stays = np.array([place.node not in leave for place in reported], dtype=np.bool_)
         staying = [number for number, place in enumerate(reported) if place.node not in leave]
-        self._everybody = (*reported, *joining.values())
+        self._all_places = (*reported, *joining.values())
         self._reports = reports
-        self._numbers = [*staying, *range(len(reported), len(self._everybody))]
-        self.members = tuple(self._everybody[number] for number in self._numbers)
+        self._numbers = [*staying, *range(len(reported), len(self._all_places))]
+        self.members = tuple(self._all_places[number] for number in self._numbers)
         self.joined = tuple(joining)
         self.left = tuple(place.node for place in reported if place.node in leave)
         drain = {*plan.view.draining, *(node for change in plan.changes for node in change.drain)}
@@ -413,7 +413,7 @@ class _Placement:
         """
         measured = self._measured(graph)
         work = np.where(runs, measured.seconds[graph.template], 0.0)
-        free = [number for number in self._numbers if self._everybody[number].node not in self.draining]
+        free = [number for number in self._numbers if self._all_places[number].node not in self.draining]
         targets = free or self._numbers
         speed = [measured.capacities[number] for number in targets]
         goes = np.append(~self.stays, True)  # the last for drops without a member, whose number is -1
@@ -421,7 +421,7 @@ class _Placement:
         stays = np.where(is_left, holder, owner)
         moved: BooleanColumn = stays == NO_MEMBER
         if self.draining and free:
-            full = [number for number in self._numbers if self._everybody[number].node in self.draining]
+            full = [number for number in self._numbers if self._all_places[number].node in self.draining]
             moved |= movable & np.isin(owner, full)
         if self._is_rebalancing:
             moved |= excess_drops(
@@ -429,11 +429,11 @@ class _Placement:
             )
         placed = stays
         if moved.any():
-            load = np.bincount(stays[~moved], weights=work[~moved], minlength=len(self._everybody))
+            load = np.bincount(stays[~moved], weights=work[~moved], minlength=len(self._all_places))
             had = [float(load[number]) for number in targets]
             placed = reassign_together(graph, stays, moved, targets, had, capacities=speed, work=work, runs=runs)
             placed = self._where_able(graph, placed, moved & runs, targets, speed=speed, work=work)
-        index = np.zeros(len(self._everybody), dtype=np.int32)
+        index = np.zeros(len(self._all_places), dtype=np.int32)
         index[self._numbers] = np.arange(len(self._numbers), dtype=np.int32)
         return moved | is_left, index[placed]
 
@@ -459,7 +459,7 @@ class _Placement:
             able = [at for at, number in enumerate(targets) if number not in members]
             wrong = moved & (graph.template == row) & np.isin(placed, sorted(members))
             if able and wrong.any():
-                load = np.bincount(placed[~wrong], weights=work[~wrong], minlength=len(self._everybody))
+                load = np.bincount(placed[~wrong], weights=work[~wrong], minlength=len(self._all_places))
                 numbers, powers = [targets[at] for at in able], [speed[at] for at in able]
                 had = [float(load[number]) for number in numbers]
                 placed = reassign_together(
@@ -469,7 +469,7 @@ class _Placement:
 
     def _measured(self, graph: PhysicalGraph) -> Speeds:
         """Return how fast each of all nodes is; those that join have the mean speed."""
-        joining = self._everybody[len(self._reports) :]
+        joining = self._all_places[len(self._reports) :]
         workers = [report.workers for report in self._reports]
         workers += [self._workers.get(place.node, 1.0) for place in joining]
         return measure(graph, workers, [*(report.durations for report in self._reports), *({} for _ in joining)])
@@ -561,7 +561,7 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
         rows, is_own = report.rows, owner[report.rows] == number
         known.states[rows[is_own]] = report.states[is_own]
         known.available[rows[is_own]] = report.available[is_own] & stays[number]
-        # Others than neighbours keep rows of drops that they hear nothing about.
+        # Members that are not neighbours have rows of drops whose events they do not get.
         is_near = np.zeros(graph.drops, dtype=np.bool_)
         is_near[lost_drop[neighbour_owner == number]] = True
         is_new = is_near[rows] & _is_settled(report.states) & (known.states[rows] == _INITIALIZED)

@@ -162,6 +162,7 @@ class DaliugeSessions:
         self._lock = threading.Lock()
         self._drafts: dict[str, Draft] = {}
         self._spelled: dict[str, str] = {}
+        """The names that clients gave to drafts and sessions, by our names."""
 
     def all(self) -> list[DaliugeSession]:
         """Return drafts, then sessions."""
@@ -237,8 +238,12 @@ class DaliugeSessions:
         """
         if not name or len(name) > _LONGEST_NAME or not name.isprintable():
             raise UsageError(f"{name[:80]!a} cannot be the name of a session")
+        with self._lock:
+            deployed = self._spelled.keys() - set(map(session_name, self._drafts))
         taken = {session.session for session in self._manager.sessions()}
         with self._lock:
+            for deleted in deployed - taken:
+                self._spelled.pop(deleted, None)
             if name in self._drafts or session_name(name) in taken:
                 raise ConflictError(f"there is a session {name!r} already", hint="choose another name, or delete it")
             if len(self._drafts) >= _MOST_DRAFTS:

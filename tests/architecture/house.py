@@ -74,7 +74,7 @@ def _print() -> None:
         budget = allowed.get(name, Size(0, 0))
         print(f"{name:30} {size.lines:10,} {budget.lines:8,} {size.files:6,} {budget.files:8,}")
     product = [size for name, size in found.items() if name not in ("tests", "pages")]
-    print(f"{'product':30} {sum(one.lines for one in product):10,} {'':8} {sum(one.files for one in product):6,}")
+    print(f"{'product':30} {sum(row.lines for row in product):10,} {'':8} {sum(row.files for row in product):6,}")
 
 
 if __name__ == "__main__":

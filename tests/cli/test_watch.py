@@ -4,15 +4,18 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 
+from dropflow.cli import watch
 from dropflow.cli.output import CommandOutput
 from dropflow.submission.manager_records import write_record
 from managers.manager_server import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
 from tests.fake_manager import FakeManager
+from tests.virtual_clock import VirtualClock
 
 OTHER_TOKEN = "another-token"
 STATUSES = {"finished": 0, "failed": 1, "cancelled": 1, "running": 3, "nowhere": 2}
@@ -214,3 +217,38 @@ def test_a_session_that_is_deleted_meanwhile(ask: Command, cluster: Cluster) -> 
 
     assert answer.status == 3
     assert "was deleted" in answer.err
+
+
+def test_an_answer_ends_an_outage_that_begins_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A timer that has fired cannot be cancelled: its note comes before that of the answer."""
+
+    class FiredTimer:
+        """A timer whose thread is about to call its function."""
+
+        def __init__(self, _: float, function: Callable[..., object], arguments: list[str]) -> None:
+            self.call: Callable[[], object] | None = partial(function, *arguments)
+            made.append(self)
+
+        def start(self) -> None:
+            pass
+
+        def cancel(self) -> None:
+            pass
+
+        def join(self) -> None:
+            if self.call is not None:
+                self.call()
+            self.call = None
+
+    made: list[FiredTimer] = []
+    monkeypatch.setattr(watch.threading, "Timer", FiredTimer)
+    outage = watch._Outage(CommandOutput(), 60.0, VirtualClock())
+
+    with outage.watching("http://m:1"):
+        pass
+    outage.end()
+    made[0].join()
+
+    assert capsys.readouterr().err.rstrip().endswith("the state of the session is known again")

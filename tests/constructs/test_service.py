@@ -3,12 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dropflow.apps import service
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.ids import drop_file_name
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
@@ -155,6 +160,22 @@ def test_a_service_is_a_command() -> None:
     with drawing.construct("Service", "V"):
         drawing.data("d")
     assert codes(drawing) == ["LG032"]
+
+
+def test_the_output_of_a_service_is_in_the_log_of_its_drop(tmp_path: Path) -> None:
+    """Also if the id of the drop is no name of a file."""
+    template = Template(key="s", name="s", kind=Kind.APP, arguments=(Argument(name="command", value="echo hello"),))
+    context: Any = SimpleNamespace(
+        directory=tmp_path / "files", oid="a/b", session="s", index=(), inputs=(), outputs=(), log=lambda _: None
+    )
+    (tmp_path / "logs").mkdir()
+    app = service.ServiceApp(template)
+    app.run(context)
+    found = service.remove_service((str(context.directory), "s", ()))
+    assert found is not None
+    found._thread.join()
+
+    assert (tmp_path / "logs" / f"{drop_file_name('a/b')}.log").read_text() == "hello\n"
 
 
 @pytest.mark.slow

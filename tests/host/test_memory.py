@@ -112,10 +112,11 @@ def test_memory_that_a_user_gives_counts_for_the_process_and_those_it_starts(tmp
 
 
 def test_files_in_shared_memory_count_as_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a limit that a user gives, those of the sessions of the process."""
+    """Of a limit that a user gives, those of the sessions of the process, and not of sessions named like it."""
     monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path)
     mine, other = (tmp_path / f"dropflow-1-{pid}-0-session" for pid in (999999998, 999999999))
-    for folder, size in ((mine, 4 * _MB), (other, 32 * _MB)):
+    named = tmp_path / "dropflow-1-999999999-0-a-999999998-b"
+    for folder, size in ((mine, 4 * _MB), (other, 32 * _MB), (named, 32 * _MB)):
         folder.mkdir()
         (folder / "content").write_bytes(b"x" * size)
     found = HostMemory(_host(tmp_path, "0::/\n"), tmp_path / "cgroup", given=f"{100 * _MB} 999999998")

@@ -143,6 +143,19 @@ def test_directories_are_unpacked_into_the_archive(format_: str, tmp_path: Path)
     assert "results/o_0/link" in members
 
 
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [(0.0, (1980, 1, 1, 0, 0, 0)), (2e9, (2033, 5, 18, 3, 33, 20)), (2**33, (2107, 12, 31, 23, 59, 58))],
+)
+def test_times_that_a_zip_file_cannot_name(time: float, expected: tuple[int, ...]) -> None:
+    """They become the first or the last one that it can name."""
+    writer = archive_writer("zip")
+    data = writer.begin(ArchiveMember("x", time=time)) + writer.end() + writer.finish()
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.getinfo("x").date_time == expected
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 def test_what_is_gone_is_named_and_the_stream_is_cut_off(format_: str) -> None:
     """The other results are there, MISSING.txt has the reason, and the end is an error."""

@@ -27,3 +27,16 @@ def test_jobs_of_pbs_are_known_although_their_ids_are_cut(tmp_path: Path, monkey
     states = SYSTEMS["pbs"].states_of_jobs(jobs)
 
     assert {job: state.word for job, state in states.items()} == {jobs[0]: "RUNNING", jobs[1]: "PENDING"}
+
+
+@pytest.mark.parametrize(
+    ("letter", "word", "has_begun"),
+    [("W", "PENDING", False), ("T", "PENDING", False), ("H", "HELD", False), ("S", "SUSPENDED", True)],
+)
+def test_jobs_of_pbs_that_wait_have_not_begun(letter: str, word: str, *, has_begun: bool) -> None:
+    """A pool would cancel a job that has begun and has no node."""
+    (state,) = (
+        SYSTEMS["pbs"].read_states(_QSTAT.replace(" R 00:01", f" {letter} 00:01").partition("\n1234568")[0]).values()
+    )
+
+    assert (state.word, state.has_begun, state.is_over) == (word, has_begun, False)

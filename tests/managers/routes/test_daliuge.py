@@ -21,7 +21,7 @@ from dropflow.api.serving import RestServer
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
 from managers.routes.daliuge import daliuge_routes
-from managers.routes.daliuge_sessions import session_name
+from managers.routes.daliuge_sessions import DaliugeSessions, session_name
 from tests.fake_manager import FakeManager
 from tests.http_server import ReceivedResponse, ask, serve
 from tests.regular_graphs import fan
@@ -348,6 +348,23 @@ def test_any_session_id_can_be_used(node: Served, name: str) -> None:
     assert not session.session.startswith((".", "-"))
     assert node.ask("GET", "/api/sessions").json[0]["sessionId"] == name
     assert node.ask("DELETE", path).status == 200
+
+
+def test_the_names_of_deleted_sessions_are_forgotten() -> None:
+    """Only drafts and sessions of the manager have one, so a manager that has had many does not grow."""
+    manager = _manager("node")
+    sessions = DaliugeSessions(manager, 100)
+    for number in range(5):
+        sessions.create(f"a/{number}")
+        sessions.append(f"a/{number}", json.dumps(GRAPH).encode())
+    for number in range(4):
+        sessions.deploy(f"a/{number}", [])
+    for number in range(3):
+        manager.delete(session_name(f"a/{number}"))
+    sessions.create("b/0")
+
+    assert {session.name for session in sessions.all()} == {"a/3", "a/4", "b/0"}
+    assert sorted(sessions._spelled.values()) == ["a/3", "a/4", "b/0"]
 
 
 def test_a_manager_is_stopped_by_post() -> None:
