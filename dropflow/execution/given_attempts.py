@@ -75,6 +75,11 @@ class GivenAttempts:
         return self._count - len(self._ahead)
 
     @property
+    def has_ahead(self) -> bool:
+        """Whether an attempt waits with the runner for the attempt before it."""
+        return bool(self._ahead)
+
+    @property
     def ahead(self) -> Mapping[int, int]:
         """The attempts that wait with the runner for the attempt before them, by drop."""
         return {drop: given.attempt for drop, given in self._ahead.items()}

@@ -368,7 +368,7 @@ class ReadyRuns:
 
     def abort_settled(self, events: Sequence[Event]) -> None:
         """Stop the attempts that wait with the runner for an attempt before them, if their own drops were cancelled."""
-        for event in events:
+        for event in events if self._given.has_ahead else ():
             if isinstance(event, CancelDrop):
                 for drop, attempt in self._given.settled():
                     self._runner.abort(drop, attempt, event.grace)

@@ -307,7 +307,7 @@ class SessionInputs:
             return []
         settled.add(drop)
         events = self._on_result(result)
-        if given.has_chains and events and isinstance(events[0], Finished):
+        if given.has_ahead and events and isinstance(events[0], Finished):
             followed.add(drop)
         return events
 

@@ -254,7 +254,7 @@ def test_a_client_that_reconnects_gets_what_it_has_missed() -> None:
 
 
 def test_a_session_that_was_over_and_goes_on_is_followed() -> None:
-    """After a retry its states are the new ones, also for who has read them before."""
+    """After a retry its states are the new ones, although they were read before it."""
     manager = manager_with_sessions()
     hub = StateHub(manager)
     assert np.count_nonzero(hub.states("failed") == DropState.ERROR) == 4
