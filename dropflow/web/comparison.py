@@ -7,7 +7,6 @@ rows.
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,12 +24,12 @@ from dropflow.times.timeline import profile
 from dropflow.web.cause_groups import Cause, without_numbers
 from dropflow.web.report import SessionReport
 from dropflow.web.signature import Level, Levels, SessionSignature, levels_of, modes_of, signature
+from dropflow.web.views import Listed, listed
 
 _MOST_ROWS = 300
 """Rows of each table."""
 _TEXT_CHARACTERS = 500
 """Characters of a value."""
-_T = TypeVar("_T")
 _PROFILE = (("in all", "seconds", "seconds"), ("median", "median", "seconds"), ("attempts", "attempts", "count"))
 """Word, field of a profile and unit of the numbers of a logical node."""
 _PATH = re.compile(r"\S*/\S*")
@@ -73,18 +72,6 @@ def _place(graph: PhysicalGraph, result: ResultInfo) -> tuple[int, str]:
 def _spelled(result: ResultInfo) -> str:
     known = "no checksum" if result.checksum is None else f"CRC-32 {result.checksum:08x}"
     return f"{format_size(result.size)}, {known}"
-
-
-class Listed(msgspec.Struct, Generic[_T], frozen=True, kw_only=True):
-    """The first rows of a list, and how many it has."""
-
-    rows: tuple[_T, ...] = ()
-    total: int = 0
-
-    @property
-    def left_out(self) -> int:
-        """Return how many rows are left out."""
-        return self.total - len(self.rows)
 
 
 class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,18 +194,14 @@ def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
         second=after,
         levels=levels,
         modes=modes_of(levels),
-        graph=_listed(graph_differences(first.graph, second.graph)),
-        settings=_listed(tuple(_settings(first, second))),
-        totals=_listed(tuple(_totals(first, second))),
-        times=_listed(_times(first, second)),
-        results=_listed(results),
-        failures=_listed(tuple(_failures(first.causes, second.causes))),
+        graph=listed(graph_differences(first.graph, second.graph), _MOST_ROWS),
+        settings=listed(tuple(_settings(first, second)), _MOST_ROWS),
+        totals=listed(tuple(_totals(first, second)), _MOST_ROWS),
+        times=listed(_times(first, second), _MOST_ROWS),
+        results=listed(results, _MOST_ROWS),
+        failures=listed(tuple(_failures(first.causes, second.causes)), _MOST_ROWS),
         warnings=tuple(text for report in (first, second) for text in _warnings(report)),
     )
-
-
-def _listed(rows: Sequence[_T]) -> Listed[_T]:
-    return Listed(rows=tuple(rows[:_MOST_ROWS]), total=len(rows))
 
 
 def _session(report: SessionReport) -> ComparedSession:

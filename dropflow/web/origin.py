@@ -17,8 +17,8 @@ from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import find_drop, label, oids
 from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns
-from dropflow.web.comparison import Listed
 from dropflow.web.report import SessionReport
+from dropflow.web.views import Listed
 
 _MOST_STEPS = 200
 """Logical nodes of the origin of a result."""

@@ -35,14 +35,20 @@ from dropflow.times.traffic import traffic_of, uncounted_nodes
 from dropflow.version import __version__
 from dropflow.web.cause_groups import Cause, causes
 from dropflow.web.frame import STATIC, PageLayout, PageTemplates
-from dropflow.web.views import GROUPS, grouped, segments, traffic_grid
+from dropflow.web.views import GROUPS, grouped, listed, segments, traffic_grid
 
 _FOLDER = Path(__file__).with_name("templates")
 _STYLE_SHEETS = (STATIC / "dropflow.css", STATIC / "traffic.css", _FOLDER / "report.css")
 _MOST_SHAPES = 400
 """Logical nodes of a graph whose picture is in the report."""
+_MOST_NOTES = 50
+"""Notes of the session in the report."""
 _MOST_CAUSES = 50
 """Causes of failures in the report."""
+_MOST_STEPS = 30
+"""Attempts of the critical path in the report."""
+_MOST_VERSIONS = 100
+"""Nodes whose version is in the report."""
 _MOST_NODES = 300
 """Logical nodes in the tables of the report."""
 _MOST_PARAMETERS = 40
@@ -111,7 +117,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     def statistics(self) -> TimesStatistics:
         """Times of attempts."""
         return statistics_of(
-            self.analysis, most_steps=30, missing=self.missing, traffic=self.traffic, uncounted=self.uncounted
+            self.analysis, most_steps=_MOST_STEPS, missing=self.missing, traffic=self.traffic, uncounted=self.uncounted
         )
 
     @property
@@ -145,13 +151,17 @@ def report_page(report: SessionReport) -> bytes:
         stream = BytesIO()
         write_svg(executed_picture(report.analysis), stream)
         timeline = stream.getvalue().decode()
+    statistics = report.statistics
     shown: Mapping[str, Any] = {
         "report": report,
         "detail": report.detail,
         "drawing": drawing,
         "timeline": timeline,
-        "most_causes": _MOST_CAUSES,
-        "most_nodes": _MOST_NODES,
+        "notes": listed(report.detail.notes, _MOST_NOTES),
+        "causes": listed(report.causes, _MOST_CAUSES),
+        "nodes": listed(report.detail.logical, _MOST_NODES),
+        "statistics": statistics,
+        "node_times": listed(statistics.templates, _MOST_NODES),
         "bar": _bar,
     }
     return render_page("report", **shown)
@@ -246,7 +256,7 @@ def session_report(
         failures=source.failures(session, _CAUSES).failures,
         analysis=analyse(graph, attempts),
         written=info.time,
-        versions=[(f"{info.role} {info.name}", info.version), *nodes[:100]],
+        versions=[(f"{info.role} {info.name}", info.version), *nodes[:_MOST_VERSIONS]],
         missing=tuple(sorted(section.node for section in sections if section.missing)),
         traffic=traffic_of(graph, sections),
         uncounted=uncounted_nodes(sections),

@@ -1,10 +1,11 @@
-"""Parts of pages: fields of forms, bars of states, and tables of what nodes moved.
+"""Parts of pages: the first rows of lists, fields of forms, bars of states, and tables of what nodes moved.
 
 ``managers/web/static/bars.js`` does the same in the browser; a test compares the two.
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -30,6 +31,9 @@ _SESSION_STYLES = {
     SessionState.FAILED: "error",
 }
 _NODE_STYLES = {"alive": "completed", "draining": "running", "suspect": "running", "drained": "skipped"}
+_T = TypeVar("_T")
+_MOST_PAIRS = 50
+"""Pairs of nodes that are listed below the table of what nodes moved."""
 _MOST_NODES = 64
 """Nodes in a table of what nodes moved, those that moved most."""
 _MOST_WIDE = 10
@@ -37,6 +41,23 @@ _MOST_WIDE = 10
 _SHADES = 8
 """Shades of a cell, by the bytes that were moved."""
 _OTHERS = "other nodes"
+
+
+class Listed(msgspec.Struct, Generic[_T], frozen=True, kw_only=True):
+    """The first rows of a list, and how many it has; ``more.tpl`` shows how many are left out."""
+
+    rows: tuple[_T, ...] = ()
+    total: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """Return how many rows are left out."""
+        return self.total - len(self.rows)
+
+
+def listed(rows: Sequence[_T], most: int) -> Listed[_T]:
+    """Return the first rows of a list."""
+    return Listed(rows=tuple(rows[:most]), total=len(rows))
 
 
 class FormField(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +185,8 @@ class TrafficGrid(msgspec.Struct, frozen=True, kw_only=True):
         All pairs together.
     most : int
         The most bytes that a cell has.
+    pairs : Listed of NodeTraffic
+        The pairs that moved most.
     is_compact : bool
         Whether there are so many nodes that cells have only a shade.
     has_plan : bool
@@ -175,6 +198,7 @@ class TrafficGrid(msgspec.Struct, frozen=True, kw_only=True):
     received: tuple[int, ...]
     whole: NodeTraffic
     most: int
+    pairs: Listed[NodeTraffic]
     is_compact: bool
     has_plan: bool
 
@@ -215,6 +239,7 @@ def traffic_grid(traffic: Sequence[NodeTraffic], most_nodes: int = _MOST_NODES) 
         received=tuple(sum(cell.total for _, row in rows if (cell := row[at])) for at in range(len(nodes))),
         whole=whole,
         most=max((entry.total for entry in cells.values()), default=0),
+        pairs=listed(traffic, _MOST_PAIRS),
         is_compact=len(nodes) > _MOST_WIDE,
         has_plan=whole.planned > 0,
     )

@@ -193,7 +193,7 @@ class ResultQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     node: Annotated[str, Meta(max_length=255)] = ""
     sort: Annotated[str, Meta(pattern="^$|^-?(path|name|node|size)$")] = ""
     offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000)] = FIRST_PAGE.limit
 
 
 class ResultsView(ManagerView, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from dropflow.api.drop_records import DropDetail, DropPage, DropQuery, Neighbour, PageQuery, ResultInfo
+from dropflow.api.drop_records import FIRST_PAGE, DropDetail, DropPage, DropQuery, Neighbour, PageQuery, ResultInfo
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import Child, Load, ManagerInfo, NodeHistory, NodeInfo
 from dropflow.api.requests import (
@@ -29,17 +29,27 @@ from dropflow.formatting import format_count, format_size
 from dropflow.preview.source import Line, Preview, PreviewQuery
 from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
+from dropflow.web.cause_groups import Cause, causes
+from dropflow.web.views import Listed, listed
 from managers.web.logs import LogTail, tail_of
 
-_SHOWN_FAILURES = 100
-"""Failures that the page of a session at an earlier moment shows."""
 _T = TypeVar("_T")
 _YOUNGEST_SESSIONS = 10
 """Sessions that the overview shows."""
+_FIRST_NODES = 20
+"""Nodes that the overview shows."""
+_SESSIONS_PER_PAGE = 50
+"""Sessions on a page of their list, unless the query has another number."""
+_FIRST_CAUSES = 5
+"""Root causes that the page of a session shows; the others are folded."""
+_SHOWN_FAILURES = 100
+"""Failures that the page of a session at an earlier moment shows."""
 _FIRST_RESULTS = 10
 """Results that the page of a session shows."""
-_FIRST_INPUTS = 5
-"""Inputs of a failed drop whose size is asked of their nodes."""
+_FIRST_INPUTS = 10
+"""Inputs that the page of a drop that failed names beside its failure."""
+_SIZED_INPUTS = 5
+"""Inputs of these whose size is asked of their nodes."""
 _UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
 """States of drops that run when a session that is over is resumed."""
 UseOf = Callable[[Sequence[SessionInfo]], tuple[UserUse, ...]]
@@ -106,14 +116,14 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     text: Annotated[str, Meta(max_length=200)] = ""
     sort: Annotated[str, Meta(pattern="^$|^-?(session|status|progress|rate|time|begun)$")] = ""
     offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    limit: Annotated[int, Meta(ge=1, le=1000)] = _SESSIONS_PER_PAGE
 
 
 class DropPageQuery(PreviewQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the content of a drop is shown, and which of its neighbours its page lists (`PageQuery`)."""
 
     offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000)] = FIRST_PAGE.limit
 
     @property
     def look(self) -> PreviewQuery:
@@ -167,6 +177,11 @@ class OverviewView(ManagerView, frozen=True, kw_only=True):
     running: int = 0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def first_nodes(self) -> Listed[NodeInfo]:
+        """The nodes that the page shows."""
+        return listed(self.nodes, _FIRST_NODES)
+
 
 class NodesView(ManagerView, frozen=True, kw_only=True):
     """The node managers that match."""
@@ -206,6 +221,12 @@ class SessionView(ManagerView, frozen=True, kw_only=True):
     result_size: int = 0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def causes(self) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
+        """The root causes that the page shows, and those that it folds."""
+        every = causes(self.session.failures)
+        return every[:_FIRST_CAUSES], every[_FIRST_CAUSES:]
+
 
 class TimelineView(ManagerView, frozen=True, kw_only=True):
     """The times at which the attempts of a session ran."""
@@ -232,6 +253,11 @@ class DropView(ManagerView, frozen=True, kw_only=True):
     log: LogTail | None = None
     data: Preview | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def first_inputs(self) -> Listed[Neighbour]:
+        """The inputs that are named beside a failure."""
+        return Listed(rows=self.drop.inputs[:_FIRST_INPUTS], total=self.drop.input_count)
 
     @property
     def can_try_again(self) -> bool:
@@ -512,8 +538,8 @@ def drop_view(manager: Manager, session: str, drop: str, query: DropPageQuery = 
     log = optional.read(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
     data = optional.read(lambda: _preview_of(manager, session, detail, query.look), None) if detail.has_data else None
     if detail.failure is not None and detail.failure.drop == detail.oid:
-        first = (_sized(manager, session, neighbour, optional) for neighbour in detail.inputs[:_FIRST_INPUTS])
-        detail = msgspec.structs.replace(detail, inputs=(*first, *detail.inputs[_FIRST_INPUTS:]))
+        first = (_sized(manager, session, neighbour, optional) for neighbour in detail.inputs[:_SIZED_INPUTS])
+        detail = msgspec.structs.replace(detail, inputs=(*first, *detail.inputs[_SIZED_INPUTS:]))
     return DropView(
         manager=manager.info(),
         session=msgspec.convert(manager.session(session), SessionInfo, from_attributes=True),

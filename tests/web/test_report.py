@@ -77,6 +77,22 @@ def test_a_report_has_all_its_sections() -> None:
     ]
 
 
+def test_a_report_tells_how_many_rows_of_a_list_it_lacks() -> None:
+    """It has the first 50 notes and causes."""
+    manager = FakeManager()
+    manager.add(fan(60), "s")
+    for drop in range(1, 61):
+        manager.fail("s", drop, f"no value {'x' * drop}")
+    report = session_report(manager, "s")
+    detail = msgspec.structs.replace(report.detail, notes=tuple(f"note {number}" for number in range(60)))
+    page = report_page(msgspec.structs.replace(report, detail=detail)).decode()
+
+    assert "note 49<" in page
+    assert "note 50<" not in page
+    assert "and 10 notes more." in page
+    assert "and 10 causes more." in page
+
+
 def test_moved_bytes_that_are_not_counted_are_named() -> None:
     """What a node received that does not answer is not in the sums, and the report says so."""
     manager = FakeManager(nodes=("n0", "n1"), role="island")

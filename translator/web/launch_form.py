@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from dropflow.failure import Problem
+from dropflow.formatting import few
 from dropflow.session_options import AnnotatedField, SubmitOptions, meta_of
 from dropflow.web.views import VALUE, FormField
 from translator.options import DEFAULT_ALGORITHM
@@ -82,8 +83,7 @@ def _value_field(parameter: TemplateParameter, form: TemplateForm) -> FormField:
     text, low, high = form.shown(parameter), parameter.minimum, parameter.maximum
     limits = [f"from {low:g}" if high is None else f"{low:g} to {high:g}"] if low is not None else []
     limits += [f"up to {high:g}"] if low is None and high is not None else []
-    more = len(parameter.used_in) - _MOST_USES
-    used = f"used by {'; '.join(parameter.used_in[:_MOST_USES])}{f' and {more} more' if more > 0 else ''}"
+    used = f"used by {few(parameter.used_in, _MOST_USES)}"
     is_number = parameter.type in ("Integer", "Float") and _is_plain_number(text)
     return FormField(
         name=f"{VALUE}{parameter.name}",

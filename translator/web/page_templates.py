@@ -13,6 +13,8 @@ from dropflow.version import __version__
 from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel
 from dropflow.web.known_servers import KnownServers
 
+_FIRST_PLACES = 8
+"""Places of a finding that a page shows; the others are folded."""
 _WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
@@ -56,6 +58,11 @@ class FindingGroup(msgspec.Struct, frozen=True):
     hint: str
     text: str
     places: tuple[tuple[str, str], ...]
+
+    @property
+    def first_and_more(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """The places that a page shows, and those that it folds."""
+        return self.places[:_FIRST_PLACES], self.places[_FIRST_PLACES:]
 
 
 def finding_groups(problems: Sequence[Problem]) -> list[FindingGroup]:

@@ -23,6 +23,7 @@ from dropflow.session_options import SubmitOptions
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.known_servers import KnownServers, login_url, split_target
+from dropflow.web.views import Listed, listed
 from translator.problem_codes import BAD_PARTITION, problem
 from translator.repository import fetch_file, is_repository_address, list_graphs, parse_address
 from translator.web.api_v1 import download_routes
@@ -44,6 +45,8 @@ _PATIENCE = 0.8
 """Seconds that a page waits for the end of a translation, which is enough for most."""
 _SHOWN_ROWS = 200
 """Rows of a table that the page of a translation shows."""
+_SHOWN_PARTS = 64
+"""Parts of the partition that it shows."""
 
 # The picture of the physical graph of a translation: its page, and what the page's script asks for.
 #
@@ -216,7 +219,8 @@ class _PageHandlers:
         refused: DropflowError | None = None,
         forecast: Forecast | None = None,
     ) -> Response:
-        managers = self._service.deployer.managers
+        managers, report = self._service.deployer.managers, info.report
+        measures = report.measures if report else None
         groups = launch_groups(
             info,
             submission or info.submission,
@@ -229,12 +233,15 @@ class _PageHandlers:
             twin=f"{_address(info)}.json",
             refresh=0 if info.is_over else 1,
             info=info,
-            report=info.report,
+            report=report,
             managers=managers,
             groups=groups,
-            rows=_SHOWN_ROWS,
+            nodes=listed(report.nodes, _SHOWN_ROWS) if report else None,
+            links=listed(report.links, _SHOWN_ROWS) if report else None,
+            loads=Listed(rows=measures.loads[:_SHOWN_PARTS], total=measures.parts) if measures else None,
             refused=to_body(refused) if refused else None,
             forecast=forecast,
+            forecast_nodes=listed(forecast.nodes, _SHOWN_ROWS) if forecast else None,
             reuses=(submission or info.submission).reuse,
         )
         return page_response(

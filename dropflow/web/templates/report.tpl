@@ -13,7 +13,6 @@
 </head>
 <body>
 <main class="report">
-% statistics = report.statistics
 <header>
 <p class="muted">Report of a session of dropflow, written {{format_time(report.written)}}</p>
 <h1><bdi>{{shown_name(detail.session, 200)}}</bdi></h1>
@@ -27,9 +26,10 @@
 % for node in report.missing:
 <div class="note warning"><p>Node <bdi>{{shown_name(node, 80)}}</bdi> did not answer: its attempts are missing.</p></div>
 % end
-% for note in detail.notes[:50]:
+% for note in notes.rows:
 <div class="note"><p><bdi>{{single_line(note, 2000)}}</bdi></p></div>
 % end
+% include("more.tpl", listed=notes, noun="note")
 % for note in report.left_out:
 <div class="note"><p>{{note}}</p></div>
 % end
@@ -53,10 +53,9 @@
 <div><dt>Nodes</dt><dd>{{format_count(len(detail.nodes))}}</dd></div>
 <div><dt>Workers</dt><dd>{{format_count(len(statistics.lanes))}}</dd></div>
 </dl></section>
-% causes = report.causes
-% if causes:
+% if causes.rows:
 <section aria-labelledby="failures"><h2 id="failures">Failures by root cause</h2>
-% for cause in causes[:most_causes]:
+% for cause in causes.rows:
 <article class="note error"><header><h3><bdi>{{shown_name(cause.name, 120)}}</bdi></h3><span class="muted small">{{cause.first.code}} <bdi>{{shown_name(cause.first.kind, 80)}}</bdi>{{f" on {shown_name(cause.first.node, 80)}" if cause.first.node else ""}}</span><span class="count">{{cause.harm}}</span></header>
 <p><bdi>{{single_line(cause.text, 4000)}}</bdi></p>
 % if cause.first.hint:
@@ -77,9 +76,7 @@
 % end
 </article>
 % end
-% if len(causes) > most_causes:
-<p class="muted">{{format_count(len(causes) - most_causes)}} more causes are left out.</p>
-% end
+% include("more.tpl", listed=causes, noun="cause")
 </section>
 % end
 % if drawing:
@@ -106,7 +103,7 @@
 <section aria-labelledby="nodes"><h2 id="nodes">Logical nodes</h2>
 <div class="table tall" tabindex="0" role="region" aria-label="Table of logical nodes"><table>
 <thead><tr><th scope="col">Name</th><th scope="col" class="grow">Progress</th><th scope="col" class="number">Drops</th><th scope="col" class="number">In error</th></tr></thead><tbody>
-% for node in detail.logical[:most_nodes]:
+% for node in nodes.rows:
 <tr><th scope="row"><bdi>{{shown_name(node.name, 120)}}</bdi><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown_name(node.category, 60)}}</bdi></span></th><td class="grow"><svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" role="img" aria-label="{{", ".join(f"{part[4]} {part[1]}" for part in bar(node.counts)) or "no drops"}}">\\
 % for style, word, start, width, number in bar(node.counts):
 <rect class="{{style}}" x="{{start}}" width="{{width}}" height="1"/>\\
@@ -122,7 +119,7 @@
 <section aria-labelledby="times"><h2 id="times">Times by logical node</h2>
 <div class="table tall" tabindex="0" role="region" aria-label="Table of times"><table>
 <thead><tr><th scope="col">Name</th><th scope="col" class="number">Attempts</th><th scope="col" class="number">Median</th><th scope="col" class="number">95 %</th><th scope="col" class="number">Longest</th><th scope="col" class="number">Ready</th><th scope="col" class="number">Queued</th><th scope="col" class="number">In all</th><th scope="col" class="number">Processor</th><th scope="col" class="number">Memory</th><th scope="col" class="number">Read</th><th scope="col" class="number">Written</th></tr></thead><tbody>
-% for one in statistics.templates[:most_nodes]:
+% for one in node_times.rows:
 <tr><th scope="row"><bdi>{{shown_name(one.name, 120)}}</bdi></th><td class="number">{{format_count(one.attempts)}}</td><td class="number">{{format_brief(one.median)}}</td><td class="number">{{format_brief(one.p95)}}</td><td class="number">{{format_brief(one.longest)}}</td><td class="number">{{format_brief(one.waited)}}</td><td class="number">{{format_brief(one.queued)}}</td><td class="number">{{format_brief(one.seconds)}}</td><td class="number">{{format_brief(one.processor)}}</td><td class="number">{{format_size(one.memory) if one.memory else "–"}}</td><td class="number">{{format_size(one.read)}}</td><td class="number">{{format_size(one.written)}}</td></tr>
 % end
 </tbody></table></div></section>

@@ -59,14 +59,16 @@
 <th scope="col" class="number">Planned</th>
 % end
 </tr></thead><tbody>
-% for one in traffic[:50]:
+% for one in grid.pairs.rows:
 <tr data-row="{{one.source}}/{{one.target}}"><th scope="row"><bdi>{{shown_name(one.source, 80)}}</bdi></th><td><bdi>{{shown_name(one.target, 80)}}</bdi></td><td class="number">{{format_count(one.contents + one.shared_contents)}}</td><td class="number">{{format_size(one.total)}}</td>
 % if grid.has_plan:
 <td class="number">{{format_size(one.planned)}}</td>
 % end
 </tr>
 % end
-</tbody></table></div></details>
+</tbody></table></div>
+% include("more.tpl", listed=grid.pairs, noun="pair")
+</details>
 % end
 </section>
 % if uncounted:

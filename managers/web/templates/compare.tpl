@@ -74,11 +74,7 @@
 % for title, listed in comparison.parts:
 % has_ratio = any(one.ratio is not None for one in listed.rows)
 <section class="block">
-<div class="section-head"><h2>{{title}}</h2>
-% if listed.left_out:
-<span class="muted">{{format_count(listed.left_out)}} more are not listed</span>
-% end
-</div>
+<div class="section-head"><h2>{{title}}</h2></div>
 <div class="table tall" tabindex="0" role="region" aria-label="{{title}}"><table class="differences" data-sortable>
 <thead><tr><th scope="col">What</th><th scope="col"><span class="unseen">Of it</span></th><th scope="col"><span class="swatch first"></span>First</th><th scope="col"><span class="swatch second"></span>Second</th>
 % if has_ratio:
@@ -94,6 +90,7 @@
 </tr>
 % end
 </tbody></table></div>
+% include("more.tpl", listed=listed, noun="difference")
 </section>
 % end
 % end

@@ -41,13 +41,13 @@
 % end
 % if drop.failure.drop == drop.oid and drop.inputs:
 <p>It read {{plural(drop.input_count, "input")}}\\
-% for number, other in enumerate(drop.inputs[:10]):
+% for number, other in enumerate(view.first_inputs.rows):
 {{"," if number else ":"}} <a href="{{drop_url(name, other.oid)}}"><bdi>{{shown_name(drop_label(other.name, other.oid), 120)}}</bdi></a>\\
 % if other.size is not None:
  ({{format_size(other.size)}}{{f", {single_line(other.path, 1000)}" if other.path else ""}})\\
 % end
 % end
-{{", …" if drop.input_count > 10 else "."}}</p>
+{{f" and {format_count(view.first_inputs.left_out)} more" if view.first_inputs.left_out else ""}}.</p>
 % end
 </section>
 % end

@@ -36,9 +36,7 @@
 % end
 </article>
 % end
-% if origin.nodes.left_out:
-<p class="muted small block-small">{{format_count(origin.nodes.left_out)}} more are not listed.</p>
-% end
+% include("more.tpl", listed=origin.nodes, noun="logical node")
 </section>
 <section class="block" aria-labelledby="drops-title">
 <div class="section-head"><h2 id="drops-title">Drops</h2><span class="muted">itself, then the nearest first</span></div>

@@ -55,12 +55,12 @@
 </section>
 <section class="block">
 <div class="section-head"><h2>Nodes</h2>
-% if len(view.nodes) > 20:
+% if view.first_nodes.left_out:
 <a href="/nodes">All {{format_count(len(view.nodes))}}</a>
 % end
 </div>
 % if view.nodes:
-% include("nodes_table.tpl", nodes=view.nodes[:20], sort="", sort_address=None)
+% include("nodes_table.tpl", nodes=view.first_nodes.rows, sort="", sort_address=None)
 % else:
 <div class="empty"><p>No node manager has joined yet.</p></div>
 % end

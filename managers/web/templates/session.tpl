@@ -42,16 +42,16 @@
 </section>
 
 <div data-part="failures">
-% root_causes = causes(session.failures)
-% if root_causes:
+% first_causes, more_causes = view.causes
+% if first_causes:
 <section class="block" aria-labelledby="failures-title">
 <div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted" data-figure="failures">{{"by then: " if view.query.time else ""}}{{failed_words(session.counts)}}{{f"; causes of {format_count(session.unlisted)} are not listed here" if session.unlisted > 0 else ""}}</span></div>
-% for cause in root_causes[:5]:
+% for cause in first_causes:
 % include("failure.tpl", cause=cause, session=name)
 % end
-% if len(root_causes) > 5:
-<details class="block-small" data-row="more"><summary>{{format_count(len(root_causes) - 5)}} more</summary>
-% for cause in root_causes[5:]:
+% if more_causes:
+<details class="block-small" data-row="more"><summary>{{format_count(len(more_causes))}} more</summary>
+% for cause in more_causes:
 % include("failure.tpl", cause=cause, session=name)
 % end
 </details>

@@ -280,6 +280,19 @@ def test_causes_and_neighbours_are_paged(serve: Any) -> None:
     assert "causes of 30 are not listed here" in read(ask(url, "/sessions/s"))[1]
 
 
+def test_the_page_of_a_session_folds_its_causes_after_the_first(serve: Any) -> None:
+    """It tells how many are folded."""
+    manager = FakeManager()
+    manager.add(fan(30), "s")
+    for drop in range(1, 13):
+        manager.fail("s", drop, f"no value {'x' * drop}")
+
+    page = ask(serve(manager), "/sessions/s").text
+
+    assert "<summary>7 more</summary>" in page
+    assert page.index("no value xxxxx<") < page.index("<summary>7 more") < page.index("no value xxxxxx<")
+
+
 def test_hostile_names_are_escaped(serve: Any) -> None:
     """Names, texts, logs and parameters add no elements or attributes to a page."""
     manager = FakeManager(name=HOSTILE)

@@ -17,7 +17,7 @@
 <p><bdi>{{single_line(group.text or group.places[0][1], 2000)}}</bdi></p>
 % end
 % if len(group.places) > 1:
-% first, rest = group.places[:8], group.places[8:]
+% first, rest = group.first_and_more
 <ul class="places">
 % for where, text in first:
 <li><code><bdi>{{single_line(where, 200)}}</bdi></code>{{" " if text else ""}}<bdi>{{single_line(text, 2000)}}</bdi></li>

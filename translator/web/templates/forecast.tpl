@@ -6,7 +6,7 @@
 <div class="table tall" tabindex="0" role="region" aria-label="What would run"><table>
 <thead><tr><th scope="col">Node</th><th scope="col" class="number">Runs</th><th scope="col" class="number">Waits</th><th scope="col" class="number">Reused</th><th scope="col">Why</th></tr></thead>
 <tbody>
-% for node in forecast.nodes[:rows]:
+% for node in nodes.rows:
 <tr><th scope="row"><bdi>{{single_line(node.node, 120)}}</bdi></th>
 <td class="number">{{format_count(node.runs)}}</td>
 <td class="number">{{format_count(node.waits)}}</td>
@@ -14,9 +14,7 @@
 <td><bdi>{{single_line("; ".join(node.reasons), 1000)}}</bdi></td></tr>
 % end
 </tbody></table></div>
-% if len(forecast.nodes) > rows:
-<p class="muted small after">and {{plural(len(forecast.nodes) - rows, "node")}} more.</p>
-% end
+% include("more.tpl", listed=nodes, noun="node")
 % if forecast.seconds:
 <p>Its price, as measured in earlier runs: {{format_duration(forecast.seconds)}} of applications ({{format_duration(forecast.seconds_least)}} to {{format_duration(forecast.seconds_most)}}), {{format_quantity(forecast.core_hours)}} core-hours ({{format_quantity(forecast.core_hours_least)}} to {{format_quantity(forecast.core_hours_most)}}).</p>
 % end

@@ -14,17 +14,14 @@
 % end
 % if measures.parts > 1:
 % heaviest = max(measures.loads, default=0) or 1
-% shown_parts = measures.loads[:64]
 <div class="table parts" tabindex="0" role="region" aria-label="Parts"><table>
 <thead><tr><th scope="col">Part</th><th scope="col" class="number">Drops</th><th scope="col" class="number">Load</th><th scope="col" class="grow"><span class="unseen">Share of the heaviest</span></th></tr></thead>
 <tbody>
-% for part, (load, drops) in enumerate(zip(shown_parts, measures.part_drops)):
+% for part, (load, drops) in enumerate(zip(loads.rows, measures.part_drops)):
 <tr><th scope="row">{{part}}</th><td class="number">{{format_count(drops)}}</td><td class="number">{{format_quantity(load)}}</td>
 <td><svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="load" width="{{round(100 * load / heaviest, 1)}}" height="1"/></svg></td></tr>
 % end
 </tbody></table></div>
-% if measures.parts > len(shown_parts):
-<p class="muted small after">and {{plural(measures.parts - len(shown_parts), "part")}} more, in the JSON of this page.</p>
-% end
+% include("more.tpl", listed=loads, noun="part")
 % end
 </section>

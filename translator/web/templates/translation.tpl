@@ -19,7 +19,7 @@
 </section>
 % end
 % if forecast:
-% include("forecast.tpl", forecast=forecast, reuses=reuses, rows=rows)
+% include("forecast.tpl", forecast=forecast, reuses=reuses, nodes=forecast_nodes)
 % end
 % if not report:
 <section class="block waiting" role="status">
@@ -80,10 +80,10 @@
 % include("plans.tpl", info=info, report=report)
 % end
 % if report.measures:
-% include("partition.tpl", measures=report.measures)
+% include("partition.tpl", measures=report.measures, loads=loads)
 % end
 % if report.nodes and info.has_sizes:
-% include("counts.tpl", report=report, rows=rows)
+% include("counts.tpl", nodes=nodes, links=links)
 % end
 % if info.state == "done":
 <section class="block" id="downloads">
