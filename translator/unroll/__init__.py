@@ -5,8 +5,10 @@ spaces, described by a few counters with strides. The `outline` contains these m
 allocates memory for drops. Does no I/O.
 
 ===============  =======================================================================================================
-`levels`         Levels: the axes of index spaces, and the comparison of two index spaces
-`link_maps`      Index maps of links, of carries and into group-bys, and the findings about sizes that do not fit
+`levels`         Levels: the axes of index spaces, their comparison, and the numbers in fields of constructs
+`link_maps`      Index maps of links and carries: the instances that a link joins, and the levels that it pairs
+`gathers`        Gathers and MKN constructs: how many inputs they take, findings about that, and their index maps
+`group_bys`      Group-bys, the corner turn: the levels that they group by, findings about keys, and their index maps
 `layout`         The construct around every logical node, and the levels of its index space
 `wires`          Wires: the links of a logical graph between units, which have instances
 `loops`          Loops: the wires that carry data from one iteration to the next, and feedback to a scatter

@@ -14,6 +14,8 @@ import msgspec
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.options import UnrollOptions
 from translator.problem_codes import problem
+from translator.unroll.gathers import Mkn, chunks, find_applications, mkn_levels
+from translator.unroll.group_bys import group_keys
 from translator.unroll.levels import (
     EXCLUSIVE,
     GATHER,
@@ -26,14 +28,10 @@ from translator.unroll.levels import (
     Findings,
     Level,
     Levels,
-    Mkn,
-    find_applications,
-    group_keys,
     is_on,
-    mkn_levels,
     multiplicity,
 )
-from translator.unroll.link_maps import chunks, zip_with
+from translator.unroll.link_maps import zip_with
 
 COLLECTING = ("Gather", "GroupBy")
 """Constructs whose first application is inside them and collects their inputs."""

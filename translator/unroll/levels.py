@@ -1,4 +1,4 @@
-"""Levels: the axes of index spaces, and the comparison of two index spaces.
+"""Levels: the axes of index spaces, their comparison, and the numbers in fields of constructs.
 
 Every construct adds one level for its content, but a group-by adds one for each of its keys. An MPI application adds a
 level for its ranks. Two group-bys that repeat the same scatter make two different levels. An instance of a node is a
@@ -7,15 +7,13 @@ tuple of indices over its levels, outermost first. Its number is that tuple in m
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 
 from dropflow.failure import Problem, Severity
 from dropflow.graph.templates import Axis
-from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
+from translator.logical import LogicalNode
 from translator.problem_codes import ZERO_MULTIPLICITY, problem
 
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
@@ -29,7 +27,6 @@ _SHOWN_CHARACTERS = 60
 """Characters of a value that a message shows."""
 Findings = list[Problem]
 """List to which findings are added while an outline is made."""
-_NO_KEY = frozenset({"", "none", "-1", "null"})
 
 
 class LevelId(NamedTuple):
@@ -250,178 +247,3 @@ def _shown(value: Any) -> str:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-
-
-# MKN: from M inputs to K copies of its content, and from them to N outputs.
-#
-# The input application is a gather: in each context it has one instance for every M inputs, counted
-# and chunked as those of a gather. Its content is repeated K times for each of these instances, and
-# the output application has one instance for each. Data beside the construct that the output
-# application writes are repeated N times for each of its instances, if N is more than 1; with N = 1,
-# one data drop outside collects from all instances, as after a gather.
-#
-# So the levels of the content are those of the context, the chunks, and the K copies. The
-# applications have all but the last of them.
-
-
-@dataclass
-class Mkn:
-    """The applications and outputs of all MKN constructs of a graph, by node id.
-
-    Attributes
-    ----------
-    inputs : dict
-        The construct of each input application.
-    apps : dict
-        The construct of each input or output application.
-    outputs : dict
-        The construct of each data node that is repeated N times.
-    copies : dict
-        The level of the N outputs, by construct id.
-    """
-
-    inputs: dict[str, str] = field(default_factory=dict)
-    apps: dict[str, str] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
-    copies: dict[str, Levels] = field(default_factory=dict)
-
-    def owners(self, node: str) -> Iterator[str]:
-        """Yield the construct on whose levels the levels of a node depend."""
-        for table in (self.apps, self.outputs):
-            if node in table:
-                yield table[node]
-
-
-def find_applications(mkn: Mkn, graph: LogicalGraph, home: Mapping[str, str | None], findings: Findings) -> None:
-    """Find the applications of MKN constructs, and the data nodes that are repeated N times.
-
-    Adds LG086 for outputs that cannot be repeated.
-    """
-    several: dict[str, str] = {}
-    for construct, apps in graph.embedded.items():
-        owner = graph.by_id.get(construct)
-        if owner is None or owner.category != "MKN":
-            continue
-        count = whole(owner, "n", 1, findings, lowest=1, highest=2**63)  # LG120 judges the size
-        mkn.copies[construct] = (_level(owner, SCATTER, count, 2),) if count > 1 else ()
-        for app in apps:
-            mkn.apps[app.id] = construct
-            if app.role is Role.INPUT:
-                mkn.inputs[app.id] = construct
-            elif count > 1:
-                several[app.id] = construct
-    for link in graph.links:
-        construct = several.get(link.source, "")
-        if construct and link.target in home:
-            target = graph.by_id[link.target]
-            is_beside = target.kind is NodeKind.DATA and home[target.id] == home[construct]
-            if not is_beside or mkn.outputs.setdefault(target.id, construct) != construct:
-                findings.append(_not_repeatable(link, target, graph.by_id[construct], is_beside=is_beside))
-
-
-def _not_repeatable(link: LogicalLink, target: LogicalNode, owner: LogicalNode, *, is_beside: bool) -> Problem:
-    why = "is written by several constructs" if is_beside else "is not a data node beside the construct"
-    text = f"MKN {owner.name!r} has {owner.value('n')} outputs, but {target.name!r}, which it writes, {why}"
-    hint = "link its output application to a data node of its own beside the construct, or set n to 1"
-    return problem("LG086", text, where=link.pointer, hint=hint)
-
-
-def mkn_levels(node: LogicalNode, number: int, findings: Findings) -> Levels:
-    """Return the levels that an MKN adds to those of its context: a number of chunks of M inputs, and the K copies."""
-    return (_level(node, GATHER, number, 0), _level(node, SCATTER, multiplicity(node, "k", findings), 1))
-
-
-def _level(node: LogicalNode, kind: str, size: int, place: int) -> Level:
-    return Level(node.id, node.name, kind, size, place, group_keys=(node.name, node.id))
-
-
-# Group-bys: the corner turn. The levels of the content are those of the keys; a group has the other
-# levels, row-major.
-#
-# A key names exactly one level around the input that is not around the group-by: by the id or name of
-# its construct or, if that is a group-by, of the construct whose level it repeats. The default is the
-# innermost level of a scatter or group-by. Groups are ordered by their indices as numbers.
-#
-# `translator.unroll.link_maps` has the index map of the link into a group-by.
-
-
-def group_keys(node: LogicalNode, context: Levels, sources: Sequence[Levels], findings: Findings) -> Levels:
-    """Return the levels of the input that distinguish the groups, in their nesting order.
-
-    Parameters
-    ----------
-    node : LogicalNode
-        The group-by.
-    context : tuple of Level
-        Levels of its context.
-    sources : sequence of tuples of Level
-        Index spaces of the sources of links into it; there should be exactly one.
-    findings : list of Problem
-        LG080 to LG084 are added.
-    """
-    if len(sources) != 1:
-        text = f"group-by {node.name!r} has {len(sources)} inputs, not one"
-        findings.append(problem("LG082", text, where=node.pointer, hint="link exactly one data node to it"))
-    if not sources:
-        return ()
-    parting = part(sources[0], context)
-    shared, around = sources[0][: parting.shared], tuple(sources[0][level] for level in parting.left)
-    _warn_of_repetition(node, [context[level] for level in parting.right], findings)
-    groupable = tuple(level for level in around if level.kind in (SCATTER, GROUPBY))
-    if not groupable:
-        text = f"the input of group-by {node.name!r} is in no scatter, except those around the group-by"
-        findings.append(problem("LG081", text, where=node.pointer, hint="group data that are inside a scatter"))
-        return ()
-    wanted = _wanted(node.value("group_key"))
-    if not wanted:
-        return groupable[-1:]
-    chosen: set[Level] = set()
-    for key in wanted:
-        named = tuple(level for level in around if key in level.group_keys)
-        if len(named) == 1:
-            chosen.update(named)
-        elif named:
-            text = f"key {key!r} of group-by {node.name!r} names several levels of its input: {spelled(named)}"
-            hint = _keys_of(named, around) or "no key selects only one of them; without a key the innermost is used"
-            findings.append(problem("LG083", text, where=pointer(node, "group_key"), hint=hint))
-        else:
-            text = f"key {key!r} of group-by {node.name!r} {_why_not(key, shared, around)}"
-            hint = _keys_of(around, around)
-            findings.append(problem("LG080", text, where=pointer(node, "group_key"), hint=hint))
-    return tuple(level for level in around if level in chosen)
-
-
-def _wanted(value: Any) -> list[str]:
-    """Return the keys in the field: one, several separated by commas, or a list."""
-    parts = value if isinstance(value, list) else str("" if value is None else value).split(",")
-    return [key for part in parts if (key := str(part).strip()).casefold() not in _NO_KEY]
-
-
-def _keys_of(levels: Levels, around: Levels) -> str:
-    """Return a hint with a key for each level: the first of its names that selects only this level."""
-    keys = []
-    for level in levels:
-        alone = (
-            name
-            for name in level.group_keys
-            if _wanted(name) == [name] and sum(name in other.group_keys for other in around) == 1
-        )
-        keys += [repr(name) for name in alone][:1]
-    return f"write {' or '.join(keys)}" if keys else ""
-
-
-def _why_not(key: str, shared: Levels, around: Levels) -> str:
-    """Return why no level can be grouped by a key."""
-    if any(key in level.group_keys for level in shared):
-        return "is around both the group-by and its input, so that it does not distinguish groups"
-    return f"names no level of its input, which is in {spelled((*shared, *around))}"
-
-
-def _warn_of_repetition(node: LogicalNode, repeating: Sequence[Level], findings: Findings) -> None:
-    """Add LG084 if other group-bys are around a group-by but not around its input."""
-    names = list(dict.fromkeys(repr(level.name) for level in repeating if level.kind == GROUPBY))
-    if names:
-        outer = " and ".join(names)
-        text = f"group-by {node.name!r} is in group-by {outer}, but its input is outside"
-        hint = f"each group of {outer} groups the same data again; if that is not intended, link data inside {outer}"
-        findings.append(problem("LG084", text, where=node.pointer, hint=hint))

@@ -17,9 +17,10 @@ from dropflow.graph.templates import Link
 from translator.logical import Field, LogicalNode, NodeKind
 from translator.options import UnrollOptions
 from translator.problem_codes import problem
+from translator.unroll.gathers import gathered_levels, width
 from translator.unroll.layout import Layout
 from translator.unroll.levels import GATHER, LOOP, Findings, Level, Levels, is_on, part, strides
-from translator.unroll.link_maps import IndexCounter, IndexMap, carry_level, gathered_levels, join, width
+from translator.unroll.link_maps import IndexCounter, IndexMap, carry_level, join
 from translator.unroll.wires import Unit, Wire
 
 _IN, _OUT = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")

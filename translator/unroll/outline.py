@@ -16,19 +16,17 @@ from translator.logical import LogicalGraph
 from translator.options import UnrollOptions
 from translator.problem_codes import TOO_LARGE, problem
 from translator.unroll.adapters import adapt
+from translator.unroll.gathers import gather_map, width
+from translator.unroll.group_bys import groupby_joint, groupby_map
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP, MPI, Findings, spelled
 from translator.unroll.link_maps import (
     IndexMap,
     Unpairable,
     carry_level,
-    gather_map,
-    groupby_joint,
-    groupby_map,
     join,
     link_map,
     why_not_zipped,
-    width,
     zip_hint,
 )
 from translator.unroll.loops import close_loops, cycles, feedback_hint, feedback_map, never_waits, with_feedback

@@ -12,9 +12,9 @@ import msgspec
 from dropflow.graph.templates import Kind, Template
 from translator.logical import LogicalLink, LogicalNode, NodeKind
 from translator.problem_codes import problem
+from translator.unroll.group_bys import groupby_joint
 from translator.unroll.layout import Layout
 from translator.unroll.levels import Findings, Levels, is_on
-from translator.unroll.link_maps import groupby_joint
 from translator.unroll.node_template import COPY, GROUP, MEMORY, template_of
 
 
