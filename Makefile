@@ -41,7 +41,7 @@ radio: $(VENV)/.radio  ## flag, calibrate and image a simulated radio observatio
 	@echo "Look at the picture: $(CURDIR)/radio-output/files/sky.png"
 
 quick: $(VENV)/.installed  ## most tests, in less than a minute on two processors: no browser, no clusters, nothing installed on the system
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=quick
+	$(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=quick
 
 test: $(VENV)/.installed  ## all tests but the exhaustive ones; installs a browser and network tools if it can
 	@tests/bring_tools.sh

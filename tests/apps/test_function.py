@@ -588,6 +588,7 @@ def test_a_function_knows_what_share_of_its_inputs_is_missing(tmp_path: Path) ->
     assert [handle.missing for handle in got.handles if handle] == [0.25]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fits", "h5", "zarr", "png", "txt"])
 def test_the_missing_share_is_written_into_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """By one line; a file without a header is refused."""

@@ -90,6 +90,7 @@ def spectrum(channels: int) -> dict[str, list[float]]:
     return {"channel": [float(number) for number in range(channels)], "flux": [0.5] * channels}
 
 
+@pytest.mark.slow
 def test_a_table_is_saved_as_one(run: Run, tmp_path: Path) -> None:
     """A ``.csv`` of a value that is annotated as a mapping has its columns; one of a number has its text."""
     pytest.importorskip("pandas")

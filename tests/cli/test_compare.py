@@ -113,6 +113,7 @@ def test_a_drop_of_a_session_has_an_origin(ask: Command) -> None:
     assert "no drop 'none'" in ask("explain", "finished", "none", "--origin").err
 
 
+@pytest.mark.slow
 def test_a_run_is_described_for_archives(command: Command, examples: Path, tmp_path: Path) -> None:
     """Another program reads the crate: the run, its graph, its parameters, and its results with their digests."""
     crates = pytest.importorskip("rocrate.rocrate")

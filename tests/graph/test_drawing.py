@@ -250,6 +250,7 @@ def overlapping(drawing: Drawing) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drops", [1_000, 10_000, 100_000])
 @pytest.mark.parametrize("shape", SHAPES, ids=["fan", "chain", "triples"])
 def test_every_drop_has_a_cell_of_its_own(shape: Callable[[int], PhysicalGraph], drops: int) -> None:

@@ -225,6 +225,7 @@ def test_a_graph_without_constraints_has_no_groups() -> None:
     assert placement_groups(scatter(4)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", sorted(set(ALGORITHMS) - {"none"}))
 @pytest.mark.parametrize("parts", [4, 5, 8])
 def test_partitioners_keep_exclusive_groups_alone_and_ranks_together(algorithm: str, parts: int) -> None:

@@ -345,6 +345,7 @@ def test_bytes_differ_at_a_place_and_are_not_unpickled(tmp_path: Path) -> None:
     assert _found(tmp_path, one, two) == [f"the first byte that differs is number {at}"]
 
 
+@pytest.mark.slow
 def test_directories_differ_in_their_files(tmp_path: Path) -> None:
     """Files on one side only are named; those on both are compared as what they are, such as parts of a table."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

@@ -314,6 +314,7 @@ _SEEDS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_damaged_files_only_have_problems(data: st.DataObject) -> None:

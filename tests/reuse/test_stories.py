@@ -174,6 +174,7 @@ def test_only_what_depends_on_an_edit_runs(
     assert story.run() == ("is 18", set())
 
 
+@pytest.mark.slow
 def test_another_version_of_a_package_runs_what_imports_it(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of packages that are installed, name and version count."""
     monkeypatch.setattr(code.metadata, "version", lambda _: "99.0")

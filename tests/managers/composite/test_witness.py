@@ -268,6 +268,7 @@ def _trials(seeds: range) -> int:
     return sum(_trial(seed) for seed in seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, *nightly(*range(1, 8))])
 def test_at_most_one_successor_of_each_view(part: int) -> None:
     """No two decisions are adopted for one view, also if nodes or the witness are lost, started again or forget."""

@@ -48,6 +48,7 @@ def _all(source: TreeSource) -> bytes:
     return source.read(0, source.size + 1)
 
 
+@pytest.mark.slow
 @given(pieces=st.integers(1, 3000))
 def test_a_directory_arrives_as_it_was(pieces: int, source: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """However its bytes are cut; the checksum that is computed on the way is that of what was written."""

@@ -169,6 +169,7 @@ def _cluster(seed: int, directory: Path, nodes: int) -> SimulatedCluster:
     return cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [True, *nightly(False)])
 @pytest.mark.parametrize("asks", ["session", *nightly("sessions")])
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -411,6 +412,7 @@ def test_a_minority_goes_on_when_that_is_forced(tmp_path: Path) -> None:
     assert "no majority of its voters was needed, as was asked for" in ended.notes[-1]
 
 
+@pytest.mark.slow
 def test_the_witness_forgets_sessions_that_ended(tmp_path: Path) -> None:
     """Nothing stays in its memory of sessions that finished, were cancelled, or were deleted."""
     cluster = _witness_cluster(5, tmp_path)

@@ -260,6 +260,7 @@ def test_results_are_paged_sorted_and_filtered(serve: Any) -> None:
     assert ask(url, "/sessions/none/results").status == 404
 
 
+@pytest.mark.slow
 def test_causes_and_neighbours_are_paged(serve: Any) -> None:
     """Each page links to the next, and together they show all."""
     manager = FakeManager()

@@ -64,6 +64,7 @@ def _least_time(graph: PhysicalGraph, machines: Machines, orders: int = 1) -> fl
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", PLANNERS)
 @given(graph=work_graphs(most=7, producers=2), parts=st.integers(1, 4), unequal=st.booleans())
 @settings(max_examples=20)
@@ -346,6 +347,7 @@ def test_list_schedules_know_the_memory_and_the_gpus_of_nodes(algorithm: str, sc
     assert judge(made, machines).makespan_s == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", PLANNERS)
 def test_every_algorithm_puts_an_application_where_it_fits(algorithm: str) -> None:
     """What asks for more memory, processors or GPUs than the small node has is on the large one; `none` reports it."""
