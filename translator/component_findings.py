@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dropflow.apps.needs import finding, findings
-from dropflow.errors import BadParameterError
+from dropflow.errors import AppError, BadParameterError
 from dropflow.failure import Problem, Severity
 from dropflow.graph.templates import Link, Template
 from translator.logical import LogicalGraph
@@ -53,8 +53,12 @@ class ComponentFindings:
             if not fields or not all(known & places.get(field, set()) for field in fields):
                 own.append(problem)
             refused.update(*(places.get(field, ()) for field in fields))
+        refused |= known
         yield from (problem for problem in problems if not (problem.code in VALUE_CODES and problem.where in refused))
-        yield from own
+        if not any(where.startswith(("/linkDataArray", "/edges")) for where in known):
+            yield from own
+        else:  # an edge is missing: that an argument has no value may follow from that
+            yield from (problem for problem in own if problem.code != AppError.code)
 
 
 def check_components(

@@ -64,6 +64,10 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return self.default if self.value in (None, "") else self.value
 
 
+def _rank(field: Field) -> tuple[bool, bool]:
+    return field.is_port, field.effective in (None, "")
+
+
 class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One node of a logical graph.
 
@@ -105,11 +109,11 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
-        """Fields by name. Of several with one name, the first that is not a port, else the first."""
+        """Fields by name. Of several with one name, one that is not a port, then one with a value, then the first."""
         by_name: dict[str, Field] = {}
         for field in self.fields:
             known = by_name.get(field.name)
-            if known is None or (known.is_port and not field.is_port):
+            if known is None or _rank(field) < _rank(known):
                 by_name[field.name] = field
         return by_name
 

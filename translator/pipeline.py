@@ -362,8 +362,12 @@ def _cycles(graph: PhysicalGraph) -> tuple[Problem, ...]:
 
 def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the findings without duplicates: of two stages that report the same thing, the first counts."""
+    findings = list(problems)
+    unresolved = {finding.where for finding in findings if finding.code == "LG090"}
     distinct: dict[tuple[str, str, str], Problem] = {}
-    for finding in problems:
+    for finding in findings:
+        if finding.code == "LG020" and finding.where in unresolved:
+            continue
         distinct.setdefault((finding.code, finding.where, finding.text if finding.code in REPEATABLE else ""), finding)
     return tuple(distinct.values())
 

@@ -59,6 +59,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG096": (_E, "an estimate of time or volume cannot be computed"),
     "LG100": (_E, "a configuration sets a node or a field that the graph does not have"),
     "LG110": (_W, "a parameter has the name of a structural key"),
+    "LG111": (_W, "fields of a node have one name, and the value of one is not used"),
     "LG120": (_E, "the graph would become larger than allowed"),
     "PG001": (_E, "the list of drops is not a physical graph"),
     "PG002": (_E, "a drop refers to a drop that does not exist"),

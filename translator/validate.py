@@ -78,7 +78,9 @@ def validate(graph: LogicalGraph, options: ValidateOptions | None = None) -> tup
         Problems of ids, containers, edges and names, each in the order of the file.
     """
     limit = (options or ValidateOptions()).max_findings
-    return tuple(islice(chain(_duplicates(graph), _containers(graph), _links(graph), _clashes(graph)), limit))
+    return tuple(
+        islice(chain(_duplicates(graph), _containers(graph), _links(graph), _clashes(graph), _namesakes(graph)), limit)
+    )
 
 
 def _duplicates(graph: LogicalGraph) -> Iterator[Problem]:
@@ -112,6 +114,26 @@ def _clashes(graph: LogicalGraph) -> Iterator[Problem]:
                 text = f"parameter {field.name!r} of node {node.name!r} has the name of a structural key"
                 hint = "dropflow keeps both apart; DALiuGE does not, so rename it if the graph must run there too"
                 yield problem("LG110", text, where=field.pointer or node.pointer, hint=hint)
+
+
+def _namesakes(graph: LogicalGraph) -> Iterator[Problem]:
+    for node in graph.nodes:
+        if len(node.by_name) == len(node.fields):
+            continue
+        writes = {field.name for field in node.fields if field.usage in _WRITES and node.kind is NodeKind.APP}
+        for field in node.fields:
+            used = node.by_name[field.name].effective
+            if field.is_port or field.effective in (None, ""):
+                continue
+            if field.effective != used:
+                text = f"parameter {field.name!r} of node {node.name!r} has the values {used!r:.60} and "
+                text += f"{field.effective!r:.60}; the former is used"
+            elif field.name in writes:
+                text = f"parameter {field.name!r} of node {node.name!r} has the name of an output port; "
+                text += f"a function does not get its value {used!r:.60}"
+            else:
+                continue
+            yield problem("LG111", text, where=field.pointer or node.pointer, hint="rename or delete one of the fields")
 
 
 def _links(graph: LogicalGraph) -> Iterator[Problem]:

@@ -229,8 +229,13 @@ def _is_blank_text(argument: Argument) -> bool:
     return not argument.is_port and argument.type.lower() in ("string", "str") and argument.value == ""
 
 
-def _lacks(title: str, names: Sequence[str]) -> AppError:
+def _lacks(title: str, names: Sequence[str], inputs: Collection[str] = ()) -> AppError:
     listed = ", ".join(f"'{name}'" for name in names)
+    if set(names) <= set(inputs):
+        return AppError(
+            f"{title}() needs a value for {listed}: all inputs there failed or were skipped",
+            hint="give the argument a default value in the function, or lower input_error_threshold",
+        )
     return AppError(
         f"{title}() needs a value for {listed}: no input is connected and the field is blank",
         hint="connect data to an input port of that name, or fill in the field; with 0 copies nothing is connected",
@@ -352,7 +357,7 @@ class _ArgumentCollector:
         count = sum(data.state is not DropState.SKIPPED for data in inputs)
         is_collected = inputs[0].is_collected
         is_list = is_collected or count > 1
-        if not present:
+        if not (present or is_list):
             return
         if port not in self.signature.names:
             self.spare.append(_Spare(port, values, inputs=count, is_collected=is_collected))
@@ -431,7 +436,7 @@ class _ArgumentCollector:
                 self.values[name] = ""
         lacking = [name for name in missing if name not in self.values]
         if lacking:
-            raise _lacks(self.signature.title, lacking)
+            raise _lacks(self.signature.title, lacking, [data.port for data in self.context.inputs])
 
     def ordered(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and keyword arguments; by keyword if possible."""

@@ -157,6 +157,7 @@ def test_a_failed_input_counts_as_not_connected(tmp_path: Path) -> None:
 
     assert got.values == [1]
     assert "input 'x' failed" in got.log
+    assert "'x': all inputs there failed" in call(tmp_path, "def f(x): return x", inputs=[("x", FAILED)]).failure.text
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,8 @@ def test_a_failed_input_counts_as_not_connected(tmp_path: Path) -> None:
         ([1, SKIPPED], (), 1),
         ([1, FAILED], (), [1]),
         ([1, FAILED, 3], ("x",), [1, 3]),
+        ([FAILED], ("x",), []),
+        ([FAILED, FAILED], (), []),
         ([b"", b""], ("x",), [None, None]),
     ],
 )

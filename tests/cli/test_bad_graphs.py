@@ -399,6 +399,27 @@ def test_faults_of_structure_are_one_answer_of_all_commands(
     assert (state, sorted(one for one, _ in found(report))) == ("refused", [one for one, _ in expected])
 
 
+@pytest.mark.parametrize(("width", "code"), [(3, "LG070"), ("{x}", "LG090"), ("many", "LG020")])
+def test_what_follows_from_an_error_is_not_reported(
+    problems_of: SameProblemsCommand, tmp_path: Path, width: object, code: str
+) -> None:
+    """Not the argument at an edge that cannot be drawn, and only one problem of a number of copies."""
+    nodes = [
+        node("s", "Scatter", num_of_copies=2),
+        node("t", "Scatter", num_of_copies=width),
+        node("a", "Memory", parent="s"),
+        node("b", "PyFuncApp", parent="t", func_name="f", func_code="def f(io): return io"),
+    ]
+    nodes[1]["fields"][1]["type"] = "Integer"
+    path = tmp_path / "g.graph"
+    path.write_bytes(wanted(*nodes, links=(("a", "b"),)))
+
+    problems = [(found["code"], found["where"]) for found in problems_of("check", path)[1]["problems"]]
+    assert code in dict(problems)
+    assert "DF105" not in dict(problems)
+    assert len({where for _, where in problems}) == len(problems)
+
+
 def test_an_edge_out_of_a_gather_without_input_is_an_ordinary_edge(
     problems_of: SameProblemsCommand, tmp_path: Path
 ) -> None:

@@ -215,6 +215,17 @@ def test_notes_and_control_nodes_are_removed_with_their_links() -> None:
     assert codes(reading.problems) == ["LG031", "LG031", "LG003"]
 
 
+@pytest.mark.parametrize("other", [{"id": ""}, {"key": 3}])
+def test_a_node_without_the_identity_of_the_others_is_an_error(other: dict[str, Any]) -> None:
+    """No node is left out silently: LG007 names the first one without the identity that the file uses."""
+    content = document([node("a", "Memory"), {**node("", "Memory", name="odd"), **other}, node("b", "Memory")])
+    del content["nodeDataArray"][1]["id" if "key" in other else "name"]
+    found = [finding for finding in read(content).problems if finding.code == "LG007"]
+
+    assert [finding.where for finding in found] == ["/nodeDataArray/1"]
+    assert "1 node without 'id'" in found[0].text
+
+
 def test_invalid_flags_are_reported() -> None:
     """A flag that is neither true nor false gives a warning with a pointer, and counts as false."""
     reading = read(document([node("a", "File", field("x", positional="perhaps"))]))

@@ -117,6 +117,25 @@ def test_parameters_with_names_of_structural_keys_are_warned_of() -> None:
     assert (codes(problems), errors(problems)) == (["LG110"], [])
 
 
+@pytest.mark.parametrize(
+    ("fields", "used", "text"),
+    [
+        ([field("k", 0), field("k", 9)], 0, "has the values 0 and 9; the former is used"),
+        ([field("k", ""), field("k", 9), port("k", "k", "InputPort")], 9, ""),
+        ([field("k", 9), port("k", "k", "OutputPort")], 9, "a function does not get its value 9"),
+        ([field("k", ""), port("k", "k", "OutputPort")], None, ""),
+    ],
+)
+def test_fields_of_one_name_are_warned_of(fields: list[dict[str, Any]], used: int | None, text: str) -> None:
+    """LG111 names the value that is used, or is not; a blank field does not hide the value of another one."""
+    graph = graph_of(document([node("a", "PyFuncApp", *fields)]))
+    problems = validate(graph)
+
+    assert codes(problems) == (["LG111"] if text else [])
+    assert text in "".join(finding.text for finding in problems)
+    assert graph.by_id["a"].value("k") == used
+
+
 def test_all_problems_are_found() -> None:
     """Validation reports all problems, and does not stop at the first."""
     content = document(

@@ -30,6 +30,7 @@ from translator.formats.json_document import (
 )
 from translator.formats.nodes import PORT_LISTS, merge_ports, read_fields, read_ports
 from translator.logical import Field, LogicalLink, Role
+from translator.problem_codes import problem
 
 _SIDES = {
     Role.INPUT: (("inputApplication", "inputApp"), ("inputAppFields", "appFields")),
@@ -61,6 +62,14 @@ def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records
         (pointer, raw, identity_text(raw.get(identity.value), identity))
         for pointer, raw in objects(document, "nodeDataArray")
     ]
+    unnamed = [(pointer, raw) for pointer, raw, id_ in raw_nodes if not id_]
+    if unnamed and not {pointer for pointer, _ in unnamed} & {finding.where for finding in problems}:
+        pointer, raw = unnamed[0]
+        complaint = (
+            f"{plural(len(unnamed), 'node')} without {identity.value!r}, which identifies the nodes of this graph; "
+            f"the first is {text(raw, 'name', 'text')!r}"
+        )
+        problems.append(problem("LG007", complaint, where=pointer, hint="delete them and draw them again"))
     names = _Names(identity, raw_nodes)
     for _, raw in objects(document, "linkDataArray"):
         names.use(raw)

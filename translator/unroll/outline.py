@@ -296,7 +296,7 @@ def _too_large(made: GraphOutline, options: UnrollOptions) -> list[Problem]:
         if number > limit:
             text = f"{made.name} would become {in_words(number)} {what}, more than {in_words(limit)}"
             largest = max(zip(made.sizes, made.templates, strict=True), key=lambda entry: entry[0])[1]
-            hint = f"most drops come from {largest.name!r}; reduce its copies, or raise the limit"
+            hint = f"most drops come from {largest.name!r}; reduce its copies"
             problems.append(problem(TOO_LARGE, text, hint=hint))
     return problems
 
