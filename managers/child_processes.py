@@ -29,6 +29,7 @@ _CHUNK = 64 * 1024
 """Bytes of one read: all that a pipe can hold."""
 _LONGEST_LINE_BYTES = 1024 * 1024
 """Bytes of the first line of a child, its address, after which no end of the line is waited for."""
+_STOPPED = "no process can be started: the child processes have been stopped"
 _HINT = "see what it wrote to the log"
 _MOST_WAITS = 10
 """Times that the wait for a child that is still starting is repeated."""
@@ -173,7 +174,8 @@ class ChildProcesses:
     def __init__(self, *, stop_seconds: float = 15.0, cancel: int | None = None) -> None:
         self._stop_seconds = stop_seconds
         self._clock = SystemClock()
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._is_over = False
         self._processes: list[ChildProcess] = []
         self._is_cancelled = False
         self._is_closed = False
@@ -187,18 +189,17 @@ class ChildProcesses:
         self._thread.start()
 
     def call(self, function: Callable[[], Value]) -> Value:
-        """Run `function` in the thread of `ChildProcesses` and return what it returns."""
-        if self._is_closed:
-            raise WorldError("no process can be started: the child processes have been stopped")
+        """Run `function` in the thread of `ChildProcesses` and return what it returns.
+
+        Raises
+        ------
+        WorldError
+            The thread has ended.
+        """
         done: Future[Value] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(function())
-            except Exception as error:  # noqa: BLE001 - it is raised where `call` was called
-                done.set_exception(error)
-
-        self._calls.put(run)
+        self._calls.put((done, function))
+        if self._is_over:  # set before the thread answers what is left of the queue, so that no call is missed
+            raise WorldError(_STOPPED)
         os.write(self._wake_writer, b"x")
         return done.result()
 
@@ -288,7 +289,8 @@ class ChildProcesses:
         """Stop all processes, the last one first, and the thread. Idempotent."""
         if self._is_closed:
             return
-        self.stop(*reversed(self.call(lambda: list(self._processes))))
+        with suppress(WorldError):  # a fault has ended the thread; the processes end with the pipe
+            self.stop(*reversed(self.call(lambda: list(self._processes))))
         self._is_closed = True
         os.write(self._wake_writer, b"x")
         self._thread.join()
@@ -299,16 +301,25 @@ class ChildProcesses:
     # In the thread.
 
     def _run(self) -> None:
-        while not self._is_closed:
-            for key, _ in self._selector.select():
-                # The end of a process takes its output out of the selector.
-                if self._selector.get_map().get(key.fd) is key:
-                    key.data()
+        try:
+            while not self._is_closed:
+                for key, _ in self._selector.select():
+                    # The end of a process takes its output out of the selector.
+                    if self._selector.get_map().get(key.fd) is key:
+                        key.data()
+        finally:
+            self._is_over = True
+            while not self._calls.empty():
+                self._calls.get()[0].set_exception(WorldError(_STOPPED))
 
     def _run_calls(self) -> None:
         os.read(self._wake_reader, _CHUNK)
         while not self._calls.empty():
-            self._calls.get()()
+            done, function = self._calls.get()
+            try:
+                done.set_result(function())
+            except Exception as error:  # noqa: BLE001 - it is raised where `call` was called
+                done.set_exception(error)
 
     def _cancel(self, descriptor: int) -> None:
         self._selector.unregister(descriptor)

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from functools import partial
 
 import psutil
@@ -286,6 +286,22 @@ def test_a_process_ends_with_the_pipe_of_its_parent() -> None:
     assert psutil.Process().num_fds() == opened
     with pytest.raises(WorldError, match="child processes have been stopped"):
         other.call(lambda: None)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_call_is_refused_after_the_thread_has_ended() -> None:
+    """No call waits for a thread that a fault has ended: neither a later one, nor one that it has not begun."""
+    children = ChildProcesses()
+    waiting: Future[None] = Future()
+    children._calls.put(None)
+    children._calls.put((waiting, lambda: None))
+    os.write(children._wake_writer, b"x")
+    children._thread.join()
+
+    for call in (waiting.result, lambda: children.call(lambda: None)):
+        with pytest.raises(WorldError, match="child processes have been stopped"):
+            call()
+    children.close()
 
 
 def test_a_readable_descriptor_ends_the_wait_for_ready_lines() -> None:

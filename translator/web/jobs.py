@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -162,7 +163,7 @@ class TranslationQueue:
             for line in _pipe(process.stdout):
                 self._on_stage(identity, line.decode(errors="replace").strip())
         timer.cancel()
-        if late.is_set():
+        if late.is_set() and process.returncode == -signal.SIGKILL:  # it may have ended just before
             text = f"the translation took longer than the {self._seconds:g} seconds that this translator allows"
             return WorldError(text, hint="make the graph smaller, or start the translator with a higher limit")
         if process.returncode:

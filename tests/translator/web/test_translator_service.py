@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from dropflow.api.node_records import Load, NodeInfo
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
 from tests.fake_manager import FakeManager
+from translator.web.jobs import TranslationQueue
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.translator_service import TranslatorService
 
@@ -124,6 +126,18 @@ def test_a_translation_that_takes_too_long_is_killed(start: Start, nested: Path)
     assert [
         child for child in psutil.Process().children() if "translator.web.translation_process" in child.cmdline()
     ] == []
+
+
+def test_a_translation_that_ends_as_its_time_is_over_has_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is over after its process has ended, and before that is noticed."""
+    monkeypatch.setattr(threading.Timer, "start", lambda timer: timer.function(*timer.args))
+    queue = TranslationQueue(workers=0, waiting=1, seconds=9, on_stage=lambda *_: None, on_end=lambda *_: None)
+    process = subprocess.Popen(["true"], stdout=subprocess.PIPE)
+    process.wait()
+
+    assert queue._follow("one", process, tmp_path) is None
 
 
 def _worker() -> psutil.Process:
