@@ -31,6 +31,8 @@ _SLURM_OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
 )
+_BEGUN = ("RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED")
+"""States of jobs that have begun. One that is not known has not: a pool cancels a job that has begun without a node."""
 
 
 class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,7 +126,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_begun(self) -> bool:
         """Whether it runs, or has run."""
-        return self.word not in ("PENDING", "HELD", "CONFIGURING")
+        return self.is_over or self.word in _BEGUN
 
 
 class BatchSystem(NamedTuple):
@@ -350,18 +352,22 @@ def _pbs_states(answer: str) -> dict[str, JobState]:
         "W": "PENDING",  # its time to begin has not come
         "T": "PENDING",  # on its way to another queue or server
         "H": "HELD",
+        "M": "MOVED",  # to another server, which knows its state
+        "B": "RUNNING",  # an array with a job that has begun
         "R": "RUNNING",
         "S": "SUSPENDED",
+        "U": "SUSPENDED",  # by the user of its workstation
         "E": "COMPLETING",
         "C": "COMPLETED",
         "F": "COMPLETED",
+        "X": "COMPLETED",  # a job of an array
     }
     states = {}
     for line in answer.splitlines():
         columns = line.split()
         if columns and columns[0][:1].isdigit():
             letter = next((column for column in reversed(columns) if column in words), "")
-            states[columns[0]] = JobState(word=words.get(letter, "UNKNOWN"), is_over=letter in ("C", "F"))
+            states[columns[0]] = JobState(word=words.get(letter, "UNKNOWN"), is_over=letter in ("C", "F", "X"))
     return states
 
 

@@ -30,13 +30,32 @@ def test_jobs_of_pbs_are_known_although_their_ids_are_cut(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
-    ("letter", "word", "has_begun"),
-    [("W", "PENDING", False), ("T", "PENDING", False), ("H", "HELD", False), ("S", "SUSPENDED", True)],
+    ("letter", "word", "has_begun", "is_over"),
+    [
+        ("W", "PENDING", False, False),
+        ("T", "PENDING", False, False),
+        ("M", "MOVED", False, False),
+        ("H", "HELD", False, False),
+        ("?", "UNKNOWN", False, False),
+        ("B", "RUNNING", True, False),
+        ("S", "SUSPENDED", True, False),
+        ("U", "SUSPENDED", True, False),
+        ("X", "COMPLETED", True, True),
+        ("F", "COMPLETED", True, True),
+    ],
 )
-def test_jobs_of_pbs_that_wait_have_not_begun(letter: str, word: str, *, has_begun: bool) -> None:
-    """A pool would cancel a job that has begun and has no node."""
+def test_the_states_of_jobs_of_pbs(letter: str, word: str, *, has_begun: bool, is_over: bool) -> None:
+    """A pool would cancel a job that has begun and has no node, so one that waits or is in a new state has not."""
     (state,) = (
         SYSTEMS["pbs"].read_states(_QSTAT.replace(" R 00:01", f" {letter} 00:01").partition("\n1234568")[0]).values()
     )
 
-    assert (state.word, state.has_begun, state.is_over) == (word, has_begun, False)
+    assert (state.word, state.has_begun, state.is_over) == (word, has_begun, is_over)
+
+
+@pytest.mark.parametrize(("word", "has_begun"), [("REQUEUE_HOLD", False), ("SPECIAL_EXIT", False), ("STAGE_OUT", True)])
+def test_a_state_of_slurm_that_is_not_known_has_not_begun(word: str, *, has_begun: bool) -> None:
+    """Most of the rarer states are those of jobs that wait."""
+    (state,) = SYSTEMS["slurm"].read_states(f"17|{word}|None\n").values()
+
+    assert state.has_begun is has_begun
