@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from dropflow.api.addresses import NODE_PORT
 from dropflow.api.node_records import ManagerInfo, manager_info
 from dropflow.api.openapi import openapi_document
 from dropflow.api.routes import Request, Response, Route
@@ -35,7 +36,6 @@ KindCommand = Callable[[Kind, Sequence[str], int], Sequence[str]]
 the daemon ends."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
-_NODE_PORT = 8000
 """TCP port of a node that is given without a port: the default of ``dropflow node``."""
 _PREFIX = "/api/v1"
 
@@ -327,6 +327,6 @@ def _children(kind: Kind, nodes: Sequence[str]) -> list[str]:
     if wrong:
         raise UsageError(f"not addresses of nodes: {json.dumps(wrong)}", hint="such as host or http://host:8000")
     urls = [
-        node if "://" in node else f"http://{node}" if ":" in node else f"http://{node}:{_NODE_PORT}" for node in nodes
+        node if "://" in node else f"http://{node}" if ":" in node else f"http://{node}:{NODE_PORT}" for node in nodes
     ]
     return [option for url in urls for option in ("--nodes", url)]

@@ -32,7 +32,7 @@ and one form of errors, by waitress. May not import the execution, data or appli
 `error_body`       Errors as JSON: a status and a body when they are sent, an error of the same class when they are
                    received
 `event_stream`     Server-sent events: formats and parses them
-`addresses`        The loopback interface, which only processes on this host reach, and all interfaces
+`addresses`        Addresses of servers: their default ports, their form, the loopback interface and all interfaces
 `openapi`          The OpenAPI 3.1 document of a route table
 `patience`         How long a manager that does not answer is asked again
 =================  =====================================================================================================

@@ -1,4 +1,4 @@
-"""The loopback interface, which only processes on this host reach, and all interfaces."""
+"""Addresses of servers: their default ports, their form, the loopback interface and all interfaces."""
 
 import errno
 import ipaddress
@@ -6,6 +6,18 @@ from urllib.parse import SplitResult, urlsplit
 
 from dropflow.errors import ConflictError
 
+NODE_PORT = 8000
+"""Default port of node managers. This and the other default ports are those of DALiuGE."""
+LINKS_PORT = 5555
+"""Default port of a node manager for events and data of other nodes."""
+ISLAND_PORT = 8001
+"""Default port of data island managers."""
+MASTER_PORT = 8002
+"""Default port of master managers."""
+TRANSLATOR_PORT = 8084
+"""Default port of translators."""
+DAEMON_PORT = 9000
+"""Default port of daemons, which start managers."""
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind them
 """Addresses with which a server listens on all interfaces of its host."""
 

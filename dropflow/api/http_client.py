@@ -11,11 +11,10 @@ from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow.api.addresses import is_loopback
+from dropflow.api.addresses import http_parts, is_loopback
 from dropflow.api.error_body import from_body
 from dropflow.api.signing import Signer, UserKey, digest
 from dropflow.clock import Clock, SystemClock
@@ -98,20 +97,12 @@ class HttpTransport:
         clock: Clock | None = None,
         most: int | None = None,
     ) -> None:
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-            (parts.hostname or "").encode("idna")
-        except UnicodeError as error:
-            hint = "correct the name of the host, or give its address"
-            raise UsageError("no host has such a name", where=url, hint=hint) from error
-        except ValueError as error:
-            raise UsageError(f"the URL cannot be read: {error}", where=url) from error
-        if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.query or parts.username:
+        parts = http_parts(url)
+        if parts is None or parts.query or parts.username:
             raise UsageError("not a manager URL", where=url, hint="give http://HOST:PORT")
         self.url = url.rstrip("/")
-        self._host = parts.hostname
-        self._port = port or _DEFAULT_PORTS[parts.scheme]
+        self._host = parts.hostname or ""
+        self._port = parts.port or _DEFAULT_PORTS[parts.scheme]
         self._authority = parts.netloc
         self._prefix = parts.path.rstrip("/")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, quote
 
 import msgspec
 
+from dropflow.api.addresses import DAEMON_PORT, ISLAND_PORT
 from dropflow.api.client import Client
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import NodeInfo, Role
@@ -39,10 +40,6 @@ _RMODES = {
     "REPLICATE_TOTAL": 8,
 }
 _ALL_RMODES = "-1"
-_ISLAND_PORT = 8001
-"""TCP port of an island whose address has none: the default of ``dropflow island``."""
-_DAEMON_PORT = 9000
-"""TCP port of a daemon whose address has none: the default of ``dropflow daemon``."""
 _MANAGER_START_SECONDS = 60.0
 """Seconds that a client should wait until a daemon has started a manager."""
 _MANAGED = "/api/v1/managers/{role}"
@@ -166,13 +163,13 @@ class ManagerHandlers(_HandlerBase):
     def add_island(self, request: Request) -> object:
         """Answer ``POST /api/island/{node}``."""
         self._check_master()
-        self._manager.add_child(url_of(request.path["node"], port=_ISLAND_PORT))
+        self._manager.add_child(url_of(request.path["node"], port=ISLAND_PORT))
         return _SUCCESS
 
     def remove_island(self, request: Request) -> object:
         """Answer ``DELETE /api/island/{node}``."""
         self._check_master()
-        self._manager.remove_child(url_of(request.path["node"], port=_ISLAND_PORT))
+        self._manager.remove_child(url_of(request.path["node"], port=ISLAND_PORT))
         return _SUCCESS
 
     # Managers of other hosts, by the daemons there.
@@ -200,18 +197,18 @@ class ManagerHandlers(_HandlerBase):
         if verb == "stop":
             self._ask(request, _STOP, role="node")
             return _SUCCESS
-        with self._client(request, _ISLAND_PORT) as island:
+        with self._client(request, ISLAND_PORT) as island:
             island.add_child(url_of(verb))
         return _SUCCESS
 
     def remove_node_there(self, request: Request) -> object:
         """Answer ``DELETE /api/managers/{host}/node/{node}``: the island of that host has the node no more."""
-        with self._client(request, _ISLAND_PORT) as island:
+        with self._client(request, ISLAND_PORT) as island:
             island.remove_child(url_of(request.path["node"]))
         return _SUCCESS
 
     def _ask(self, request: Request, operation: Operation[dict[str, Any]], **arguments: object) -> dict[str, Any]:
-        with self._client(request, _DAEMON_PORT) as daemon:
+        with self._client(request, DAEMON_PORT) as daemon:
             return daemon.call(operation, **arguments)
 
     def _client(self, request: Request, port: int) -> Client:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.api.addresses import LINKS_PORT, NODE_PORT
 from dropflow.api.drop_records import DropInfo
 from dropflow.api.error_body import status_of, to_body
 from dropflow.api.node_records import NodeInfo
@@ -29,7 +30,8 @@ _IN_MEMORY_BYTES = 16 * 1024 * 1024
 """Bytes of DALiuGE's JSON of a graph that are kept in memory; a larger one is a temporary file."""
 _CHUNK_BYTES = 256 * 1024
 """Bytes of DALiuGE's JSON in one chunk of the response."""
-_PORTS = ("8000", "5555", "6666")
+_MOST_PORTS = 3
+"""Ports in DALiuGE's spelling of a node: REST, events, remote calls."""
 _APP_STATES = {
     DropState.INITIALIZED: AppState.NOT_RUN,
     DropState.WRITING: AppState.RUNNING,
@@ -66,12 +68,12 @@ def expanded(node: str) -> tuple[str, int]:
         The text has another form.
     """
     host, *ports = node.split(":")
-    if not host or len(ports) > len(_PORTS) or not all(port.isdecimal() and len(port) < 6 for port in ports):
+    if not host or len(ports) > _MOST_PORTS or not all(port.isdecimal() and len(port) < 6 for port in ports):
         raise UsageError(f"{node!r} is not the address of a node", hint="give HOST or HOST:PORT")
-    return host, int(ports[0] if ports else _PORTS[0])
+    return host, int(ports[0]) if ports else NODE_PORT
 
 
-def url_of(node: str, *, port: int = 8000) -> str:
+def url_of(node: str, *, port: int = NODE_PORT) -> str:
     """Return the address of the REST server of a node or island; `port` is used if `node` has none."""
     host, given = expanded(node)
     return f"http://{host}:{given if ':' in node else port}"
@@ -94,7 +96,7 @@ def node_string(node: NodeInfo) -> str:
     rest, links = urlsplit(node.url), urlsplit(node.links)
     if not rest.hostname:
         return node.name
-    port = links.port or int(_PORTS[1])
+    port = links.port or LINKS_PORT
     return f"{rest.hostname}:{rest.port or 80}:{port}:{port}"
 
 

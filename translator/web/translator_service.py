@@ -23,10 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
+from dropflow.api.addresses import http_parts
 from dropflow.api.client import Client
 from dropflow.api.error_body import from_body, to_body
 from dropflow.api.node_records import NodeInfo
@@ -309,13 +310,9 @@ class Deployer:
 
 
 def _address(manager: str) -> str:
-    try:
-        parts = urlsplit(manager)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or True)
-    except ValueError:
-        usable = False
+    parts = http_parts(manager)
     # Addresses are in the Content-Security-Policy of every page, where these characters would end a rule.
-    if not usable or parts.query or parts.fragment or any(sign in manager for sign in " ;,'\"<>\r\n"):
+    if parts is None or parts.query or parts.fragment or any(sign in manager for sign in " ;,'\"<>\r\n"):
         raise UsageError(f"{manager!r} is not a manager URL", hint="give http://HOST:PORT")
     return manager.rstrip("/")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from dropflow.api.addresses import ISLAND_PORT, MASTER_PORT, TRANSLATOR_PORT
 from dropflow.api.signing import default_key_file
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.hosts import beat, request_ends, start_node
@@ -31,7 +32,6 @@ from managers.membership import SUSPECT_AFTER
 
 _SERVER_START_SECONDS = 60.0
 """Seconds in which a server must start, or at least use its processor."""
-_TRANSLATOR, _MASTER, _ISLAND = 8084, 8002, 8001
 
 
 class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ def _check_ports(options: UpOptions) -> None:
     ConflictError
         Another program listens on one of them.
     """
-    roles = (("translator", 0, _TRANSLATOR), ("master", 1, _MASTER), ("island", 2, _ISLAND))
+    roles = (("translator", 0, TRANSLATOR_PORT), ("master", 1, MASTER_PORT), ("island", 2, ISLAND_PORT))
     for role, offset, usual in roles:
         port = usual if options.port is None else options.port and options.port + offset
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -113,7 +113,7 @@ def _check_ports(options: UpOptions) -> None:
                 hint = (
                     "stop the other program (is it another 'dropflow up'?), or choose the ports with --port, 0 for any"
                 )
-                if port == _TRANSLATOR:
+                if port == TRANSLATOR_PORT:
                     hint += "; EAGLE then needs the translator's new address in its settings"
                 text = f"cannot listen on 127.0.0.1:{port}, the port of the {role}: {error.strerror}"
                 raise ConflictError(text, where=role, hint=hint) from error
@@ -168,11 +168,11 @@ class _Cluster:
         nodes = tuple(self._url(process) for process in started)
         pairs = [word for url in nodes for word in ("--nodes", url)]
         island = self._url(
-            self._start("island", "island", self._port(2, _ISLAND), (*pairs, *timing, *reach, *links[0]))
+            self._start("island", "island", self._port(2, ISLAND_PORT), (*pairs, *timing, *reach, *links[0]))
         )
         below = ("--islands", island, *timing, *reach, *links[1])
-        master = self._url(self._start("master", "master", self._port(1, _MASTER), below))
-        port = self._port(0, _TRANSLATOR)
+        master = self._url(self._start("master", "master", self._port(1, MASTER_PORT), below))
+        port = self._port(0, TRANSLATOR_PORT)
         translator = self._url(self._start("translator", "translator", port, ("--to", master)))
         return UpReady(url=master, translator=translator, master=master, island=island, nodes=nodes, token=token)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from dropflow.api.addresses import DAEMON_PORT, ISLAND_PORT, LINKS_PORT, MASTER_PORT, NODE_PORT, TRANSLATOR_PORT
 from dropflow.cli.common_options import Decorator, Duration, grouped, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
@@ -48,11 +49,11 @@ def _node_runner(context: click.Context, parameter: click.Parameter, value: str)
 
 @click.command("node")
 @output_options
-@serve_options(8000)
+@serve_options(NODE_PORT)
 @click.option(
     "--links-port",
     type=click.IntRange(0, 65535),
-    default=5555,
+    default=LINKS_PORT,
     show_default=True,
     help="Port for events and data of other nodes; 0 takes any that is free.",
 )
@@ -186,7 +187,7 @@ def composite_options(*, finds: str, daliuge: bool = True) -> Decorator:
 
 @click.command("island")
 @output_options
-@serve_options(8001)
+@serve_options(ISLAND_PORT)
 @click.option(
     "--nodes", multiple=True, metavar="URL", help="A node of the island; several with commas, or repeat the option."
 )
@@ -209,7 +210,7 @@ def island_command(
 
 @click.command("master")
 @output_options
-@serve_options(8002)
+@serve_options(MASTER_PORT)
 @click.option("--islands", multiple=True, metavar="URL", help="An island; several with commas, or repeat the option.")
 @click.option("--nodes", multiple=True, metavar="URL", help="A node without an island; as --islands.")
 @composite_options(finds="islands", daliuge=False)
@@ -235,7 +236,7 @@ def master_command(
 
 @click.command("translator")
 @output_options
-@serve_options(8084)
+@serve_options(TRANSLATOR_PORT)
 @click.option(
     "--to",
     "managers",
@@ -307,7 +308,7 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
 
 @click.command("daemon")
 @output_options
-@serve_options(9000)
+@serve_options(DAEMON_PORT)
 @click.option(
     "--start",
     multiple=True,

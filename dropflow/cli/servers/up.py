@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from dropflow.api.addresses import ISLAND_PORT, MASTER_PORT, TRANSLATOR_PORT
 from dropflow.cli.common_options import (
     connection_options,
     given_on_command_line,
@@ -26,8 +27,8 @@ from dropflow.submission.options import ConnectionOptions
     "--port",
     type=click.IntRange(0, 65000),
     default=None,
-    help="First of consecutive ports: translator, master, island, nodes; 0 takes any that are free. By default 8084, "
-    "8002, 8001, and any for the nodes.",
+    help="First of consecutive ports: translator, master, island, nodes; 0 takes any that are free. By default "
+    f"{TRANSLATOR_PORT}, {MASTER_PORT}, {ISLAND_PORT}, and any for the nodes.",
 )
 @click.option("--no-auth", is_flag=True, help="Need no token: every user of this host has access.")
 @click.option("--new-token", is_flag=True, help="Make a new token, so that the old one is of no use any more.")
