@@ -125,7 +125,8 @@ def merge(
     details = _known_details(parts, known, latest_part, before)
     unanswered = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
     is_cancelled = _is_cancelled(latest_part.members, known.by_node)
-    status, is_partial = _merged_status(details, known, unanswered, is_cancelled=is_cancelled)
+    status_of_known = _status([_status_of_known(detail) for detail in details])
+    status, is_partial = _merged_status(status_of_known, details, known, unanswered, is_cancelled=is_cancelled)
     over = is_over(status)
     states: Counter[str] = Counter()
     for detail in details:
@@ -153,7 +154,7 @@ def merge(
         remaining=None if over else _remaining(details),
         quiet=0.0 if over else least_quiet.quiet,
         usual_quiet=0.0 if over else least_quiet.usual_quiet,
-        text=_merged_text(details, unanswered if is_partial else ()),
+        text=_merged_text(status_of_known, details, unanswered if is_partial else ()),
         whole=max(detail.whole for detail in details),
         silent_children=unanswered if is_partial else (),
         lacks_witness=any(detail.lacks_witness for detail in details if detail.view == latest.view),
@@ -165,11 +166,13 @@ def merge(
 
 
 def _merged_status(
-    details: Sequence[SessionDetail], known: KnownEnds, unanswered: Sequence[str], *, is_cancelled: bool
+    status: str, details: Sequence[SessionDetail], known: KnownEnds, unanswered: Sequence[str], *, is_cancelled: bool
 ) -> tuple[str, bool]:
-    """Return the status of a session, and whether it is unknown because children that have drops of it are silent."""
+    """Return the status of a session, and whether it is unknown because children that have drops of it are silent.
+
+    `status` is that of the parts that are known.
+    """
     drops, total = sum(detail.drops for detail in details), max(detail.whole for detail in details)
-    status = _status([_status_of_known(detail) for detail in details])
     if drops >= total or not unanswered or status not in _COMPLETE_ENDS:
         return status, False
     ends = known.by_node.values()
@@ -178,13 +181,12 @@ def _merged_status(
     return UNKNOWN, True
 
 
-def _merged_text(details: Sequence[SessionDetail], unanswered: Sequence[str]) -> str:
+def _merged_text(status: str, details: Sequence[SessionDetail], unanswered: Sequence[str]) -> str:
     """Return the texts of all parts, and the children that did not answer, if they have drops."""
     texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
     if unanswered:
         total = max(detail.whole for detail in details)
         missing = total - sum(detail.drops for detail in details)
-        status = _status([_status_of_known(detail) for detail in details])
         texts.append(
             f"{missing} of its {total} drops are unknown: {', '.join(unanswered)} did not answer yet; "
             f"the others: {status}"
