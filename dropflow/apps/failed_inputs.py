@@ -11,7 +11,6 @@ import os
 import re
 import stat
 import sysconfig
-import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sized
 from contextlib import suppress
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dropflow.clock import SystemClock
 from dropflow.errors import DropflowError
 from dropflow.execution.content_location import Handle
 from dropflow.files import FITS_START
@@ -66,10 +66,11 @@ def input_lines(attempt: "AttemptContext", *, reads_formats: bool) -> tuple[str,
     reads_formats : bool
         Whether files of formats such as FITS are read: only in a process that runs applications of users.
     """
-    end = time.monotonic() + _READ_SECONDS
+    clock = SystemClock()
+    end = clock.monotonic() + _READ_SECONDS
     lines: list[str] = []
     with suppress(Exception):
-        lines += islice(_lines(attempt, lambda: reads_formats and time.monotonic() < end), _MOST + 1)
+        lines += islice(_lines(attempt, lambda: reads_formats and clock.monotonic() < end), _MOST + 1)
     if len(lines) > _MOST:
         lines[_MOST:] = ["and more"]
     return tuple(single_line(line, _LONGEST_LINE) for line in lines)

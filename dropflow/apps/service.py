@@ -6,7 +6,6 @@ empty, and the command in its field `ready` succeeds, if it has one. Data that i
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +13,7 @@ from typing import ClassVar
 from dropflow.apps.app_interface import App, Context
 from dropflow.apps.command import Command
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
+from dropflow.clock import SystemClock
 from dropflow.errors import AppError, DropflowError, Interrupted
 from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template
@@ -163,7 +163,8 @@ class ServiceApp(BashShellApp):
 
     def _await(self, context: Context, service: RunningService, files: list[Path]) -> None:
         ready, limit = str(self.parameters["ready"] or "").strip(), float(self.parameters["start_timeout"])
-        end = time.monotonic() + limit
+        clock = SystemClock()
+        end = clock.monotonic() + limit
         while True:
             if service.error is not None:
                 raise service.error
@@ -175,7 +176,7 @@ class ServiceApp(BashShellApp):
             missing = [file for file in files if not (file.exists() and file.stat().st_size)]
             if not missing and (not ready or context.command(ready, {}) == 0):
                 return
-            if time.monotonic() > end:
+            if clock.monotonic() > end:
                 what = f"it has written nothing to {missing[0]}" if missing else f"'{ready}' does not succeed"
                 hint = "see the log of this drop, or raise start_timeout"
                 raise AppError(f"the service is not ready after {limit:g} s: {what}", hint=hint)

@@ -19,9 +19,9 @@ _FIRST_DELAY_SECONDS = 0.1
 """Seconds before an attempt that follows an infrastructure fault; they double with each fault."""
 _LONGEST_DELAY_SECONDS = 5.0
 """Longest seconds before an attempt that follows an infrastructure fault."""
-_INPUT_DELAY = 5.0
-"""Seconds after which an attempt that lost an input is repeated: by then, or soon after, other nodes know that the node
-which had the input is gone, and the attempt waits until the input is there again."""
+_INPUT_DELAY_SECONDS = 5.0
+"""Seconds before an attempt that follows the loss of an input: other nodes need about so long to notice that the node
+that had it is lost. From then on the attempt waits until the input is there again."""
 
 
 def effective_inputs(wanted: int, inputs: int) -> int:
@@ -101,5 +101,5 @@ def fault_delay(faults: int, failure: Failure) -> float:
     After the death of a worker, the delay doubles with each fault.
     """
     if failure.code == InputLostError.code:
-        return _INPUT_DELAY
+        return _INPUT_DELAY_SECONDS
     return float(min(_FIRST_DELAY_SECONDS * 2 ** min(faults - 1, 10), _LONGEST_DELAY_SECONDS))

@@ -13,7 +13,6 @@ import socket as network
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -268,8 +267,9 @@ def refused_ports(addresses: Mapping[str, str]) -> dict[str, bool]:
         try:
             for name, address in addresses.items():
                 _begin(selector, name, address, refused)
-            deadline = monotonic() + _REFUSAL_SECONDS
-            while selector.get_map() and (left := deadline - monotonic()) > 0:
+            clock = SystemClock()
+            deadline = clock.monotonic() + _REFUSAL_SECONDS
+            while selector.get_map() and (left := deadline - clock.monotonic()) > 0:
                 for key, _ in selector.select(left):
                     connection = selector.unregister(key.fileobj).fileobj
                     if isinstance(connection, socket.socket):

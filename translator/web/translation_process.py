@@ -9,7 +9,6 @@ import os
 import resource
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 import numpy as np
 
 from dropflow.api.error_body import to_body
+from dropflow.clock import SystemClock
 from dropflow.errors import BadGraphError, DropflowError, UsageError, WorldError
 from dropflow.failure import Problem, Severity
 from dropflow.graph import codec
@@ -324,15 +324,16 @@ class _Stages:
     """Reports each stage on standard output, and measures its time."""
 
     def __init__(self) -> None:
+        self._clock = SystemClock()
         self._begun: list[tuple[str, float]] = []
 
     def __call__(self, stage: str) -> None:
-        self._begun.append((stage, time.monotonic()))
+        self._begun.append((stage, self._clock.monotonic()))
         sys.stdout.write(stage.replace("\n", " ") + "\n")
         sys.stdout.flush()
 
     def seconds(self) -> dict[str, float]:
-        ends = [begun for _, begun in self._begun[1:]] + [time.monotonic()]
+        ends = [begun for _, begun in self._begun[1:]] + [self._clock.monotonic()]
         return {stage.split()[0]: round(end - begun, 6) for (stage, begun), end in zip(self._begun, ends, strict=True)}
 
 
