@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from dropflow.graph.templates import MOST_PARTS
+
 DEFAULT_ALGORITHM = "auto"
 """How graphs are partitioned, by commands, the Python interface, REST and pages, if nothing else is asked for."""
 
@@ -131,7 +133,7 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             extra={"flag": "-a --algorithm", "type": "algorithm", "metavar": "NAME"},
         ),
     ] = DEFAULT_ALGORITHM
-    parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
+    parts: Annotated[int, Meta(ge=1, le=MOST_PARTS)] = 1
     imbalance: Annotated[
         Annotated[float, Meta(ge=0, le=1000)] | None,
         Meta(

@@ -29,6 +29,7 @@ from dropflow.cli.session_end import count_lines, failure_lines, headline, incom
 from dropflow.files import SUMMARY
 from dropflow.formatting import format_brief, format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
+from dropflow.graph.templates import MOST_PARTS
 from dropflow.session_options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
@@ -230,7 +231,9 @@ class CancelOnSignal:
 @output_options
 @graph_argument
 @setting_options
-@click.option("-n", "--parts", type=click.IntRange(min=1), help="Partition the graph into this many parts first.")
+@click.option(
+    "-n", "--parts", type=click.IntRange(1, MOST_PARTS), help="Partition the graph into this many parts first."
+)
 @options_of(RunOptions)
 @fuse_option
 @grace_option

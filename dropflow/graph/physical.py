@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.graph.templates import Kind, Link, Template
+from dropflow.graph.templates import MOST_PARTS, Kind, Link, Template
 
 IntColumn = npt.NDArray[np.int32]
 PointerColumn = npt.NDArray[np.int64]
@@ -22,8 +22,6 @@ FloatColumn = npt.NDArray[np.float64]
 SecondsColumn = npt.NDArray[np.float32]
 MOST_ROWS = 2**31 - 1
 """Drops or edges of a graph, and instances of a logical node: their numbers must fit into 32 bits with a sign."""
-_MOST_PARTS = 1 << 20
-"""Parts of a graph without names of places: a larger number counts as damage."""
 _MOST_INSTANCES = np.iinfo(np.int32).max
 
 
@@ -201,7 +199,7 @@ def _row_faults(graph: PhysicalGraph) -> list[str]:
     if not all(math.isfinite(template.error_threshold) for template in graph.templates):
         row_faults.append("a template has an error threshold that is not a number")
     drops, templates = graph.drops, len(graph.templates)
-    parts = len(graph.places) or _MOST_PARTS
+    parts = len(graph.places) or MOST_PARTS
     row_faults += [
         f"column {name} has {len(column)} rows, not {drops}"
         for name, column in _columns(graph).items()

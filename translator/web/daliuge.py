@@ -18,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
+from dropflow.api.addresses import ISLAND_PORT
 from dropflow.api.application import error_response
 from dropflow.api.error_pages import wants_page
 from dropflow.api.request_bodies import check_depth
@@ -25,6 +26,7 @@ from dropflow.api.routes import FORM, Request, Response, Route, StreamSlots
 from dropflow.errors import HttpError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.formatting import plural
+from dropflow.graph.templates import MOST_PARTS
 from dropflow.web.frame import redirect
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import substitute
@@ -60,8 +62,6 @@ _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Fields that have no effect here, with the default values of EAGLE and DALiuGE."""
 _NO_ALGORITHM = "agl-1"
 """The algorithm that EAGLE sends when it does not know which one is chosen."""
-_MOST_PARTS = 2**31 - 1
-"""Parts or islands in a form: the number must fit into 32 bits with a sign, as in `PartitionOptions`."""
 _MOST_NODES = 1_000_000
 """Placeholders of nodes that a request may ask for."""
 _MOST_ISLANDS = 10_000
@@ -183,7 +183,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
             422, f"the form has no {names}", hint="EAGLE sends both: translate from there, or upload a file"
         )
     problems: list[Problem] = []
-    parts = whole_number(form, "num_par", 1, least=1, most=_MOST_PARTS, problems=problems)
+    parts = whole_number(form, "num_par", 1, least=1, most=MOST_PARTS, problems=problems)
     balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, problems=problems)
     steered = steering({name: form.text(name) for name in STEERING_FIELDS}, problems, parts=parts)
     algorithm = form.text("algo") or DEFAULT_ALGORITHM
@@ -246,7 +246,7 @@ class _GenPg(msgspec.Struct, frozen=True, kw_only=True):
     dlg_mgr_deploy: str | None = None
     dlg_mgr_url: str = ""
     dlg_mgr_host: str = ""
-    dlg_mgr_port: int = 8001
+    dlg_mgr_port: int = ISLAND_PORT
     tpl_nodes_len: Annotated[int, Meta(ge=0, le=_MOST_NODES)] = 0
 
     @property
@@ -340,7 +340,7 @@ class _DaliugeHandlers:
     def map_to_nodes(self, call: Request) -> Response:
         form = _form(call)
         problems: list[Problem] = []
-        count = whole_number(form, "num_islands", 1, least=0, most=_MOST_PARTS, problems=problems)
+        count = whole_number(form, "num_islands", 1, least=0, most=MOST_PARTS, problems=problems)
         hosts = [name.strip() for name in form.text("nodes").split(",") if name.strip()]
         if not hosts:
             hint = "name the island's host, then those of the nodes, with commas between"
@@ -393,7 +393,7 @@ class _DaliugeHandlers:
 
     def _partitioned(self, form: Form, content: bytes, name: str) -> Response:
         problems: list[Problem] = []
-        parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST_PARTS, problems=problems)
+        parts = whole_number(form, "num_partitions", 1, least=1, most=MOST_PARTS, problems=problems)
         islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, problems=problems), 1)
         check_depth(form.fields.get("algo_params", b""), self._service.limits.depth, what="algo_params")
         given = _algorithm_parameters(form, problems)
