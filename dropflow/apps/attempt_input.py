@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from dropflow.apps.encodings import canonical, decode, decode_all
 from dropflow.apps.template_cache import effective
+from dropflow.data.memory import MemoryStore
 from dropflow.data.read import EMPTY, open_content, read, view
 from dropflow.data.remote import download, url_of
 from dropflow.data.storage_errors import storage_errors
@@ -97,8 +98,10 @@ class AttemptInput:
 
     @property
     def in_memory(self) -> bool:
-        """Whether it is a memory drop, which only this session writes."""
-        return self._content.kind in ("bytes", "shm")
+        """Whether it is a memory drop, which only this session writes; also if its content is kept as a file."""
+        kind = self._content.kind
+        kept = kind == "file" and isinstance(self._attempt.plans.store(self._template), MemoryStore)
+        return kept or kind in ("bytes", "shm")
 
     def view(self) -> memoryview:
         """The whole content, without a copy."""

@@ -94,6 +94,10 @@ _RUN_START = """/bin/bash -c 'exec /bin/bash "$DROPFLOW_JOB"'"""
 """The script has another path on each node."""
 
 
+_OWN = ("auto", "none")
+"""Values of the field launcher that are no commands."""
+
+
 class MPIApp(BashShellApp):
     """Runs a command as an MPI program."""
 
@@ -141,8 +145,10 @@ class MPIApp(BashShellApp):
         self.ranks = last.size if last is not None and last.kind == "mpi" else 1
 
     def needs(self) -> tuple[str, ...]:
-        """Return the needs of the command, and the launcher of a job over several nodes."""
-        return (*super().needs(), *(["program:mpirun"] if ranks_per_node(self.template) else []))
+        """Return the needs of the command, and the launcher: that of a job over several nodes, or a named one."""
+        named = str(self.parameters["launcher"]).split()[:1]
+        launcher = ["mpirun"] if ranks_per_node(self.template) else [name for name in named if name not in _OWN]
+        return (*super().needs(), *(f"program:{name}" for name in launcher))
 
     def run(self, context: Context) -> None:
         """Wait for the other ranks, run the job, and end with it.

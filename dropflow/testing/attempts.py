@@ -31,6 +31,7 @@ SKIPPED: Any = object()
 _WITHOUT = {FAILED: DropState.ERROR, SKIPPED: DropState.SKIPPED}
 
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+_FILE = "dlg.data.drops.file.FileDROP"
 _ITSELF = 0
 """Row of the application in its graph; its inputs and outputs follow."""
 _TRACK_SECONDS = 0.01
@@ -140,7 +141,12 @@ def try_app(
     """
     wanted = [Wanted(output) if isinstance(output, str) else output for output in outputs]
     drops = [
-        Template(key=f"in{n}", name=given.name or f"in{n}", kind=Kind.DATA, component=_MEMORY)
+        Template(
+            key=f"in{n}",
+            name=given.name or f"in{n}",
+            kind=Kind.DATA,
+            component=_FILE if isinstance(given.content, Path) else _MEMORY,
+        )
         for n, given in enumerate(inputs)
     ]
     drops += [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.apps.shell_quote import Replacement, substitute
-from dropflow.errors import AppError, BadGraphError, MissingDependencyError
+from dropflow.errors import AppError, BadGraphError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import TWO_PORTS, Argument
 from dropflow.session_options import RunOptions
@@ -48,6 +48,26 @@ def test_placeholders_are_replaced_by_inputs_fields_and_outputs(tmp_path: Path) 
     got = run(tmp_path, "echo {a} {b} {n} > {out}", argument("n", 7), inputs=[("a", "text"), ("b", 2.5)])
 
     assert got.contents == [b"text 2.5 7\n"]
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_persisted_memory_appears_as_text(tmp_path: Path, persist: bool) -> None:  # noqa: FBT001 - both ways
+    """Whether a memory drop is kept as a result does not change what a command or a text port gets."""
+    drawing = Drawing().data("m", pydata=[2.5, 1], persist=persist)
+    drawing.app(
+        "b",
+        "BashShellApp",
+        dropclass=BASH,
+        command="echo {t} > %o0",
+        t=Field(id="t", name="t", usage="InputPort", encoding="utf-8"),
+    )
+    drawing.data("f", "File").link("m", "b", ports=("", "t")).link("b", "f")
+    result = local_run.run(
+        translate(drawing.graph()).graph, local_run.prepare_directory(tmp_path), RunOptions(runner="inline")
+    )
+
+    assert result.status is SessionState.FINISHED
+    assert [file.read_text() for file in (tmp_path / "files").iterdir()] == ["[2.5, 1]\n"]
 
 
 def test_files_appear_as_paths(tmp_path: Path) -> None:
@@ -579,12 +599,9 @@ def test_a_failed_rank_fails_the_job(tmp_path: Path) -> None:
 
 
 def test_a_launcher_that_is_missing_is_named(tmp_path: Path) -> None:
-    """The failure names the program and what to do."""
-    status, _ = mpi_run(job(COMMAND, launcher="no-such-mpirun -n %n"), tmp_path / "run")
-
-    assert status is SessionState.FAILED
-    assert "no-such-mpirun" in (tmp_path / "run" / "summary.json").read_text()
-    assert MissingDependencyError.code in (tmp_path / "run" / "summary.json").read_text()
+    """A graph whose launcher is not installed is refused before it runs."""
+    with pytest.raises(BadGraphError, match="DF106 the program 'no-such-mpirun' is not on PATH"):
+        mpi_run(job(COMMAND, launcher="no-such-mpirun -n %n"), tmp_path / "run")
 
 
 @pytest.mark.slow
