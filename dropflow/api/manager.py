@@ -7,6 +7,7 @@ node manager carries operations out on its own sessions, an island or master by 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dropflow.api import operations
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
 
 _Answer = TypeVar("_Answer")
+
+
+def call_of(operation: Operation[_Answer], **arguments: Any) -> partial[_Answer]:
+    """Return the call of an operation, for any manager, by the method that is named after it."""
+    return partial(getattr(Manager, operation.name), **arguments)
 
 
 class Packable(Protocol):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from dropflow.api import operations
 from dropflow.api.client import Client
 from dropflow.api.contents_answer import Download
 from dropflow.api.http_client import joined
@@ -103,7 +104,8 @@ class ChildConnections:
             manager = manager.within(max(ask.deadline - self._clock.monotonic(), _SHORTEST))
         try:
             value = getattr(manager, ask.operation)(**ask.arguments)
-            return Answered(ask.id, unpack(joined(value.chunks)) if ask.operation == "deployment" else value)
+            is_packed = ask.operation == operations.DEPLOYMENT.name
+            return Answered(ask.id, unpack(joined(value.chunks)) if is_packed else value)
         except Exception as error:  # noqa: BLE001 - the machine waits for an answer
             return Unanswered(ask.id, _own(ask, error))
 

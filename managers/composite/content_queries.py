@@ -11,7 +11,7 @@ from dropflow.api.contents_answer import ContentsRequest, DataQuery, Download
 from dropflow.api.drop_queries import find_drop
 from dropflow.api.drop_records import DropDetail, DropInfo, DropPage, DropQuery, PageQuery, ResultInfo
 from dropflow.api.logs import NO_LOG
-from dropflow.api.manager import Manager
+from dropflow.api.manager import Manager, call_of
 from dropflow.api.operations import Operation
 from dropflow.api.requests import (
     ALL_TIMES,
@@ -39,7 +39,12 @@ from managers.owner_thread import Owner
 
 _Answer = TypeVar("_Answer")
 _Cursors = dict[str, str]
-_PARTS = {"log": "log of ", "data": "content of ", "preview": "content of ", "picture": "picture of "}
+_PARTS = {
+    operations.LOG.name: "log of ",
+    operations.DATA.name: "content of ",
+    operations.PREVIEW.name: "content of ",
+    operations.PICTURE.name: "picture of ",
+}
 _LONG = 30.0
 """Seconds to wait for the beginning of a large answer."""
 
@@ -75,15 +80,13 @@ class ContentQueries(SessionTimes):
         view, record = self._find(session, drop)
         what = f"{_PARTS.get(operation.name, '')}drop {record.oid!r} in session {session!r}"
         seconds = SECONDS if operation.answer is DropDetail else _LONG
-        call: partial[_Answer] = partial(
-            getattr(Manager, operation.name), session=session, drop=record.oid, **arguments
-        )
+        call = call_of(operation, session=session, drop=record.oid, **arguments)
         hint = NO_LOG if operation is operations.LOG else "see the list of its drops"
         return self._ask_one(view, call, what, seconds, hint)
 
     def _at_all(self, operation: Operation[_Answer], session: str, **arguments: Any) -> _Answer:
         """Have all children carry out an operation, and merge their answers."""
-        gathered = self._ask(session, partial(getattr(Manager, operation.name), session=session, **arguments), _LONG)
+        gathered = self._ask(session, call_of(operation, session=session, **arguments), _LONG)
         return cast(_Answer, MERGES[operation.name](session, gathered, **arguments))
 
     def drops(self, session: str, query: DropQuery) -> DropPage:

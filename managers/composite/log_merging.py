@@ -313,8 +313,8 @@ def _merge_times(session: str, gathered: Gathered[Download], query: TimesQuery) 
 
 
 MERGES: Mapping[str, Callable[..., Any]] = {
-    "session_log": _merge_session_log,
-    "journal": _merge_journals,
-    "times": _merge_times,
+    operations.SESSION_LOG.name: _merge_session_log,
+    operations.JOURNAL.name: _merge_journals,
+    operations.TIMES.name: _merge_times,
 }
 """By the name of the operation: takes the name of the session, the answers, and the other arguments."""

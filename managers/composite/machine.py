@@ -10,7 +10,8 @@ from typing import Any, Generic, Literal
 
 import msgspec
 
-from dropflow.api.manager import Manager
+from dropflow.api import operations
+from dropflow.api.manager import Manager, call_of
 from dropflow.api.node_records import Child, ManagerStatus, NodeInfo
 from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.session_records import SessionDetail, SessionInfo
@@ -160,26 +161,26 @@ class CompositeMachine:
         self.operations: Mapping[str, Callable[..., Routine[Any]]] = {
             **{operation.name: partial(self.forward, operation) for operation in OPERATIONS if operation.to == "node"},
             **self.members.operations(),
-            "status": self.status,
-            "nodes": self.deployments.nodes,
-            "components": self.deployments.components,
-            "children": self.list_children,
-            "add_child": self._add_child,
-            "remove_child": self._remove_child,
-            "submit": self.sessions.submit,
-            "prepare": self.deployments.prepare,
-            "start": self.deployments.start,
-            "undo": self.sessions.undo,
-            "sessions": self.sessions.sessions,
-            "session": self.sessions.session,
-            "watch": self.sessions.watch,
-            "cancel": self.sessions.cancel,
-            "pause": self.sessions.pause,
-            "unpause": self.sessions.unpause,
-            "graph": self.sessions.graph,
-            "resume": self.sessions.resume,
-            "remains": resumptions.remains,
-            "delete": self._delete,
+            operations.STATUS.name: self.status,
+            operations.NODES.name: self.deployments.nodes,
+            operations.COMPONENTS.name: self.deployments.components,
+            operations.CHILDREN.name: self.list_children,
+            operations.ADD_CHILD.name: self._add_child,
+            operations.REMOVE_CHILD.name: self._remove_child,
+            operations.SUBMIT.name: self.sessions.submit,
+            operations.PREPARE.name: self.deployments.prepare,
+            operations.START.name: self.deployments.start,
+            operations.UNDO.name: self.sessions.undo,
+            operations.SESSIONS.name: self.sessions.sessions,
+            operations.SESSION.name: self.sessions.session,
+            operations.WATCH.name: self.sessions.watch,
+            operations.CANCEL.name: self.sessions.cancel,
+            operations.PAUSE.name: self.sessions.pause,
+            operations.UNPAUSE.name: self.sessions.unpause,
+            operations.GRAPH.name: self.sessions.graph,
+            operations.RESUME.name: self.sessions.resume,
+            operations.REMAINS.name: resumptions.remains,
+            operations.DELETE.name: self._delete,
         }
         """Operations of `dropflow.api.manager.Manager` by name, which other threads call."""
 
@@ -377,8 +378,7 @@ class CompositeMachine:
         """Call an operation on a node of the child through which the node is reached."""
         yield from self._requests.settle()
         view: ChildView = yield from self.holder(node)
-        call: partial[Answer] = partial(getattr(Manager, operation.name), node=node, **arguments)
-        answer = yield from self._requests.ask_one(view.url, call)
+        answer = yield from self._requests.ask_one(view.url, call_of(operation, node=node, **arguments))
         return answer
 
     def _remove(self, url: str) -> None:

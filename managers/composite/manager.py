@@ -118,11 +118,11 @@ class Composite(Manager):
         queries = ContentQueries(self._owner, machine)
         self._handlers: Mapping[str, Callable[..., Any]] = {
             **queries.handlers(),
-            "info": self._info,
-            "status": self._status,
-            "deployment": self._deployment,
-            "submit": self._submit,
-            "manager_log": self._read_log,
+            operations.INFO.name: self._info,
+            operations.STATUS.name: self._status,
+            operations.DEPLOYMENT.name: self._deployment,
+            operations.SUBMIT.name: self._submit,
+            operations.MANAGER_LOG.name: self._read_log,
         }
 
     def open(self) -> None:

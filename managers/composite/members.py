@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import msgspec
 
-from dropflow.api.manager import Manager
+from dropflow.api import operations
+from dropflow.api.manager import Manager, call_of
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.requests import MemberRequest, RetryRequest
@@ -125,7 +126,7 @@ class MemberChanges:
         at_member = {
             operation.name: partial(self._at_member, operation) for operation in OPERATIONS if operation.to == "member"
         }
-        return {**at_member, "deployment": self.deployment, "retry": self._retry}
+        return {**at_member, operations.DEPLOYMENT.name: self.deployment, operations.RETRY.name: self._retry}
 
     def wanted(self) -> list[tuple[str, NodeInfo | None]]:
         """Return the sessions to be changed now, each with the node to be added; None to rebalance the session."""
@@ -197,7 +198,7 @@ class MemberChanges:
 
     def _at_member(self, operation: Operation[object], session: str, **arguments: Any) -> Routine[Any]:
         """Have a member carry out an operation; if it answers with its part of a session, return the whole session."""
-        answer = yield from self._ask_member(partial(getattr(Manager, operation.name), session=session, **arguments))
+        answer = yield from self._ask_member(call_of(operation, session=session, **arguments))
         if operation.answer is not SessionInfo:
             return answer
         detail = yield from self._sessions.session(session)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dropflow.api import operations
 from dropflow.api.logs import MANAGER_LOG, ManagerLog
 from dropflow.api.manager import Manager
 from dropflow.api.node_records import Lack, Load, ManagerInfo, ManagerStatus, NodeComponents, NodeInfo, manager_info
@@ -177,16 +178,16 @@ class NodeManager(Manager):
     def _own_handlers(self) -> dict[str, Callable[..., Any]]:
         """Return the functions for operations about this node, and for operations that make a deployment."""
         return {
-            "info": self._info,
-            "status": self._status,
-            "nodes": self._nodes,
-            "components": self._components,
-            "drain": self._drain,
-            "node_history": lambda **_: self._history.read(),
-            "manager_log": lambda query, **_: self._manager_log.page(query),
-            "submit": self._submit,
-            "resume": self._resume,
-            "retry": self._retry,
+            operations.INFO.name: self._info,
+            operations.STATUS.name: self._status,
+            operations.NODES.name: self._nodes,
+            operations.COMPONENTS.name: self._components,
+            operations.DRAIN.name: self._drain,
+            operations.NODE_HISTORY.name: lambda **_: self._history.read(),
+            operations.MANAGER_LOG.name: lambda query, **_: self._manager_log.page(query),
+            operations.SUBMIT.name: self._submit,
+            operations.RESUME.name: self._resume,
+            operations.RETRY.name: self._retry,
         }
 
     @property

@@ -91,11 +91,11 @@ class NodeOperations(SessionTimes):
     def decided(self, operation: str, value: Any, **arguments: Any) -> Any:
         """Return the answer of an operation that the state machine has carried out, from its return value."""
         match operation:
-            case "watch":
+            case operations.WATCH.name:
                 return self.session(arguments["session"])
-            case "rebalance" | "force_continue" | "retry":
+            case operations.REBALANCE.name | operations.FORCE_CONTINUE.name | operations.RETRY.name:
                 return self.find(arguments["session"]).info()
-            case "cancel":
+            case operations.CANCEL.name:
                 if value is not None:
                     return value.info()
                 # It was being prepared, and was removed.

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, Protocol
 
+from dropflow.api import operations
 from dropflow.api.node_records import ManagerInfo, ManagerStatus, manager_info
 from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
 from dropflow.failure import text_of
@@ -174,7 +175,7 @@ class SimulatedComposite:
 
     def answer(self, operation: str, arguments: Mapping[str, Any], on_return: OnReturn) -> None:
         """Call an operation of `dropflow.api.manager.Manager`."""
-        if operation == "status":
+        if operation == operations.STATUS.name:
             on_return = partial(self._return_status, on_return)
         self.owner.submit(self.machine.operations[operation], on_return, **arguments)
 

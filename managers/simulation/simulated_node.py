@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dropflow.api import operations
 from dropflow.api.node_records import Load, ManagerInfo, ManagerStatus, NodeInfo, manager_info
 from dropflow.api.session_records import SessionInfo
 from dropflow.data.registry import store_for
@@ -293,11 +294,11 @@ class SimulatedNode:
         self._operations = NodeOperations(name, lambda: self._host.sessions)
         self._handlers: Mapping[str, Callable[..., Any]] = {
             **self._operations.handlers(),
-            "status": self._status,
-            "nodes": self._nodes,
-            "deployment": lambda session: joining_deployment(self._operations.find(session)),
-            "pause": partial(self._pause, is_paused=True),
-            "unpause": partial(self._pause, is_paused=False),
+            operations.STATUS.name: self._status,
+            operations.NODES.name: self._nodes,
+            operations.DEPLOYMENT.name: lambda session: joining_deployment(self._operations.find(session)),
+            operations.PAUSE.name: partial(self._pause, is_paused=True),
+            operations.UNPAUSE.name: partial(self._pause, is_paused=False),
         }
 
     @property

@@ -8,6 +8,7 @@ only after its thread has ended.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dropflow.api import operations
 from dropflow.api.requests import CancelRequest
 from dropflow.errors import (
     ConflictError,
@@ -190,17 +191,17 @@ class NodeMachine:
             actions=self._actions,
         )
         self.operations: Mapping[str, Callable[..., None]] = {
-            "prepare": self._prepare,
-            "start": self._start,
-            "undo": self._undo,
-            "cancel": self._cancel,
-            "delete": self._delete,
-            "watch": self._watch,
-            "rebalance": self.members.rebalance,
-            "retry": self.members.retry,
-            "force_continue": self.members.force_continue,
-            "add_member": self.members.add_member,
-            "drain": self.draining.drain,
+            operations.PREPARE.name: self._prepare,
+            operations.START.name: self._start,
+            operations.UNDO.name: self._undo,
+            operations.CANCEL.name: self._cancel,
+            operations.DELETE.name: self._delete,
+            operations.WATCH.name: self._watch,
+            operations.REBALANCE.name: self.members.rebalance,
+            operations.RETRY.name: self.members.retry,
+            operations.FORCE_CONTINUE.name: self.members.force_continue,
+            operations.ADD_MEMBER.name: self.members.add_member,
+            operations.DRAIN.name: self.draining.drain,
             "drained": self.draining.drained,
             "close": self.closing.close,
         }
