@@ -285,7 +285,7 @@ class _Prepared:
         from translator.plan.registry import machines_for
 
         self._made = made
-        self._machines = machines_for(made.graph, made.options, made.machines)
+        self._machines = machines_for(made.graph, made.options, made.machines, least=made.graph.parts)
         nodes = self._machines.nodes
         check_parts(made.graph.parts, len(nodes))
         given = made.names or made.graph.places

@@ -612,7 +612,7 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
 
     form = file_form(form, target, *_FILES)
     made = planned(output, order, keep=order.parts is None)
-    graph, nodes = made.graph, machines_for(made.graph, made.options, made.machines)
+    graph, nodes = made.graph, machines_for(made.graph, made.options, made.machines, least=made.graph.parts)
     check_parts(graph.parts, len(nodes.nodes))
     work = work_of(graph)
     bound = lower_bound(graph, work, nodes)

@@ -649,19 +649,30 @@ class _Reading:
                 self._tell([_problem("PG001", text, "", severity=Severity.WARNING, hint="give every drop a node")])
             return np.zeros(len(self._nodes), dtype=np.int32), (), {}
         nodes = list(dict.fromkeys(node for node, _ in self._nodes))
-        placeholders = all(node[:1] == "#" and node[1:].isdecimal() for node in nodes)
+        placeholders = all(map(_is_placeholder, nodes))
         if placeholders:
             nodes.sort(key=lambda node: int(node[1:]))
         number = {node: part for part, node in enumerate(nodes)}
         if placeholders and nodes and int(nodes[-1][1:]) < _MOST_EMPTY + 2 * len(nodes):
-            number = {node: int(node[1:]) for node in nodes}  # a plan may leave nodes empty
+            first = self._placeholders_of_islands()
+            if first > int(nodes[0][1:]):
+                first = 0
+            number = {node: int(node[1:]) - first for node in nodes}  # a plan may leave nodes empty
         part = np.fromiter((number[node] for node, _ in self._nodes), dtype=np.int32, count=len(self._nodes))
-        islands = dict(dict.fromkeys(self._nodes))
-        by_node = {node: island for node, island in reversed(islands) if island}
+        by_node = {node: island for node, island in reversed(dict.fromkeys(self._nodes)) if island}
         meta = (
             {"islands": json.dumps([by_node.get(node, "") for node in nodes])} if by_node and not placeholders else {}
         )
         return part, () if placeholders else tuple(nodes), meta
+
+    def _placeholders_of_islands(self) -> int:
+        """Return how many placeholders stand for islands: DALiuGE numbers these first, then the nodes."""
+        islands = {island for _, island in self._nodes}
+        return max(int(island[1:]) for island in islands) + 1 if all(map(_is_placeholder, islands)) else 0
+
+
+def _is_placeholder(name: str) -> bool:
+    return name[:1] == "#" and name[1:].isdecimal()
 
 
 def _adapted(before: str, after: str) -> Problem:

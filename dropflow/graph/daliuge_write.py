@@ -91,10 +91,11 @@ def _homes(graph: PhysicalGraph, places: Sequence[str]) -> list[bytes]:
     if not places and graph.parts == 1 and not islands and graph.priority is None:
         return [b""]
     encoded = []
+    is_plain = not places and not islands and not (graph.part == 0).any()  # with island #0, node #1 would be part 0
     for part in range(graph.parts):
         node = places[part] if places else f"#{part}"
         island = islands[part] if part < len(islands) else (places[0] if places else "#0")
-        encoded.append(b"," + _encode({"node": node, "island": island})[1:-1])
+        encoded.append(b"," + _encode({"node": node} if is_plain else {"node": node, "island": island})[1:-1])
     return encoded
 
 

@@ -502,6 +502,25 @@ def test_every_physical_graph_of_the_community_is_read() -> None:
         assert _meaning(read_pg(_written(graph), name="again")) == _meaning(graph), path.name
 
 
+@pytest.mark.parametrize(
+    ("nodes", "islands", "parts"),
+    [
+        (("#1", "#2"), ("#0", "#0"), [0, 1]),
+        (("#2", "#4"), ("#0", "#1"), [0, 2]),
+        (("#0", "#2"), ("#0", "#0"), [0, 2]),
+        (("#1", "#2"), ("#0", ""), [1, 2]),
+    ],
+)
+def test_placeholders_of_islands_come_first(nodes: tuple[str, ...], islands: tuple[str, ...], parts: list[int]) -> None:
+    """DALiuGE numbers islands before nodes: its first node is part 0, so that it needs no more nodes than parts."""
+    drops = [
+        {"oid": oid, "categoryType": "Data", "dropclass": "d", "node": node, "island": island}
+        for oid, node, island in zip("ab", nodes, islands, strict=True)
+    ]
+
+    assert read_pg([*drops, {}], name="g").part.tolist() == parts
+
+
 def test_placeholders_of_nodes_keep_their_numbers() -> None:
     """A plan may leave nodes empty: part k stays on the k-th machine. No drops have no parts."""
     drops = [
@@ -509,5 +528,8 @@ def test_placeholders_of_nodes_keep_their_numbers() -> None:
         {"oid": "b", "categoryType": "Data", "dropclass": "d", "node": "#4"},
     ]
 
-    assert read_pg([*drops, {}], name="g").part.tolist() == [1, 4]
+    graph = read_pg([*drops, {}], name="g")
+
+    assert graph.part.tolist() == [1, 4]
+    assert read_pg(_written(graph), name="again").part.tolist() == [1, 4]
     assert read_pg([], name="g").part.tolist() == []

@@ -85,12 +85,14 @@ def algorithm_named(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def machines_for(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> Machines:
-    """Return the machines that a plan of a graph uses: of those given, or of equal ones, at most one a drop.
+def machines_for(
+    graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None, *, least: int = 1
+) -> Machines:
+    """Return the machines that a plan of a graph uses: of those given or of equal ones, `least` or at most one a drop.
 
     With `dop`, each has its share of the processors of its island, and those without one are left out.
     """
-    count = max(min(options.parts, graph.drops), 1)
+    count = max(min(options.parts, graph.drops), least)
     if machines is None:
         chosen = equal_machines(count, cores=max(options.dop, 1))
         if options.islands > 1:

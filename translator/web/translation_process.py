@@ -149,7 +149,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             graph, note = made.graph, made.note
         report_stage("measuring the graph")
         sized = msgspec.structs.replace(options, parts=max(options.parts, graph.parts))
-        where = machines_for(graph, sized, None if cut_before else machines).first(graph.parts)
+        where = machines_for(graph, sized, None if cut_before else machines, least=graph.parts).first(graph.parts)
         if machines is not None and options.dop:  # the shares of the processors are those of nodes
             graph = place(graph, [node.name for node in where.nodes])
         by = "an earlier translation" if cut_before else options.algorithm

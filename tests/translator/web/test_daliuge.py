@@ -54,6 +54,20 @@ def test_a_graph_is_translated_in_three_calls(served: Served, nested: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("numbers", "names"), [((1, 2), ["alpha", "beta"]), ((0, 5), ["alpha", "beta"])])
+def test_as_many_nodes_as_drops_are_mapped(
+    served: Served, hello: Path, numbers: tuple[int, ...], names: list[str]
+) -> None:
+    """Placeholders of nodes are mapped in their order, after those of islands, also if a plan left some empty."""
+    drops = _drops(served.ask("POST", "/unroll", {"lg_content": hello.read_text()}))
+    for drop, number in zip(drops, numbers, strict=True):
+        drop |= {"node": f"#{number}", "island": "#0"}
+    form = {"pgt_content": json.dumps([*drops, {}]), "nodes": "island,alpha,beta"}
+
+    assert [drop["node"] for drop in _drops(served.ask("POST", "/map", form))] == names
+
+
+@pytest.mark.slow
 def test_waiting_requests_leave_threads_for_others(served: Served, hello: Path) -> None:
     """Pages are answered while requests wait for translations; one request too many gets 503."""
     form = {"lg_content": hello.read_text()}
