@@ -733,7 +733,6 @@ class Graph:
         session: str = "",
         token: str | None = None,
         key: str | os.PathLike[str] | None = None,
-        **unknown: object,
     ) -> SubmittedGraph:
         """Run the graph on a cluster, and return its session at once.
 
@@ -761,12 +760,7 @@ class Graph:
             No manager is named, and none runs on this host.
         LinkError
             The manager does not answer.
-        UsageError
-            There is no such argument.
         """
-        if unknown:
-            hint = "name the session with session=, and give parameters in values="
-            raise UsageError(f"submit has no argument {', '.join(unknown)}", where=self.name, hint=hint)
         translation = self.translate(values)
         manager = PatientClient(partial(connected, url=url, token=token, key=key), seconds=PATIENCE)
         try:

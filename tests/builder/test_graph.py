@@ -782,11 +782,3 @@ def test_the_value_of_a_name_is_refused(run: Run) -> None:
 
     with pytest.raises(UsageError, match="'Double' is not data of the graph"):
         run(graph).value("Double")  # type: ignore[arg-type]
-
-
-def test_an_argument_that_submit_does_not_have_is_named() -> None:
-    """The error has the name of the argument, and tells how a session is named."""
-    with pytest.raises(UsageError, match="submit has no argument name") as caught:
-        Graph("g").submit(name="mine")
-
-    assert "session=" in caught.value.hint
