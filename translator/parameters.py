@@ -97,7 +97,8 @@ def split_settings(settings: Mapping[str, Any] | Sequence[str], problems: list[P
             yield Setting(f"{GLOBAL}.{target.strip()}", value)
         else:
             hint = "write NODE.PARAM=VALUE, for example 'Scatter.num_of_copies=4', or global.NAME=VALUE"
-            problems.append(problem("LG100", f"the setting {text!r} has no parameter of a node", where=text, hint=hint))
+            lack = "parameter of a node" if sign else "'=' with a value"
+            problems.append(problem("LG100", f"the setting {text!r} has no {lack}", where=text, hint=hint))
 
 
 def resolve_setting(graph: LogicalGraph, setting: Setting, problems: list[Problem]) -> list[Address] | None:
@@ -443,8 +444,9 @@ def _unused(graph: LogicalGraph, name: str, *, is_bare: bool) -> Problem:
     """Return LG100 for a parameter that the graph does not have, and LG092 for a global variable without use."""
     if not is_bare:
         return problem("LG092", f"no value uses the global variable {name!r} that was set", where=name)
-    known = ", ".join(parameter.name for parameter in parameters_of(graph)) or "none"
-    hint = f"the graph has the parameters {known}; to set a field of a node write NODE.PARAM=VALUE"
+    names = [parameter.name for parameter in parameters_of(graph)]
+    known = f"the parameters {', '.join(names)}" if names else "no parameters"
+    hint = f"the graph has {known}; to set a field of a node write NODE.PARAM=VALUE"
     return problem("LG100", f"the graph has no parameter {name!r}", where=name, hint=hint)
 
 

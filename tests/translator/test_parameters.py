@@ -148,8 +148,8 @@ def test_names_with_dots_and_applications_are_found(target: str) -> None:
     [
         ("name of T.x=1", "'name of S'"),
         ("S.num_of_copie=1", "'num_of_copies'"),
-        ("num_of_copies=1", "NODE.PARAM=VALUE"),
-        ("S.num_of_copies", "NODE.PARAM=VALUE"),
+        ("num_of_copies=1", "the graph has no parameters; to set a field of a node write NODE.PARAM=VALUE"),
+        ("S.num_of_copies", "has no '=' with a value: write NODE.PARAM=VALUE"),
         ("=", "NODE.PARAM=VALUE"),
     ],
 )
@@ -158,7 +158,7 @@ def test_an_invalid_setting_is_an_error_with_a_hint(setting: str, hint: str) -> 
     _, problems = fill(graph_of(small()), settings=[setting])
 
     assert errors(problems) == ["LG100"]
-    assert hint in problems[0].hint
+    assert hint in f"{problems[0].text}: {problems[0].hint}"
 
 
 def test_an_ambiguous_name_is_an_error_that_lists_the_ids() -> None:
