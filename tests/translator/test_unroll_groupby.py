@@ -26,6 +26,13 @@ def test_a_group_by_makes_a_corner_turn() -> None:
     assert edges(corner_turn(), "K-grp-data", "ga") == [((j,), (j,)) for j in range(3)]
 
 
+@pytest.mark.parametrize("keys", [None, "S1", "S1,S2"])
+def test_a_group_is_a_list(keys: str | None) -> None:
+    """The application of a group-by gets a list, also of one value if every level is a key."""
+    (grouping,) = [template for template in outlined(corner_turn(keys=keys)).templates if template.key == "K"]
+    assert grouping.collects == ("",)
+
+
 def test_a_gather_behind_a_group_by_takes_groups() -> None:
     """Group-by, then gather by three: 26 drops; linked directly and by two: gathers of two and of one group."""
     drawing = corner_turn()

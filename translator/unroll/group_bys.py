@@ -9,6 +9,8 @@ their indices as numbers.
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from translator.logical import LogicalNode
 from translator.options import UnrollOptions
 from translator.problem_codes import problem
@@ -141,4 +143,5 @@ def groupby_joint(source: Levels, target: Levels, *, position: int, aware: bool,
 
 def groupby_map(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> IndexMap:
     """Return the edges of the link into a group-by; see `groupby_joint`."""
-    return joined(source, target, groupby_joint(source, target, position=position, aware=aware, options=options))
+    joint = groupby_joint(source, target, position=position, aware=aware, options=options)
+    return replace(joined(source, target, joint), is_group=True)

@@ -82,6 +82,8 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         Stride of the number of the target (or source) from one chunk to the next.
     chunk_of_source : bool
         Whether the chunk is at the source: the link feeds back from the gather to the nodes that it gathers.
+    is_group : bool
+        Whether the target gets a group of a group-by, which is a list also if every level is a key.
     """
 
     counters: tuple[IndexCounter, ...] = ()
@@ -91,6 +93,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 1
     chunk_stride: int = 0
     chunk_of_source: bool = False
+    is_group: bool = False
 
     @property
     def edges(self) -> int:
@@ -105,12 +108,16 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         instance, and gives a value. So does any gather with one copy, as in DALiuGE, unless it always gives a list.
         """
         is_gathered = self.chunk is not None and not self.chunk_of_source
-        return is_gathered or any(
-            counter.source
-            and not counter.target
-            and not counter.level.is_transparent
-            and not (counter.level.kind == GATHER and counter.level.size == 1 and not counter.level.is_list)
-            for counter in self.counters
+        return (
+            is_gathered
+            or self.is_group
+            or any(
+                counter.source
+                and not counter.target
+                and not counter.level.is_transparent
+                and not (counter.level.kind == GATHER and counter.level.size == 1 and not counter.level.is_list)
+                for counter in self.counters
+            )
         )
 
     def write(self, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> None:

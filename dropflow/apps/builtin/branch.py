@@ -141,10 +141,10 @@ def _winners(context: Context, answer: Any) -> list[OutputData]:
     if named:
         return named
     if isinstance(answer, str) and text not in ("true", "false"):
-        ports = ", ".join(dict.fromkeys(output.port for output in outputs))
+        ports = ", ".join(dict.fromkeys(["true", "false", *(output.port for output in outputs)]))
         raise AppError(
             f"the function returned {answer!r}, which is not an output port",
-            hint=f"return true, false or one of: {ports}",
+            hint=f"return one of: {ports}",
         )
     try:
         choice = text == "true" if isinstance(answer, str) else bool(answer)
