@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from dropflow.graph.templates import MOST_PARTS
+from dropflow.graph.drop_counts import MOST_PARTS
 
 DEFAULT_ALGORITHM = "auto"
 """How graphs are partitioned, by commands, the Python interface, REST and pages, if nothing else is asked for."""

@@ -28,8 +28,7 @@ from dropflow.cli.run_or_session import continue_session, continues_directory, m
 from dropflow.cli.session_end import count_lines, failure_lines, headline, incomplete_lines
 from dropflow.files import SUMMARY
 from dropflow.formatting import format_brief, format_duration, plural
-from dropflow.graph.drop_counts import NO_DROPS, DropCounts
-from dropflow.graph.templates import MOST_PARTS
+from dropflow.graph.drop_counts import MOST_PARTS, NO_DROPS, DropCounts
 from dropflow.session_options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS

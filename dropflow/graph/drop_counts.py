@@ -11,6 +11,8 @@ import msgspec
 from dropflow.formatting import format_count, plural
 from dropflow.states import DropState
 
+MOST_PARTS = 2**20
+"""Parts of a graph; in a graph without names of places, a larger number counts as damage."""
 # As constants: the counts of thousands of logical nodes are asked for several times a second.
 _INITIALIZED, _WRITING, _ERROR = DropState.INITIALIZED.name, DropState.WRITING.name, DropState.ERROR.name
 _CANCELLED, _SKIPPED = DropState.CANCELLED.name, DropState.SKIPPED.name

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.graph.templates import MOST_PARTS, Kind, Link, Template
+from dropflow.graph.drop_counts import MOST_PARTS
+from dropflow.graph.templates import Kind, Link, Template
 
 IntColumn = npt.NDArray[np.int32]
 PointerColumn = npt.NDArray[np.int64]

@@ -8,8 +8,6 @@ import msgspec
 
 from dropflow.formatting import MEMORY, quantity
 
-MOST_PARTS = 2**20
-"""Parts of a graph; in a graph without names of places, a larger number counts as damage."""
 ORDER_PORT = "(order)"
 """Port of edges that only order drops. Applications do not see them."""
 TWO_PORTS = "InputPort and OutputPort"

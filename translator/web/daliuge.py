@@ -26,7 +26,7 @@ from dropflow.api.routes import FORM, Request, Response, Route, StreamSlots
 from dropflow.errors import HttpError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.formatting import plural
-from dropflow.graph.templates import MOST_PARTS
+from dropflow.graph.drop_counts import MOST_PARTS
 from dropflow.web.frame import redirect
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import substitute
