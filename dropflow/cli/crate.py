@@ -158,12 +158,12 @@ def _describe(
     with storage_errors("write", str(directory / GRAPH_FILE)):
         if not (directory / GRAPH_FILE).exists():
             save(graph, directory / GRAPH_FILE)
+    words = f"{detail.drops:,} drops, {failed_words(detail.counts)}"
     crate = library.ROCrate(version="1.1")
-    root, words = crate.root_dataset, f"{detail.drops:,} drops, {failed_words(detail.counts)}"
     crate.name = f"{detail.graph or graph.name}: session {detail.session}"
     crate.description = f"A run of the dataflow graph {graph.name} by dropflow: {words}."
     crate.license = license_
-    root["conformsTo"] = [
+    crate.root_dataset["conformsTo"] = [
         crate.add(
             entities.contextentity.ContextEntity(
                 crate,
@@ -173,6 +173,31 @@ def _describe(
         )
         for profile in _PROFILES
     ]
+    workflow = _add_workflow(crate, entities, graph, directory)
+    objects = [
+        crate.add(entities.contextentity.ContextEntity(crate, key, properties=properties))
+        for key, properties in _objects(graph)
+    ]
+    results, missing = _add_results(crate, report, directory, reused)
+    crate.root_dataset["mentions"] = crate.add_action(
+        workflow, identifier="#run", object=objects, result=results, properties=_run_properties(report, words)
+    )
+    if graph.drops <= MOST_DROPS:
+        write_prov(report, directory / PROV, reused)
+        about = {
+            "name": "Provenance of all drops",
+            "encodingFormat": "application/json",
+            "conformsTo": {"@id": "https://www.w3.org/submissions/prov-json/"},
+            "about": {"@id": "#run"},
+        }
+        crate.add_file(directory / PROV, PROV, properties=about)
+    with storage_errors("write", str(directory / METADATA)):
+        crate.metadata.write(directory)
+    return len(results), missing
+
+
+def _add_workflow(crate: Any, entities: Any, graph: PhysicalGraph, directory: Path) -> Any:
+    """Add the graph to a crate as its workflow, with its applications, and return it."""
     version = software_of(graph).get("dropflow", "not recorded")
     language = crate.add(
         entities.computerlanguage.ComputerLanguage(
@@ -200,16 +225,20 @@ def _describe(
     repository = repository_of(graph)
     if repository is not None:
         workflow["isBasedOn"] = str(repository.address)
-    described = [(address, {"@type": "CreativeWork", "name": name, "url": address}) for name, address in _inputs(graph)]
-    described += [
-        (key, {"@type": "PropertyValue", "name": name, "value": value})
-        for key, name, value in islice(_parameters(graph), _MOST_PARAMETERS)
-    ]
-    objects = [
-        crate.add(entities.contextentity.ContextEntity(crate, key, properties=properties))
-        for key, properties in described
-    ]
-    results, missing = _add_results(crate, report, directory, reused)
+    return workflow
+
+
+def _objects(graph: PhysicalGraph) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the id and the properties of each input from outside, and of the first parameters."""
+    for name, address in _inputs(graph):
+        yield address, {"@type": "CreativeWork", "name": name, "url": address}
+    for key, name, value in islice(_parameters(graph), _MOST_PARAMETERS):
+        yield key, {"@type": "PropertyValue", "name": name, "value": value}
+
+
+def _run_properties(report: SessionReport, words: str) -> dict[str, str]:
+    """Return the properties of the action for the run: when it ran, and how it ended."""
+    detail = report.detail
     is_finished = detail.status == SessionState.FINISHED.name
     status = "CompletedActionStatus" if is_finished else "FailedActionStatus"
     properties = {
@@ -222,20 +251,7 @@ def _describe(
     }
     if not is_finished and report.causes:
         properties["error"] = "; ".join(cause.text for cause in report.causes)[:_TEXT_CHARACTERS]
-    action = crate.add_action(workflow, identifier="#run", object=objects, result=results, properties=properties)
-    root["mentions"] = action
-    if graph.drops <= MOST_DROPS:
-        write_prov(report, directory / PROV, reused)
-        about = {
-            "name": "Provenance of all drops",
-            "encodingFormat": "application/json",
-            "conformsTo": {"@id": "https://www.w3.org/submissions/prov-json/"},
-            "about": {"@id": "#run"},
-        }
-        crate.add_file(directory / PROV, PROV, properties=about)
-    with storage_errors("write", str(directory / METADATA)):
-        crate.metadata.write(directory)
-    return len(results), missing
+    return properties
 
 
 def _add_results(

@@ -146,6 +146,33 @@ def plan_resumption(
     copies = _sorted_copies(parts, alive)
     _refuse_minority(session, copies, request)
     plan, placed = _plan(graph, copies, alive, witness)
+    decision, changed, note = _decided(placed, plan, copies, request, now)
+    decision = _with_standby(decision, alive)
+    before = copies.deployment
+    return msgspec.structs.replace(
+        before,
+        epoch=max(int(now * 1e6), before.epoch + 1, after + 1),
+        places=decision.view.members,
+        witnesses=decision.view.witnesses,
+        nodes=tuple(place.node for place in decision.view.members),
+        notes=tuple(dict.fromkeys((*before.notes, *(note for part in parts for note in part.notes), note))),
+        decision=msgspec.msgpack.encode(decision),
+        view=decision.view.number,
+        until=request.until,
+        recomputed=sum(part.recomputed for part in copies.counted.values()),
+        copies={node: part.version for node, part in copies.counted.items()},
+        dfg=b"".join(dump(with_placement(changed, graph.part, graph.places))),
+    )
+
+
+def _decided(
+    placed: PhysicalGraph, plan: PlanView, copies: _Copies, request: ResumeRequest, now: float
+) -> tuple[ViewDecision, PhysicalGraph, str]:
+    """Return the next view of a session, its graph with the values that the request changes, and a note about both.
+
+    Raises `ConflictError` if nothing is left to run, and as `dropflow.sessions.local_run.retry`.
+    """
+    session = copies.deployment.session
     states, causes = known_drops(placed, plan)
     pending = _pending(placed, copies)
     states[list(pending.drops)] = DropState.INITIALIZED
@@ -160,7 +187,7 @@ def plan_resumption(
         repeated=repeated,
         reason=again.reason or _reason(copies),
     )
-    is_reset = np.zeros(graph.drops, dtype=np.bool_)
+    is_reset = np.zeros(placed.drops, dtype=np.bool_)
     is_reset[unpack_column(decision.reset, np.int32)] = True
     if again.is_named:
         every = again._replace(repeated=tuple(repeated))
@@ -174,7 +201,6 @@ def plan_resumption(
             f"session {session!r} has ended: nothing is left to run",
             hint="'dropflow retry' tries failed drops again" if causes else "its results are there: 'dropflow fetch'",
         )
-    decision = _with_standby(decision, alive)
     note = _note(
         copies,
         now,
@@ -183,21 +209,7 @@ def plan_resumption(
         kept=int(np.count_nonzero(~runs)),
         recomputed=int(np.count_nonzero(has_attempts(placed) & is_reset)),
     )
-    before = copies.deployment
-    return msgspec.structs.replace(
-        before,
-        epoch=max(int(now * 1e6), before.epoch + 1, after + 1),
-        places=decision.view.members,
-        witnesses=decision.view.witnesses,
-        nodes=tuple(place.node for place in decision.view.members),
-        notes=tuple(dict.fromkeys((*before.notes, *(note for part in parts for note in part.notes), note))),
-        decision=msgspec.msgpack.encode(decision),
-        view=decision.view.number,
-        until=request.until,
-        recomputed=sum(part.recomputed for part in copies.counted.values()),
-        copies={node: part.version for node, part in copies.counted.items()},
-        dfg=b"".join(dump(with_placement(again.graph, graph.part, graph.places))),
-    )
+    return decision, again.graph, note
 
 
 def _chosen(
