@@ -4,7 +4,7 @@ Both work the same way. The state of the session is a `FrozenSession`, from its 
 about its drops are a `Restart`. Together they make the `Continuation` with which a fresh core begins.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -352,10 +352,8 @@ def recomputed_drops(graph: PhysicalGraph, known: KnownStates | None) -> int:
     return 0 if known is None else int(np.count_nonzero(has_attempts(graph)[list(known.reset)]))
 
 
-def known_reports(
-    graph: PhysicalGraph, known: KnownStates, reset: Collection[int], drop: int
-) -> Iterator[tuple[int, int]]:
-    """Yield the state and the cause of each settled predecessor of a drop that is not settled.
+def known_reports(graph: PhysicalGraph, drops: DropTable, reset: Collection[int], drop: int) -> list[tuple[int, int]]:
+    """Return the state and the cause of each settled predecessor of a drop that is not settled.
 
     If an application acts on some of its inputs only, completed inputs come first, and a place is kept for each input
     that is reset. So an application that ran on such inputs runs on them again, however its other inputs ended.
@@ -363,12 +361,12 @@ def known_reports(
     Parameters
     ----------
     reset : collection of int
-        Drops that had completed, and will complete again.
+        Drops that had completed, and complete again.
     """
     before = graph.predecessors
     inputs = before.of(drop)
     template = graph.templates[graph.template[drop]]
-    states = [_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
+    states = [_SKIPPED if drop in drops.skipped_outputs.get(other, ()) else drops.states[other] for other in inputs]
     settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _WRITING]
     wanted = effective_inputs(template.effective_inputs, len(inputs)) if template.kind is Kind.APP else len(inputs)
     if wanted < len(inputs):
@@ -376,7 +374,6 @@ def known_reports(
         order = (_COMPLETED, _SKIPPED, _ERROR) if template.block_skip else (_COMPLETED, _ERROR, _SKIPPED)
         settled.sort(key=lambda report: order.index(report[0]) if report[0] in order else len(order))
         completed = sum(state == _COMPLETED for state, _ in settled)
-        coming = sum(other in reset for other in inputs)
+        coming = sum(state <= _WRITING and other in reset for state, other in zip(states, inputs, strict=True))
         settled = settled[: max(completed, wanted - coming)]
-    for state, other in settled:
-        yield state, known.causes.get(other, NO_CAUSE)
+    return [(state, drops.causes.get(other, NO_CAUSE)) for state, other in settled]

@@ -105,6 +105,7 @@ class Core:
         "_pred_ptr",
         "_readers",
         "_remote",
+        "_reset",
         "_running",
         "_settle",
         "_start",
@@ -161,6 +162,8 @@ class Core:
         self._actions: list[Action] = []
         self._work: list[tuple[int, int, int, frozenset[int]]] = []
         """Drops to settle: drop, state, cause, and the outputs that an application chose to skip."""
+        self._reset: frozenset[int] = _NONE
+        """Drops that had completed when the session began, and complete again."""
         self._is_over = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
@@ -258,17 +261,15 @@ class Core:
             self._actions.append(Run(drop, attempt + 1, delay))
 
     def _awaits_inputs(self, app: int) -> bool:
-        """Have an application wait for inputs that were lost while it ran; return whether there are any."""
-        first, last = self._pred_ptr[app], self._pred_ptr[app + 1]
-        if all(self._states[data] > _WRITING for data in self._pred[first:last]):
+        """Have an application wait for inputs that were lost while it ran; return whether it needs any."""
+        template, inputs = self.graph.templates[self._template[app]], self._pred_ptr[app + 1] - self._pred_ptr[app]
+        needed = effective_inputs(template.effective_inputs, inputs)
+        reports = known_reports(self.graph, self.drops, self._reset, app)
+        if len(reports) >= needed:
             return False
-        self._running.remove(app)
-        self.drops.move(app, _INITIALIZED)
-        template = self.graph.templates[self._template[app]]
-        self._pending_inputs[app] = effective_inputs(template.effective_inputs, last - first)
-        for data in self._pred[first:last]:
-            if self._states[data] > _WRITING:
-                self._report_to_app(app, self._states[data], self.drops.causes.get(data, NO_CAUSE))
+        self.drops.wait_again(app, needed)
+        for state, cause in reports:
+            self._report_to_app(app, state, cause)
         return True
 
     def _on_assembled(self, event: Assembled) -> None:
@@ -367,10 +368,10 @@ class Core:
         ]
         for drop in known.running:
             self._pending_inputs[drop] = 0
-        reset = frozenset(known.reset)
+        self._reset = frozenset(known.reset)
         for drop in np.flatnonzero(states == _INITIALIZED).tolist():
             report = self._report_to_app if self._app[self._template[drop]] else self._report_to_data
-            for state, cause in known_reports(self.graph, known, reset, drop):
+            for state, cause in known_reports(self.graph, self.drops, self._reset, drop):
                 report(drop, state, cause)
 
     # What handlers share.

@@ -198,6 +198,14 @@ class DropTable:
             self.failed_inputs[drop] = self.failed_inputs.get(drop, 0) + 1
             self.causes.setdefault(drop, cause)
 
+    def wait_again(self, app: int, inputs: int) -> None:
+        """Have an application wait for this many inputs after an attempt. No input is counted yet."""
+        self.running.remove(app)
+        self.move(app, _INITIALIZED)
+        self.pending_inputs[app] = inputs
+        for column in (self.failed_inputs, self.skipped_inputs, self.causes):
+            column.pop(app, None)
+
     def repeat(self, drop: int) -> None:
         """Number the next attempt of a drop whose present attempt does not count as a try."""
         self.attempts[drop] = self.attempts.get(drop, 1) + 1

@@ -430,6 +430,39 @@ def test_an_attempt_that_succeeds_needs_no_input_again() -> None:
     assert core.drops.state(app) is C
 
 
+def test_inputs_are_counted_anew_for_the_next_attempt() -> None:
+    """An application that tolerates its failed input does so again after it waited for the other one."""
+    graph = draw("A -> x -> G, B -> y -> G, G -> r", G={"error_threshold": 50.0, "tries": 2})
+    failed, lost, app = (row(graph, name) for name in "xyG")
+    states, again = bytearray(graph.drops), row(graph, "B")
+    states[row(graph, "A")], states[failed], states[app] = E, E, DropState.WRITING
+    causes = dict.fromkeys((row(graph, "A"), failed), row(graph, "A"))
+    core = Core(graph)
+    core.handle([Begin(KnownStates(states=bytes(states), causes=causes, reset=(lost, again), running=(app,)))])
+
+    assert core.handle([Failed(app, 1, BOOM)]) == []
+    check(core)
+    assert Run(app, 2) in core.handle([Finished(again, 1)])
+    core.handle([Finished(app, 2)])
+    assert core.drops.state(row(graph, "r")) is C
+
+
+def test_inputs_beyond_the_effective_ones_are_not_waited_for() -> None:
+    """An attempt on two of three inputs, one of them failed, is repeated after its delay, and the third is not lost."""
+    drawing = "A -> x -> G, B -> y -> G, D -> z -> G, G -> r"
+    graph = draw(drawing, G={"effective_inputs": 2, "error_threshold": 50.0, "tries": 3})
+    first, second, app = (row(graph, name) for name in "ABG")
+    core = Core(graph)
+    core.handle([Begin(KnownStates(states=bytes(graph.drops)))])
+    assert Run(app, 1) in core.handle([Failed(first, 1, BOOM), Finished(second, 1)])
+
+    assert core.handle([Failed(app, 1, BOOM)]) == [Run(app, 2)]
+    (repeated,) = core.handle([Failed(app, 2, msgspec.structs.replace(BOOM, infrastructure=True))])
+    check(core)
+    assert isinstance(repeated, Run)
+    assert repeated.delay > 0
+
+
 def test_enough_effective_inputs_are_not_waited_for() -> None:
     """An application that needs one of two inputs runs again at once if the other one is there."""
     core, app, _ = _continued(effective=1)
