@@ -46,6 +46,7 @@ from translator.pipeline import Translation
 FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 COMMAND = "dlg.apps.bash_shell_app.BashShellApp"
 SPLIT = "dlg.apps.simple.GenericScatterApp"
+COPY = "dlg.apps.simple.CopyApp"
 COLLECT = "dlg.apps.simple.ArrayGatherApp"
 GROUP = "dropflow.apps.GroupByApp"
 BRANCH = "dlg.apps.simple.Branch"
@@ -120,7 +121,7 @@ class Graph:
             An argument is missing, unknown or of the wrong type, or comes from a construct that cannot be read here;
             or the code of the function cannot be written into the graph.
         """
-        return self._call_in(self._around, as_app(function), args, kwargs)
+        return self._call_in(self.around, as_app(function), args, kwargs)
 
     def command(
         self,
@@ -173,7 +174,7 @@ class Graph:
             node.set("command", command)
             set_parameters(node, _COMMON, dict(settings or {}))
             connect_inputs(self, node, inputs)
-            return _one_or_all([self.output(node, port, ANY, inside=self._around, encoding="utf-8") for port in ports])
+            return _one_or_all([self.output(node, port, ANY, inside=self.around, encoding="utf-8") for port in ports])
 
     def component(
         self,
@@ -214,13 +215,13 @@ class Graph:
             There is no such class.
         """
         with self.drawing.undone_on_error():
-            node, known = self._component_node(component, name, inside=self._around)
+            node, known = self._component_node(component, name, inside=self.around)
             set_parameters(node, _COMMON, dict(settings or {}))
             set_parameters(node, known, fields)
             connect_inputs(self, node, inputs or {})
             declared = [port.name for port in known.ports if port.usage in ("OutputPort", "InputOutput")]
             ports = tuple(declared) if outputs is None else outputs
-            return _one_or_all([self.output(node, port, ANY, inside=self._around) for port in ports])
+            return _one_or_all([self.output(node, port, ANY, inside=self.around) for port in ports])
 
     def value(self, value: Any, *, name: str = "Value") -> Data:
         """Return a value as data of the graph: of any type that can be pickled.
@@ -230,7 +231,7 @@ class Graph:
         UsageError
             It cannot be pickled, or is a parameter.
         """
-        return self.value_in(self._around, value, name)
+        return self.value_in(self.around, value, name)
 
     def value_in(self, inside: DraftNode | None, value: Any, name: str) -> Data:
         """Return a value as data in a construct; see `value`."""
@@ -454,8 +455,8 @@ class Graph:
         UsageError
             `width` is no number.
         """
-        gathered = self.as_data(data)
         with self.drawing.undone_on_error():
+            gathered = self._after_loops(data)
             node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
             if plain(width) != 0:
                 node.set("always_list", True, "Boolean", kind="ConstructParameter")
@@ -492,7 +493,7 @@ class Graph:
         UsageError
             `data` are in no scatter, a key is none of them, or no function uses the group.
         """
-        grouped: Data = self.as_data(data)
+        grouped = self._after_loops(data)
         around = [
             construct
             for construct in self.drawing.path(grouped.node)
@@ -806,6 +807,34 @@ class Graph:
             value.copy = copied
         return value.copy
 
+    def copied(self, data: Data, name: str, *, inside: DraftNode | None, settings: dict[str, Any]) -> Data:
+        """Add a copy of data, made by an application with these parameters of all applications."""
+        app, _ = self._component_node(COPY, name, inside=inside)
+        set_parameters(app, _COMMON, settings)
+        self.link(data, app, "input")
+        return self.output(app, "output", data.annotation, inside=inside, encoding=data.node.encoding)
+
+    def _after_loops(self, value: Data | CarriedValue) -> Data:
+        """Return data for a construct that collects; of a last iteration a copy, since it collects all iterations.
+
+        Raises
+        ------
+        UsageError
+            The data are in copies of a construct inside the loop.
+        """
+        data: Data = self.as_data(value)
+        if not data.loop_aware:
+            return data
+        around = list(self.drawing.path(data.node))
+        while around and around[-1] not in self.inside and around[-1].category in ("Loop", *TRANSPARENT):
+            around.pop()
+        loops = [construct for construct in around if construct.category == "Loop" and construct not in self.inside]
+        if loops:
+            text = f"{data.name!r} is in {around[-1].name!r} inside {loops[-1].name!r}: it cannot be collected after it"
+            hint = "collect it in the loop, and take the last of what is made of the list"
+            raise UsageError(text, where=self.name, hint=hint)
+        return self.copied(data, f"Last {data.name}", inside=around[-1] if around else None, settings={})
+
     def output(
         self, node: DraftNode, port: str, annotation: Any, *, inside: DraftNode | None, encoding: str = "pickle"
     ) -> Data:
@@ -874,11 +903,12 @@ class Graph:
             return self._outputs(node, function, inside=inside)
 
     @property
-    def _around(self) -> DraftNode | None:
+    def around(self) -> DraftNode | None:
+        """The innermost construct that is open, if any."""
         return self.inside[-1] if self.inside else None
 
     def _node(self, name: str, category: str, kind: NodeKind) -> DraftNode:
-        return self.drawing.add(name, category, kind, inside=self._around)
+        return self.drawing.add(name, category, kind, inside=self.around)
 
     def _fill_function(self, node: DraftNode, function: AppFunction[..., Any]) -> None:
         node.description = " ".join((inspect.getdoc(function.function) or "").split("\n\n")[0].split())

@@ -470,15 +470,9 @@ class Loop:
         A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
         """
         made = self._made_inside(value)
-        data = self._graph.component(
-            "dlg.apps.simple.CopyApp",
-            inputs={"input": made},
-            name=f"Leave {self._node.name}",
-            settings={"block_skip": True},
+        return self._graph.copied(
+            made, f"Leave {self._node.name}", inside=self._graph.around, settings={"block_skip": True}
         )
-        assert isinstance(data, Data)  # the application has one output
-        data.annotation, data.node.encoding = made.annotation, made.node.encoding
-        return data
 
     def _made_inside(self, value: Data | CarriedValue) -> Data:
         """Return what is made in the loop as data; raise for anything else."""

@@ -8,6 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+import numpy as np
+import numpy.typing as npt
+
 from dropflow.api.client import Client
 from dropflow.api.patience import PatientClient
 from dropflow.api.requests import SubmitQuery
@@ -26,7 +29,8 @@ from dropflow.graph.notebook import (
     problems_html,
     session_html,
 )
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid
 from dropflow.submission.options import ConnectionOptions, environment_connection
 from translator.options import PartitionOptions
@@ -343,12 +347,29 @@ def _rows(graph: PhysicalGraph, data: Data) -> tuple[list[int], bool]:
         raise UsageError(f"{data!r:.60} is not data of the graph", hint="give what a call in the graph has returned")
     for number, template in enumerate(graph.templates):
         if template.key == data.node.id:
+            rows = np.flatnonzero(graph.template == number)
+            single: tuple[str, ...] = _SINGLE
+            if data.loop_aware:
+                single = (*_SINGLE, "loop")
+                rows = rows[_last_iterations(template, graph.instance[rows])]
             copies = [
-                axis for axis in template.axes if axis.kind not in _SINGLE and (axis.kind, axis.size) != ("gather", 1)
+                axis for axis in template.axes if axis.kind not in single and (axis.kind, axis.size) != ("gather", 1)
             ]
             is_list = any("always_list" in construct.fields for construct in data.graph.drawing.path(data.node))
-            return [int(row) for row in (graph.template == number).nonzero()[0]], is_list or bool(copies)
+            return rows.tolist(), is_list or bool(copies)
     raise UsageError(f"{data.name!r} is not in the graph that ran", hint="run the graph again after it was changed")
+
+
+def _last_iterations(template: Template, instances: IntColumn) -> npt.NDArray[np.bool_]:
+    """Return which instances are in the last iteration of all loops around them."""
+    is_last = np.ones(len(instances), dtype=np.bool_)
+    if template.axes:
+        for axis, indices in zip(
+            template.axes, np.unravel_index(instances, [axis.size for axis in template.axes]), strict=True
+        ):
+            if axis.kind == "loop":
+                is_last &= indices == axis.size - 1
+    return is_last
 
 
 def _missing(data: Data, status: str, failures: list[tuple[str, str, str]]) -> AppError | NotFoundError:

@@ -223,6 +223,44 @@ def _listed(values: list[float]) -> list[float]:
     return values
 
 
+def test_the_last_iteration_is_collected_alone(run: Run) -> None:
+    """A gather and a group-by of the last values of loops in a scatter have one value for each copy, as the run has."""
+    with Graph("last") as graph:
+        with graph.each(graph.value([80.0, 16.0]), copies=2) as first:
+            with graph.loop(iterations=3) as loop:
+                x = loop.carry(first)
+                half = halve(x)
+                loop.again(x, half)
+            last = loop.last(half)
+        with graph.gather(last, width=1) as chunk:
+            pairs = graph.call(_listed, chunk)
+        with graph.group_by(last) as column:
+            grouped = graph.call(_listed, column)
+    half.set(persist=True)
+
+    ended = run(graph)
+
+    assert ended.value(pairs) == [[10.0], [2.0]]
+    assert ended.value(grouped) == [[10.0], [2.0]]
+    assert ended.value(last) == [10.0, 2.0]
+    assert ended.value(half) == [40.0, 20.0, 10.0, 8.0, 4.0, 2.0]
+
+
+def test_the_last_iteration_of_copies_in_a_loop_is_not_collected() -> None:
+    """What is in a scatter inside the loop has to be collected there."""
+    with Graph("refused") as graph:
+        with graph.loop(iterations=2) as loop:
+            x = loop.carry([4.0, 8.0])
+            with graph.each(x, copies=2) as one:
+                half = halve(one)
+            loop.again(x, graph.call(_listed, half))
+        gather = graph.gather(loop.last(half))
+        with pytest.raises(
+            UsageError, match="'Halve data' is in 'Each' inside 'Loop': it cannot be collected after it"
+        ):
+            gather.__enter__()
+
+
 def test_nested_loops_carry_into_every_iteration_of_the_outer_one(run: Run) -> None:
     """A value from outside both loops begins each run of the inner loop."""
     with Graph("nested") as graph:
