@@ -86,6 +86,8 @@ class Deployment(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields
     is_joining : bool
         Whether the session runs already, and the receiver is to join it: it is the last of `places`, and has no drops
         until the others agree on a view that has it.
+    started : float
+        When the session that the receiver is to join was started, in seconds since the epoch; 0 if it does not join.
     has_images : bool
         Whether the nodes may have to pull images of containers, which takes minutes.
     dfg : bytes-like
@@ -111,6 +113,7 @@ class Deployment(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields
     request_id: Annotated[str, Meta(max_length=64)] = ""
     user: Annotated[str, Meta(max_length=64)] = ""
     is_joining: bool = False
+    started: float = 0.0
     has_images: bool = False
     dfg: Any = b""
 

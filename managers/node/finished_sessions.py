@@ -415,7 +415,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
     cancelled = (request or CancelRequest()).text if core.status is SessionState.CANCELLED else ""
     statistics = snapshot(core, 0.0)
     running = [0] * len(statistics.nodes)
-    ended = directory.journal.stat().st_mtime
+    started, ended = deployment.started or replayed.started, directory.journal.stat().st_mtime
     own = {row: record for row, record in replayed.contents.items() if piece.is_own[row]}
     replaced = replaced_contents(own)
     contents = {
@@ -436,10 +436,10 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         joined_by=deployment.joined_by,
         request_id=deployment.request_id,
         user=deployment.user,
-        started=replayed.started,
+        started=started,
         finished=ended,
-        seconds=max(0.0, ended - replayed.started),
-        rate=statistics.settled / (ended - replayed.started) if 0 < replayed.started < ended else 0.0,
+        seconds=max(0.0, ended - started),
+        rate=statistics.settled / (ended - started) if 0 < started < ended else 0.0,
         nodes=(node,),
         text=cancelled if lost is None else lost.text,
         whole=deployment.drops,

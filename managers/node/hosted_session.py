@@ -271,7 +271,7 @@ class HostedSession:
     def start(self) -> None:
         """Begin to execute the session. Idempotent."""
         if self._progress.latest.state is SessionState.DEPLOYING:
-            self._progress.start()
+            self._progress.start(self.deployment.started)
             self._advance()
 
     def cancel(self, request: CancelRequest, *, is_advancing: bool = True) -> None:

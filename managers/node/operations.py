@@ -483,5 +483,6 @@ def joining_deployment(instance: HostedSession | FinishedSession | DamagedSessio
         decision=b"",
         copies={},
         is_joining=False,
+        started=instance.info().started,
         dfg=dfg,
     )

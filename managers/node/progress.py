@@ -185,14 +185,18 @@ class ProgressLog:
         self._on_change = on_change
         self._rate = SettlingRate()
 
-    def start(self) -> None:
-        """Note that the session was started."""
-        now = self._clock.monotonic()
+    def start(self, started: float = 0.0) -> None:
+        """Note that the session was started: on other nodes at `started` in seconds since the epoch, or now if it is 0.
+
+        The clocks of nodes may differ: no session was started in the future.
+        """
+        now, time = self._clock.monotonic(), self._clock.now()
         self._rate.begin(now)
+        started = started or time
         self._change(
             state=SessionState.RUNNING,
-            started=self._clock.now(),
-            began=now,
+            started=started,
+            began=now - max(0.0, time - started),
             changed=now,
             usual_quiet=self._rate.usual_quiet,
         )

@@ -161,6 +161,8 @@ def plan_resumption(
         until=request.until,
         recomputed=sum(part.recomputed for part in copies.counted.values()),
         copies={node: part.version for node, part in copies.counted.items()},
+        is_joining=False,
+        started=0.0,
         dfg=b"".join(dump(with_placement(changed, graph.part, graph.places))),
     )
 

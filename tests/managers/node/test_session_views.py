@@ -539,3 +539,16 @@ def test_a_session_takes_the_time_that_passes_though_the_clock_is_set(jump: floa
     clock.advance(10.0)
 
     assert (waiting, running, log.latest.seconds(clock.monotonic())) == (0.0, 20.0, 20.0)
+
+
+@pytest.mark.parametrize(("ago", "seconds"), [(100.0, 110.0), (-3.0, 10.0)])
+def test_a_node_that_joins_takes_over_when_the_session_was_started(ago: float, seconds: float) -> None:
+    """It counts from then; from now if the clock of the other node is ahead."""
+    clock = _ClockThatIsSet()
+    clock.advance(200.0)
+    log = ProgressLog(clock, lambda _: None)
+    started = clock.now() - ago
+    log.start(started)
+    clock.advance(10.0)
+
+    assert (log.latest.started, log.latest.seconds(clock.monotonic())) == (started, seconds)

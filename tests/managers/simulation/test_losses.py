@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from dropflow.api.requests import SubmitQuery
+from dropflow.api.requests import ResumeRequest, SubmitQuery
 from dropflow.errors import ConflictError, LinkError, NotFoundError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -271,12 +271,13 @@ def test_a_node_that_comes_takes_its_share(island: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_session_on_one_node_gets_another_one(tmp_path: Path) -> None:
-    """The second node runs a part of it, and the session survives the loss of the first one then."""
+    """The second node runs a part of it; the session survives the loss of the first one then, and keeps its start."""
     cluster = SimulatedCluster(6, tmp_path, workload=Workload(seconds=2.0), islands=1, nodes=2)
     cluster.nodes["n1-2"].process.crash()
     cluster.simulation.wait(20.0)
     assert isinstance(cluster.submit(rows(40, 1), "s"), Answered)
     cluster.simulation.wait(5.0)
+    started = cluster.nodes["n1-1"].sessions["s"].info().started
     cluster.start_node("n1-2")
     cluster.simulation.wait(15.0)
     cluster.nodes["n1-1"].process.crash()
@@ -285,6 +286,30 @@ def test_a_session_on_one_node_gets_another_one(tmp_path: Path) -> None:
     assert ended is not None
     assert (ended.status, ended.states, ended.view, ended.members) == ("FINISHED", {"COMPLETED": 160}, 2, ("n1-2",))
     assert any("node n1-2 has joined; " in note for note in ended.notes)
+    assert (ended.started, ended.seconds) == (started, pytest.approx(ended.finished - started))
+
+
+@pytest.mark.slow
+def test_a_session_whose_members_all_joined_it_is_resumed(tmp_path: Path) -> None:
+    """It goes on at once, and its time begins when it is resumed."""
+    cluster = SimulatedCluster(6, tmp_path, workload=Workload(seconds=2.0), islands=1, nodes=2)
+    cluster.nodes["n1-2"].process.crash()
+    cluster.simulation.wait(20.0)
+    assert isinstance(cluster.submit(rows(40, 1), "s"), Answered)
+    cluster.simulation.wait(5.0)
+    cluster.start_node("n1-2")
+    cluster.simulation.wait(15.0)
+    cluster.nodes["n1-1"].process.crash()
+    cluster.simulation.wait(30.0)
+    assert isinstance(cluster.call("cancel", session="s", reason="", grace=0.0), Answered)
+    assert cluster.finish("s", seconds=100.0) is not None
+    resumed = cluster.simulation.now()
+    assert isinstance(cluster.call("resume", session="s", request=ResumeRequest()), Answered)
+    ended = cluster.finish("s", seconds=1000.0)
+
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 160})
+    assert ended.started == pytest.approx(resumed, abs=5.0)
 
 
 @pytest.mark.slow
