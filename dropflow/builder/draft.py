@@ -50,8 +50,10 @@ class DraftNode:
         The construct that has it as its application; it then has no place of its own.
     role : Role
         Role of an application of a construct.
-    encoding : str
-        How the value of data is written.
+    own_encoding : str
+        How the value of data is written, if that does not follow from other data.
+    passed_on : DraftNode or None
+        Of data that an application passes on unchanged: the data that it reads.
     fields : dict
         Parameters and ports by name.
     reads : dict
@@ -66,9 +68,15 @@ class DraftNode:
     owner: "DraftNode | None" = None
     role: Role = Role.NONE
     description: str = ""
-    encoding: str = "pickle"
+    own_encoding: str = ""
+    passed_on: "DraftNode | None" = None
     fields: dict[str, Field] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def encoding(self) -> str:
+        """How the value of data is written."""
+        return self.own_encoding or (self.passed_on.encoding if self.passed_on is not None else "pickle")
 
     def field(self, name: str, **attributes: Any) -> Field:
         """Return the field of this name with these attributes; a new one is an argument that is pickled."""
@@ -391,9 +399,11 @@ def logical_graph(drawing: DraftGraph, description: str) -> LogicalGraph:
     Raises
     ------
     UsageError
-        A port reads data of different encodings, or code has the placeholder of a parameter.
+        A port reads data of different encodings, data are saved in another encoding than those that they are a copy
+        of, or code has the placeholder of a parameter.
     """
     _refuse_placeholders(drawing)
+    _refuse_other_encodings(drawing)
     drawing = drawing.with_output_applications()
     fields, drawn = _Fields(drawing), placed(drawing)
     left = min((circle.x - circle.radius for circle in drawn.values()), default=0.0) - _MARGIN
@@ -442,6 +452,18 @@ def _refuse_placeholders(drawing: DraftGraph) -> None:
                     where=f"graph {drawing.name}",
                     hint=f"write {{{name}!s}} in the code, or rename the parameter",
                 )
+
+
+def _refuse_other_encodings(drawing: DraftGraph) -> None:
+    """Raise if data that are passed on unchanged are to be written in another encoding."""
+    for node in drawing.nodes:
+        if node.passed_on is not None and node.encoding != node.passed_on.encoding:
+            raise UsageError(
+                f"{node.name!r} has the content of {node.passed_on.name!r}, which is written as "
+                f"{node.passed_on.encoding} and not as {node.encoding}",
+                where=f"graph {drawing.name}",
+                hint=f"save {node.passed_on.name!r} in the same encoding, or save what a function returns for it",
+            )
 
 
 class _Fields:

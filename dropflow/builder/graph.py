@@ -284,7 +284,7 @@ class Graph:
             How functions read a file; by default it follows from the ending, and is ``path`` if none is known.
         """
         node = self._node(Path(pattern).name, "File", NodeKind.DATA)
-        node.encoding = encoding or by_ending(pattern) or "path"
+        node.own_encoding = encoding or by_ending(pattern) or "path"
         return Data(self, node).store("Files", pattern=pattern)
 
     def parameter(
@@ -658,8 +658,10 @@ class Graph:
         node.set("dropclass", BRANCH)
         for port in ("true", "false"):  # as in the palette; EAGLE warns of arguments
             node.field(port, parameter_type="ComponentParameter")
+        passed_on = next(link.source for link in self.drawing.links if link.target is node)
         for way in ways:
             way.annotation = getattr(data, "annotation", ANY)
+            way.node.own_encoding, way.node.passed_on = "", passed_on
         yes, no = ways
         return yes, no
 
@@ -812,7 +814,9 @@ class Graph:
         app, _ = self._component_node(COPY, name, inside=inside)
         set_parameters(app, _COMMON, settings)
         self.link(data, app, "input")
-        return self.output(app, "output", data.annotation, inside=inside, encoding=data.node.encoding)
+        copy = self.output(app, "output", data.annotation, inside=inside, encoding="")
+        copy.node.passed_on = data.node
+        return copy
 
     def _after_loops(self, value: Data | CarriedValue) -> Data:
         """Return data for a construct that collects; of a last iteration a copy, since it collects all iterations.
@@ -842,7 +846,7 @@ class Graph:
         title = node.name if port in ("output", "result") else f"{node.name} {port}"
         made = self.drawing.add(f"{title} data", "Memory", NodeKind.DATA, inside=inside)
         made.set("dropclass", MEMORY.dropclass)
-        made.encoding = encoding
+        made.own_encoding = encoding
         made.port("io", "InputOutput")
         node.port(port, "OutputPort", type_=port_type(annotation))
         self.drawing.links.append(DraftLink(node, port, made, "io"))

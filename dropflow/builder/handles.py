@@ -277,7 +277,7 @@ class Data:
                 f"how to write {self.name!r} does not follow from the name {str(path)!r}",
                 hint=f"give an encoding, such as utf-8, or one of the endings {', '.join(sorted(_BY_SUFFIX))}",
             )
-        self.node.encoding = chosen
+        self.node.own_encoding = chosen
         return self.store("File", filepath=str(path))
 
     def store(self, category: str, **fields: Any) -> "Data":
@@ -305,7 +305,7 @@ class Data:
         self.node.category = component.category
         self.node.set("dropclass", component.dropclass)
         if category == "Directory" and self.node.encoding not in FORMATS:
-            self.node.encoding = "path"
+            self.node.own_encoding = "path"
         return self.set(**fields)
 
     def set(self, **fields: Any) -> "Data":

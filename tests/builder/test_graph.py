@@ -223,6 +223,30 @@ def _listed(values: list[float]) -> list[float]:
     return values
 
 
+def test_branches_pass_on_what_is_written_in_any_encoding(run: Run, tmp_path: Path) -> None:
+    """Both ways of a branch, and what leaves a loop by one, have the encoding of the data that were tested."""
+    with Graph("written") as graph:
+        first = halve(graph.value(12.0)).save(tmp_path / "first.json")
+        with graph.loop(iterations=4) as loop:
+            x = loop.carry(first)
+            half = halve(x).save("half-{auto}.json")
+            small, large = graph.branch(is_small, half)
+            loop.again(x, large)
+        found = graph.call(_same, loop.exited(small)).save("found.json")
+
+    assert run(graph).value(found) < 2
+
+
+def test_copies_are_not_written_in_another_encoding() -> None:
+    """The content is that of the data, so a file in another encoding would not have what its name says."""
+    with Graph("other") as graph:
+        small, _ = graph.branch(is_small, halve(graph.value(2.0)))
+        small.save("small.json")
+
+    with pytest.raises(UsageError, match="has the content of 'Halve data', which is written as pickle and not as json"):
+        graph.document()
+
+
 def test_the_last_iteration_is_collected_alone(run: Run) -> None:
     """A gather and a group-by of the last values of loops in a scatter have one value for each copy, as the run has."""
     with Graph("last") as graph:
