@@ -16,7 +16,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.origin import checksum_text, show_origin
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
-from dropflow.errors import DropflowError, NotFoundError, UsageError
+from dropflow.errors import DropflowError, NoManagerError, NotFoundError, UsageError
 from dropflow.failure import Failure
 from dropflow.files import JOURNAL
 from dropflow.formatting import few, format_size, plural
@@ -181,16 +181,24 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
     for journal in sorted(journals, key=lambda journal_path: -journals[journal_path]):
         with suppress(DropflowError):  # a part of a node's, or a damaged one
             origins += _same(run_report(journal.parent).results.results, str(journal.parent), size, checksum)
+    looked = [f"below {few([str(root.absolute()) for root in roots])}" if roots else "in no directory"]
+    unanswered = ""
     if not origins and not places:
-        with suppress(DropflowError), manager.connect() as client:
-            for session in sorted(client.sessions(), key=lambda session: -session.created):
-                origins += _same(client.results(session.session).results, session.session, size, checksum)
+        try:
+            with manager.connect() as client:
+                for session in sorted(client.sessions(), key=lambda session: -session.created):
+                    origins += _same(client.results(session.session).results, session.session, size, checksum)
+            looked.append(f"at {manager.url or 'the manager'}")
+        except NoManagerError:
+            pass
+        except DropflowError as error:
+            unanswered = f"; the sessions of {manager.url or 'the manager'} could not be searched: {error.text}"
     if not origins:
-        where = few([str(root) for root in roots]) or manager.url
         raise NotFoundError(
-            f"no result has the content of {path}: {format_size(size)}, {checksum_text(checksum)}",
+            f"no result has the content of {path}: {format_size(size)}, {checksum_text(checksum)}{unanswered}",
             where=str(path),
-            hint=f"runs were looked for below {where}: name another place with --in DIR, or a manager with --to URL",
+            hint=f"runs were looked for {' and '.join(looked)}: name another place with --in DIR, or a manager "
+            "with --to URL",
         )
     output.note(f"{path} is {origins[0][1]} of {origins[0][0]}: it has the same size and {checksum_text(checksum)}")
     if len(origins) > 1:
@@ -239,9 +247,15 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
 
 
 def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainReply:
+    from dropflow.graph.text_ids import find_drop
+
     with manager.connect() as client:
-        info = client.drop(session, drop)
         detail = client.session(session)
+        try:
+            info = client.drop(session, drop)
+        except NotFoundError:
+            find_drop(client.graph(session), drop)  # whose error has the names that are near
+            raise
         lines = _lines_of_graph(client, session, info)
     alike = () if info.failure is None else _alike(detail.failures, info.failure.drop)
     reasons = (*info.reasons, *lines, *_failure_lines(info.failure), *alike)

@@ -8,9 +8,10 @@ from dropflow.execution.core import Core
 from dropflow.execution.drop_rules import effective_inputs
 from dropflow.execution.events import KnownStates
 from dropflow.execution.failure_table import Fault, fault_lines
+from dropflow.formatting import few
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.graph.text_ids import oid
+from dropflow.graph.text_ids import label, oid
 from dropflow.states import DropState, SessionState
 
 _SHOWN_DROPS = 10
@@ -68,7 +69,8 @@ def explain(core: Core, drop: int, faults: Sequence[Fault] = ()) -> Explanation:
         lines.append("it was cancelled alone" if drop in core.drops.cancelled else "it was cancelled with its session")
     elif state is DropState.SKIPPED:
         skips = states.count(DropState.SKIPPED)
-        lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")
+        lines += [f"{skips} of its {len(inputs)} predecessors were skipped"] if skips else []
+        lines.append(_first_skip(core, drop))
     is_given_up = cause == drop and bool(faults) and faults[-1].attempt == core.drops.attempt(drop)
     lines += fault_lines(faults[:-1] if is_given_up else faults)
     return Explanation(
@@ -108,6 +110,22 @@ def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
             f"{uncounted} of its attempts do not count as tries: they were stopped, or what they read was withdrawn, "
             "or what they wrote was lost"
         )
+
+
+def _first_skip(core: Core, drop: int) -> str:
+    """Return which application chose to skip what leads to a skipped drop, and which of its outputs it did not skip.
+
+    A node may not know that application: then it names the drop of another node that the skip came from.
+    """
+    graph, path, before = core.graph, drop, core.graph.predecessors
+    while skipped := [other for other in before.of(path) if core.drops.state(other) is DropState.SKIPPED]:
+        path = skipped[0]
+    if not before.of(path):
+        return "" if path == drop else f"the skip came from {label(graph, path)!r} ({oid(graph, path)})"
+    app = before.of(path)[0]
+    kept = [label(graph, data) for data in graph.successors.of(app) if core.drops.state(data) is not DropState.SKIPPED]
+    shown = few([repr(name) for name in kept]) or "none of its outputs"
+    return f"{label(graph, app)!r} ({oid(graph, app)}) chose {shown}, and skipped {label(graph, path)!r}"
 
 
 def _states(core: Core, drops: Sequence[int]) -> Iterator[str]:

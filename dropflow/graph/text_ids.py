@@ -268,9 +268,32 @@ def _some(names: Sequence[str]) -> Sequence[str]:
 
 
 def _unknown(graph: PhysicalGraph, oid: str, candidates: Sequence[str]) -> NotFoundError:
-    close = get_close_matches(oid, candidates, n=3, cutoff=0.5)
+    close = _near_names(graph, oid) or get_close_matches(oid, candidates, n=SHOWN, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"graph {graph.name} has {graph.drops} drops"
     return NotFoundError(f"there is no drop {oid!r}", hint=hint)
+
+
+def _near_names(graph: PhysicalGraph, text: str) -> list[str]:
+    """Return how the drops of logical nodes are named that a person may mean by `text`; at most `SHOWN` nodes.
+
+    Of a node with several drops, these are its first and its last one.
+    """
+    nodes: dict[str, int] = {}
+    for row, template in enumerate(graph.templates):
+        nodes.setdefault(template.name.casefold(), row)
+    wanted = text.casefold()
+    if not wanted:
+        return []
+    head = wanted.rstrip("0123456789-").rstrip(" _")
+    begins = [name for name in nodes if name.startswith(wanted)]
+    near = [head] if head in nodes else begins or get_close_matches(head, nodes, n=SHOWN, cutoff=0.7)
+    shown: list[str] = []
+    for name in near[:SHOWN]:
+        rows = np.flatnonzero(graph.template == nodes[name])
+        if len(rows):
+            first, last = (repr(label(graph, int(row))) for row in (rows[0], rows[-1]))
+            shown.append(first if first == last else f"{first} to {last}")
+    return shown
 
 
 def human_key(oid: str) -> str:

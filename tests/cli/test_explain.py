@@ -120,6 +120,26 @@ def test_a_drop_of_a_session_is_explained_by_its_node(ask: Command, manager: Fak
 
 
 @pytest.mark.slow
+def test_a_name_that_a_session_does_not_have_is_answered_with_near_ones(ask: Command, manager: FakeManager) -> None:
+    """The answer has the names of nodes that begin so."""
+    name = manager.drop("failed", "fan_a_0-0").name
+    refused = ask("explain", "failed", f"{name} 999")
+
+    assert f"did you mean '{name} 0' to" in refused.err
+
+
+@pytest.mark.slow
+def test_a_manager_that_does_not_answer_is_named(dropflow: Command, tmp_path: Path) -> None:
+    """The origin of a file may be there, and the answer says where else was not searched."""
+    copy = tmp_path / "copy.txt"
+    copy.write_text("another")
+    unknown = dropflow("explain", copy, "--to", "http://127.0.0.1:9")
+
+    assert "the sessions of http://127.0.0.1:9 could not be searched: " in unknown.err
+    assert "runs were looked for in no directory: " in unknown.err
+
+
+@pytest.mark.slow
 def test_a_copied_result_finds_its_session(ask: Command, tmp_path: Path) -> None:
     """By size and checksum, among the sessions of a manager."""
     ask("fetch", "finished", "-o", tmp_path / "here")

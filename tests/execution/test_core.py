@@ -371,6 +371,17 @@ def test_explain_names_the_root_cause() -> None:
     assert "the error started at drawing_A_0" in explain(core, row(graph, "C")).lines
 
 
+def test_explain_names_the_application_that_chose_to_skip() -> None:
+    """The explanation of a skipped drop names that application and the outputs that it did not skip."""
+    graph = draw("B -> yes -> Y -> j, B -> no -> N -> k")
+    core, _ = begin(graph)
+    core.handle([Finished(row(graph, "B"), 1, (row(graph, "no"),))])
+    chosen = "'B' (drawing_B_0) chose 'yes', and skipped 'no'"
+
+    assert explain(core, row(graph, "no")).lines[1:] == (chosen,)
+    assert explain(core, row(graph, "k")).lines[1:] == ("1 of its 1 predecessors were skipped", chosen)
+
+
 def _play(
     graph: PhysicalGraph, data: st.DataObject, *, cancels: bool = False
 ) -> tuple[Core, dict[int, int], dict[int, list[int]]]:

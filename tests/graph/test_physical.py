@@ -462,6 +462,18 @@ def test_an_unknown_name_is_refused_with_a_hint(oid: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("Wor", "did you mean 'work 0' to 'work 2'?"), ("works", "'work 0'"), ("work 7", "'work 0' to")],
+)
+def test_the_names_of_near_nodes_are_shown(name: str, hint: str) -> None:
+    """Those that begin so, or are near; a node with several drops has the first and the last name."""
+    with pytest.raises(NotFoundError, match="there is no drop") as caught:
+        names.find_drop(scatter(3), name)
+
+    assert hint in caught.value.hint
+
+
 def test_ids_that_drops_came_with_are_searched_too() -> None:
     """Graphs with their own ids are searched by these, and typing errors get a suggestion."""
     graph = replace(scatter(1), oids=("first", "second", "third", "fourth"))
