@@ -149,6 +149,8 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
         Its attempts on its node that have ended, and the one that runs.
     missing : float
         The share of its data that is missing, from 0 to 1, because failures were tolerated.
+    path : str
+        The file or directory that is its content, on its node; empty if it is neither.
     """
 
     reasons: tuple[str, ...] = ()
@@ -162,6 +164,7 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
     parameters: dict[str, str] = {}
     attempts: tuple[AttemptProfile, ...] = ()
     missing: float = 0.0
+    path: str = ""
 
 
 class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -240,7 +240,9 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     )
     reused = reuse_lines(graph, directory, row)
     lacks = completeness_lines(graph, row, states, missing_share(graph, row, states, replayed.missing))
-    reasons = (*explanation.lines, *chain, *lacks, *_failure_lines(failure), *alike, *(reused or repeat))
+    content = replayed.contents.get(row)
+    files = _path_lines(content.location if content is not None and content.kind in ("file", "directory") else "")
+    reasons = (*explanation.lines, *files, *chain, *lacks, *_failure_lines(failure), *alike, *(reused or repeat))
     return ExplainReply(
         session=replayed.core.status.name, drop=explanation.oid, state=explanation.state.name, reasons=reasons
     )
@@ -258,7 +260,7 @@ def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainR
             raise
         lines = _lines_of_graph(client, session, info)
     alike = () if info.failure is None else _alike(detail.failures, info.failure.drop)
-    reasons = (*info.reasons, *lines, *_failure_lines(info.failure), *alike)
+    reasons = (*info.reasons, *_path_lines(info.path), *lines, *_failure_lines(info.failure), *alike)
     return ExplainReply(session=detail.status, drop=info.oid, state=info.state, reasons=reasons)
 
 
@@ -330,6 +332,10 @@ def _line(graph: "PhysicalGraph", row: int, states: "npt.NDArray[np.uint8]") -> 
     node = f" on {graph.places[graph.part[row]]}" if graph.places else ""
     name = graph.templates[graph.template[row]].name
     return f"  {name} ({oid(graph, row)}){node} is {DropState(states[row]).name}"
+
+
+def _path_lines(path: str) -> tuple[str, ...]:
+    return (f"its content is {path}",) if path else ()
 
 
 def _failure_lines(failure: Failure | FailureInfo | None) -> tuple[str, ...]:

@@ -78,6 +78,8 @@ def checksum_text(checksum: int | None) -> str:
 
 
 def _made(drop: "OriginDrop") -> str:
+    if drop.path:
+        return drop.path
     if drop.size is not None:
         return f"{format_size(drop.size)}, {checksum_text(drop.checksum)}"
     tried = [

@@ -77,6 +77,11 @@ def run_report(directory: Path) -> SessionReport:
         written=SystemClock().now(),
         states=np.frombuffer(bytes(replayed.core.drops.states), np.uint8),
         results=_results(graph, replayed, directory),
+        inputs={
+            row: content.location
+            for row, content in replayed.contents.items()
+            if graph.predecessors.ptr[row] == graph.predecessors.ptr[row + 1] and content.kind in ("file", "directory")
+        },
     )
 
 

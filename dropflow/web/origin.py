@@ -63,6 +63,8 @@ class OriginDrop(msgspec.Struct, frozen=True, kw_only=True):
         The last ones, if there are more than 20.
     size, checksum : int or None
         With which its content was committed, if it is a result and they are known.
+    path : str
+        The existing file that it stands for, if it is an input of a run here.
     """
 
     drop: int
@@ -75,6 +77,7 @@ class OriginDrop(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[OriginAttempt, ...] = ()
     size: int | None = None
     checksum: int | None = None
+    path: str = ""
 
 
 class OriginNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +228,7 @@ def _drops(
                 attempts=tuple(sorted(tried.get(row, ()), key=lambda attempt: attempt.attempt)[-_MOST_ATTEMPTS:]),
                 size=result.size if result else None,
                 checksum=result.checksum if result else None,
+                path=report.inputs.get(row, ""),
             )
         )
     return tuple(drops)

@@ -90,6 +90,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
         Its results; none unless they were asked for.
     states : uint8 array, shape (drops,), or None
         `dropflow.states.DropState` of each drop, 255 for those that are not known; None unless they were asked for.
+    inputs : mapping of int to str
+        Paths of existing files that were read, by drop; empty for a session of a manager.
     """
 
     detail: SessionDetail
@@ -102,6 +104,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     uncounted: tuple[str, ...] = ()
     results: ResultList = ResultList(results=())
     states: npt.NDArray[np.uint8] | None = None
+    inputs: Mapping[int, str] = {}
 
     @property
     def graph(self) -> PhysicalGraph:

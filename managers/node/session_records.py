@@ -245,7 +245,7 @@ def detail_of(
             node=graph.places[graph.part[other]],
             port=port,
             size=None if content is None else content.size,
-            path=content.location if content is not None and content.kind in ("file", "directory") else "",
+            path=_path(content),
         )
 
     info = drop_info(piece, row, states[row], attempt, handle, name=name, running=running)
@@ -267,7 +267,12 @@ def detail_of(
         has_data=not is_app and handle is not None and handle.kind != "null",
         parameters={argument.name: _text(argument.value) for argument in template.arguments},
         missing=missing,
+        path=_path(handle),
     )
+
+
+def _path(content: Handle | None) -> str:
+    return content.location if content is not None and content.kind in ("file", "directory") else ""
 
 
 def _window(edges: Adjacency, row: int, query: PageQuery) -> slice:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dropflow import Graph, app, glob
 from dropflow.cli.explain import chain_lines
 from dropflow.execution.journal import replay
 from dropflow.graph.codec import load
@@ -137,6 +138,27 @@ def test_a_manager_that_does_not_answer_is_named(dropflow: Command, tmp_path: Pa
 
     assert "the sessions of http://127.0.0.1:9 could not be searched: " in unknown.err
     assert "runs were looked for in no directory: " in unknown.err
+
+
+@app
+def length(text: str) -> int:
+    """Return the number of characters."""
+    return len(text)
+
+
+@pytest.mark.slow
+def test_the_file_of_one_of_many_inputs_is_named(dropflow: Command, tmp_path: Path) -> None:
+    """The explanation of a copy, and the origin of what was made from it, name the file, not the pattern."""
+    for number in range(12):
+        (tmp_path / f"{number:02}.txt").write_text("x" * number)
+    with Graph("files") as graph, graph.each(glob(tmp_path / "*.txt"), name="Text") as text:
+        length(text).save("length-{humanKey}.txt")
+    assert graph.run(directory=tmp_path / "run", runner="inline").ok
+    copy = dropflow("explain", tmp_path / "run", "*.txt 3")
+    origin = dropflow("explain", tmp_path / "run", "Length data 3", "--origin")
+
+    assert f"its content is {tmp_path / '03.txt'}" in copy.out.decode()
+    assert f"{tmp_path / '03.txt'}" in origin.out.decode()
 
 
 @pytest.mark.slow

@@ -11,6 +11,9 @@
 <dt>Attempt</dt><dd>{{drop.attempt}}</dd>
 % if not drop.is_app:
 <dt>Size</dt><dd>{{format_size(drop.size)}}</dd>
+% if drop.path:
+<dt>Path</dt><dd class="mono"><bdi class="clip-long">{{single_line(drop.path, 1000)}}</bdi></dd>
+% end
 % end
 <dt>Row</dt><dd>{{format_count(drop.drop)}}</dd>
 </dl>

@@ -198,6 +198,8 @@ def test_a_drop_tells_its_attempts_and_what_it_read(make_cluster: Make) -> None:
     assert (attempt.drop, attempt.attempt, attempt.failed, attempt.is_running) == ("line_TAKE_0", 1, True, False)
     assert attempt.ran > 0
     assert attempt.began > 0
+    assert cluster["a"].drop("s", "line_data_0").path == failed.inputs[0].path
+    assert failed.path == ""
     assert attempt.read == 2
     (read,) = failed.inputs
     assert read.size == 2
