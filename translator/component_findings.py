@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dropflow.apps.needs import finding, findings
 from dropflow.errors import AppError, BadParameterError
 from dropflow.failure import Problem, Severity
-from dropflow.graph.templates import Link, Template
+from dropflow.graph.templates import Kind, Link, Template, memory_fault, unreadable_memory
 from translator.logical import LogicalGraph
 from translator.options import ComponentOptions
 from translator.problem_codes import VALUE_CODES
@@ -22,7 +22,7 @@ class ComponentFindings:
     Attributes
     ----------
     problems : tuple of Problem
-        One for each node that cannot run.
+        One for each node that cannot run, or whose memory is no size.
     fields : tuple of frozenset
         (key of the template, name of the field) of every field in each of the problems.
     """
@@ -80,8 +80,13 @@ def check_components(
     problems: list[Problem] = []
     fields: list[frozenset[tuple[str, str]]] = []
     severity = Severity.ERROR if options.here else Severity.WARNING
-    for template, error in findings(templates, links):
+    nodes = tuple(templates)
+    for template, error in findings(nodes, links):
         problems.append(finding(template, error, severity))
         named = error.fields if isinstance(error, BadParameterError) else ()
         fields.append(frozenset((template.key, name) for name in named))
+    for template in nodes:
+        if template.kind is Kind.APP and (text := unreadable_memory(template)):
+            problems.append(finding(template, BadParameterError(memory_fault(text)), Severity.WARNING))
+            fields.append(frozenset())
     return ComponentFindings(tuple(problems), tuple(fields))

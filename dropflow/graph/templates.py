@@ -258,6 +258,11 @@ def unreadable_memory(template: Template) -> str:
     return "" if field is None or quantity(field.value, MEMORY) is not None else str(field.value)
 
 
+def memory_fault(text: str) -> str:
+    """Return what follows from a memory that is not a size, and how to write one."""
+    return f"memory {text!r} is not a size, so no memory is kept free for it; write it as '2 GiB'"
+
+
 def _memory(template: Template) -> float:
     field = _memory_field(template)
     return 0.0 if field is None else max(quantity(field.value, MEMORY) or 0.0, 0.0)

@@ -15,7 +15,7 @@ from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import Task
 from dropflow.failure import Failure
 from dropflow.formatting import format_size, plural
-from dropflow.graph.templates import ResourceNeeds, Template, needs_of, unreadable_memory
+from dropflow.graph.templates import ResourceNeeds, Template, memory_fault, needs_of, unreadable_memory
 from dropflow.host.memory import host_memory
 
 
@@ -56,10 +56,16 @@ class Capacity:
 
 
 def judge_memory(failure: Failure, task: Task, spec: ExecutorSpec) -> Failure:
-    """Return the failure of an attempt that had too little memory: it is repeated if the next attempt gets more."""
+    """Return the failure of an attempt that had too little memory: it is repeated if the next attempt gets more.
+
+    Its hint names the memory that the application declares, and the option that can help.
+    """
     declared = needs_of(spec.templates[task.template]).memory
-    has_more = bool(spec.retry_memory) and (task.memory or declared) < host_memory().limit.bytes
-    return msgspec.structs.replace(failure, infrastructure=has_more)
+    has_more = (task.memory or declared) < host_memory().limit.bytes
+    hint = f"{failure.hint}; it declares {format_size(int(declared)) if declared else 'no'} memory"
+    if has_more and not spec.retry_memory:
+        hint += ", and --retry-memory 2x tries it again with more kept free for it"
+    return msgspec.structs.replace(failure, infrastructure=has_more and bool(spec.retry_memory), hint=hint)
 
 
 def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tuple[str, ...]:
@@ -67,7 +73,7 @@ def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tu
     notes = []
     for template in templates:
         if text := unreadable_memory(template):
-            notes.append(f"{template.name}: {text!r} is not a size, so its memory is not limited; write it as '2 GiB'")
+            notes.append(f"{template.name}: {memory_fault(text)}")
         needs = needs_of(template)
         wanted = [plural(needs.cpus, "processor")] if needs.cpus > cpus else []
         wanted += [format_size(int(needs.memory))] if needs.memory > memory else []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dropflow import Graph, app
 from dropflow.graph.codec import load
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
@@ -94,6 +95,23 @@ def test_fill_writes_current_families(command: Command, tmp_path: Path, family: 
     assert (status, answer["written"][0]["values"]) == (0, {})
     assert asked(command, "check", tmp_path / "b.graph")[1]["format"] == family
     assert asked(command, "diff", path, tmp_path / "b.graph")[1]["same"]
+
+
+@app(memory="lots")
+def hog(count: int) -> int:
+    """Return its argument."""
+    return count
+
+
+def test_a_memory_that_is_no_size_is_found(command: Command, tmp_path: Path) -> None:
+    """It is a warning: the graph can run, and no memory is kept free for it."""
+    with Graph("m") as graph:
+        hog(1).save("x.txt")
+    graph.save(tmp_path / "m.graph")
+    found = command("check", "--here", tmp_path / "m.graph")
+
+    assert found.status == 0
+    assert "memory 'lots' is not a size, so no memory is kept free for it" in found.out.decode()
 
 
 def test_info_of_a_logical_graph_shows_counts_and_times(command: Command, tmp_path: Path) -> None:

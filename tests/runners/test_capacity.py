@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,7 +27,8 @@ from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
 from dropflow.host.gpus import GPU_VARIABLE, host_gpus, restrict_gpus
 from dropflow.host.memory import MemoryLimit, Pressure
 from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
-from dropflow.runners.capacity import Capacity, unusual_needs
+from dropflow.runners.capacity import Capacity, judge_memory, unusual_needs
+from dropflow.runners.executor import failure_of
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.make_runner import LimitedRunner, make_runner
 from dropflow.runners.runner_choice import RunnerChoice
@@ -295,8 +297,30 @@ def test_notes_name_unusual_needs() -> None:
     assert [note.partition(",")[0] for note in notes] == [
         "Wide asks for 8 processors",
         "Large asks for 3.0 GB",
-        "Vague: 'plenty' is not a size",
+        "Vague: memory 'plenty' is not a size",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "retry_memory", "is_repeated", "hint"),
+    [
+        ("200 MB", 0.0, False, "; it declares 200.0 MB memory, and --retry-memory 2x tries it again"),
+        ("200 MB", 2.0, True, "; it declares 200.0 MB memory"),
+        ("", 0.0, False, "; it declares no memory, and --retry-memory 2x"),
+        ("1000000 GB", 0.0, False, "; it declares 1.0 PB memory"),
+    ],
+)
+def test_too_little_memory_is_explained(
+    value: str, retry_memory: float, hint: str, tmp_path: Path, *, is_repeated: bool
+) -> None:
+    """The hint has what the application declares, and the option to try it again with more if there is more."""
+    template = Template(key="a", name="A", kind=Kind.APP, arguments=(Argument(name="memory", value=value),))
+    spec = msgspec.structs.replace(spec_of(draw("A -> x"), tmp_path), templates=(template,), retry_memory=retry_memory)
+    failure = judge_memory(failure_of(MemoryError()), Task(0, 1, 0, "A", ()), spec)
+
+    assert failure.infrastructure is is_repeated
+    assert hint in failure.hint
+    assert ("--retry-memory" in failure.hint) is ("--retry-memory" in hint)
 
 
 # How long attempts are expected to take, and how many a worker is given ahead.
