@@ -38,7 +38,7 @@ from dropflow.cli.incoming_files import IncomingFile, ResultDirectory
 from dropflow.cli.output import shell_command
 from dropflow.data.storage_errors import storage_error
 from dropflow.errors import DropflowError, LinkError, ProtocolError, StorageError
-from dropflow.formatting import format_size, plural
+from dropflow.formatting import few, format_size, plural
 from dropflow.submission.progress import CountFile, transfer_progress
 
 _SHOWN_FILES = 12
@@ -474,17 +474,21 @@ def _error_of_name(file: WantedFile, error: OSError) -> DropflowError:
 
 
 class ArchiveReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The archive that is here now."""
+    """The archive that is here now; `in_stores` are names of drops whose results are in stores, and not in it."""
 
     ok: bool = True
     session: str
     output: str
     format: str
     bytes: int
+    in_stores: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """Its size and place."""
+        """Its size and place, and what is not in it."""
         yield f"{format_size(self.bytes)} in {self.output}"
+        if self.in_stores:
+            left_out = f"{plural(len(self.in_stores), 'result')} in stores left out: {few(self.in_stores)}"
+            yield f"{left_out}; to fetch them too: {shell_command('fetch', self.session)} -o DIR"
 
 
 def download_archive(
@@ -522,4 +526,5 @@ def download_archive(
         with suppress(OSError):
             incomplete.unlink(missing_ok=True)
         raise StorageError(f"the archive cannot be stored: {error.strerror}", where=str(target)) from error
-    return ArchiveReply(session=session, output=str(target), format=format_, bytes=size)
+    in_stores = tuple(result.name for result in client.results(session).in_stores)
+    return ArchiveReply(session=session, output=str(target), format=format_, bytes=size, in_stores=in_stores)

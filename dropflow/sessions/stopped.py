@@ -275,19 +275,28 @@ class StoppedRun(StoppedSession):
         restart = Restart(reset=reset, repeated=is_repeated, retried=again.retried, reason=again.reason)
         continuation = continuation_of(before, self.piece, restart)
         known = continuation.known
-        lost = np.flatnonzero(reset & (graph.kinds[graph.template] == np.uint8(Kind.DATA))).tolist()
+        gone = reset & (graph.kinds[graph.template] == np.uint8(Kind.DATA))
+        is_input = np.diff(graph.predecessors.ptr) == 0
+        lost = np.flatnonzero(gone & ~is_input).tolist()
+        inputs = sorted(drop for drop in known.reset if is_input[drop])
         why = "run again as was asked for" if again.is_named else "tried again after a failure or a cancellation"
         cancelled = np.flatnonzero(self.states == DropState.CANCELLED).tolist() if again.retried else ()
         reasons = {
             why: len({*again.repeated, *cancelled}),
-            f"run again because contents {_gone(lost, known.released)}": recomputed_drops(graph, known),
+            f"run again because contents {_gone(lost, known.released)}": recomputed_drops(graph, known) - len(inputs),
+            "read again as an input": len(inputs),
         }
         kept = sum(state > DropState.WRITING for state in known.states)
-        notes = self._notes(kept, reasons, lost, known.released, len(before.aborted))
+        contents = {
+            "contents that were lost and are needed": [drop for drop in lost if drop not in known.released],
+            "contents that were released and are needed again": [drop for drop in lost if drop in known.released],
+            "inputs that are read again": inputs,
+        }
+        notes = self._notes(kept, reasons, contents, len(before.aborted))
         return ContinuationPlan(continuation, tuple(notes))
 
     def _notes(
-        self, kept: int, reasons: Mapping[str, int], lost: Sequence[int], released: Collection[int], interrupted: int
+        self, kept: int, reasons: Mapping[str, int], contents: Mapping[str, Sequence[int]], interrupted: int
     ) -> Iterator[str]:
         """Yield how many drops are kept, and how many run again, by reason."""
         parts = [f"{plural(kept, 'drop')} kept"]
@@ -295,14 +304,11 @@ class StoppedRun(StoppedSession):
         if interrupted:
             parts.append(f"{plural(interrupted, 'attempt')} that had not ended, or waited for a worker, begun again")
         yield f"continued: {', '.join(parts)}"
-        for word, drops in (
-            ("lost and are needed", [drop for drop in lost if drop not in released]),
-            ("released and are needed again", [drop for drop in lost if drop in released]),
-        ):
+        for what, drops in contents.items():
             counts = Counter(self.graph.templates[self.graph.template[drop]].name for drop in drops)
             shown = [name if count == 1 else f"{name} ({count} drops)" for name, count in counts.items()]
             if shown:
-                yield f"contents that were {word}: {few(shown, _SHOWN_CONTENTS)}"
+                yield f"{what}: {few(shown, _SHOWN_CONTENTS)}"
 
 
 def _gone(lost: Collection[int], released: Collection[int]) -> str:

@@ -147,6 +147,16 @@ def test_results_are_fetched_into_one_file(ask: Command, manager: FakeManager, t
             assert set(archive.namelist()) == wanted
 
 
+def test_results_in_stores_are_named_beside_an_archive(ask: Command, manager: FakeManager) -> None:
+    """They are not in it, and the answer has the command that copies them."""
+    listed = manager.results("finished")
+    manager.results = lambda *_: msgspec.structs.replace(listed, in_stores=listed.results[:1])  # type: ignore[assignment, method-assign]
+    answer = ask("fetch", "finished", "-o", "all.tar").out.decode()
+
+    assert f"1 result in stores left out: {listed.results[0].name}; " in answer
+    assert "fetch finished -o DIR" in answer
+
+
 def test_an_archive_that_is_not_whole_has_another_name(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
     """What arrived is kept under a name that says so, and the exit status is that of a broken connection."""
     results = manager.results("finished").results

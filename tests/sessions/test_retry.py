@@ -355,6 +355,23 @@ def test_an_input_that_has_changed_is_not_mixed_with_results_of_before(ended: Pa
     assert _text(ended, "results/ended_side_0.txt") == "ten\ntwo\n"
 
 
+def test_an_input_that_was_mended_is_read_again(tmp_path: Path) -> None:
+    """The notes name it as an input: its content was neither lost nor released by the run."""
+    source = tmp_path / "input.txt"
+    source.write_text("cut")
+    drawing = GraphBuilder("mended")
+    _file(drawing, "input", str(source))
+    _command(drawing, "READ", "grep whole %i0 > %o0")
+    drawing.data("out").connect("input", "READ").connect("READ", "out")
+    failed = local_run.run(drawing.build(), local_run.prepare_directory(tmp_path / "run"), RunOptions(runner="inline"))
+    source.write_text("whole\n")
+    result = retry(tmp_path / "run", (), CHECKED)
+
+    assert (failed.status, result.status) == (SessionState.FAILED, SessionState.FINISHED)
+    assert result.notes[0].endswith("1 drop read again as an input")
+    assert result.notes[1] == "inputs that are read again: input"
+
+
 def test_an_input_that_the_run_has_written_over_is_refused(tmp_path: Path) -> None:
     """Otherwise an application would read its own output."""
     (tmp_path / "table").write_text("1\n")
