@@ -133,8 +133,7 @@ def compare(output: CommandOutput, manager: ConnectionOptions, first: str, secon
     reports = report_of(manager, first), report_of(manager, second, other_url=other_url)
     comparison = comparison_of(*reports)
     places = (
-        Path(run) if is_run_directory(run, has_url=bool(url or manager.url)) else None
-        for run, url in ((first, None), (second, other_url))
+        Path(run) if is_run_directory(run, other_url=url) else None for run, url in ((first, None), (second, other_url))
     )
     left, right = zip(reports, places, strict=True)
     begin, total = divergences(left, right, graph_differences(reports[0].graph, reports[1].graph))

@@ -112,7 +112,7 @@ def _origins(manager: ConnectionOptions, run: str, report: SessionReport) -> dic
     """Return from which session and host results were taken, by their drops."""
     graph, results = report.graph, report.results.results
     reused = {result.drop: result.reused for result in results if result.reused}
-    if not report.detail.reused or is_run_directory(run, has_url=manager.url is not None):
+    if not report.detail.reused or is_run_directory(run):
         return reused
     # The node of a result knows only what its own applications have taken.
     away = [

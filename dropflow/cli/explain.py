@@ -142,7 +142,7 @@ def explain_command(
         return show_origin(output, manager, run, drop, PageQuery(offset=offset, limit=limit))
     if drop is None:
         raise UsageError("the DROP to explain is missing", hint="name one, or use --origin for all of RUN")
-    here = is_run_directory(run, has_url=manager.url is not None)
+    here = is_run_directory(run)
     refuse_without_run(run)
     output.answer(_of_directory(Path(run), drop) if here else _of_session(manager, run, drop))
     return Exit.FINISHED
@@ -249,13 +249,13 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
 
 
 def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainReply:
-    from dropflow.graph.text_ids import find_drop
-
     with manager.connect() as client:
         detail = client.session(session)
         try:
             info = client.drop(session, drop)
         except NotFoundError:
+            from dropflow.graph.text_ids import find_drop
+
             find_drop(client.graph(session), drop)  # whose error has the names that are near
             raise
         lines = _lines_of_graph(client, session, info)

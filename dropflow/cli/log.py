@@ -137,7 +137,7 @@ def log_command(
 
     if run is not None:
         refuse_without_run(run)
-        if is_run_directory(run, has_url=manager.url is not None):
+        if is_run_directory(run):
             if node:
                 raise UsageError(f"--node is for sessions: {run} is the directory of a run", hint="leave it out")
             return printed(_RunLog(run))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from translator.plan.measured import MeasuredNode
 
 
-def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
+def are_directories(runs: Sequence[str]) -> bool:
     """Return whether RUN... are directories of a run, and not a session of a manager.
 
     Raises
@@ -24,7 +24,7 @@ def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
     UsageError
         Several sessions are named.
     """
-    here = all(is_run_directory(run, has_url=manager.url is not None) for run in runs)
+    here = all(is_run_directory(run) for run in runs)
     for run in runs:
         refuse_without_run(run)
     if not here and len(runs) > 1:
@@ -44,7 +44,7 @@ def recorded(
     NotFoundError
         There is no such run or session.
     """
-    if are_directories(manager, runs):
+    if are_directories(runs):
         from dropflow.times.measured_run import read_parts
 
         return read_parts([Path(run) for run in runs])

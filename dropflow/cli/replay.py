@@ -179,7 +179,7 @@ def _empty(directory: Path) -> Path:
 def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path, most: int | None) -> "Replay":
     from dropflow.sessions.replay import replay_of_run, replay_of_states
 
-    if is_run_directory(run, has_url=manager.url is not None):
+    if is_run_directory(run):
         return replay_of_run(Path(run).absolute(), drop)
     import numpy as np
 

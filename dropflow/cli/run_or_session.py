@@ -33,11 +33,12 @@ _OF_DIRECTORIES = (
 _OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing", "force")
 
 
-def is_run_directory(run: str, *, has_url: bool = False) -> bool:
+def is_run_directory(run: str, *, other_url: str | None = None) -> bool:
     """Return whether RUN is the directory of a run, and not a session: what is written as a path, or is there.
 
-    Names of sessions have no slash. With the address of a manager, a name without one is a session.
+    Names of sessions have no slash. With ``--to``, or the address of another manager, a name without one is a session.
     """
+    has_url = other_url or _is_given(click.get_current_context(), "url")
     is_there = not has_url and any(Path(run, name).exists() for name in (GRAPH_FILE, JOURNAL))
     return is_there or "/" in run or run in (".", "..")
 
@@ -52,7 +53,7 @@ def report_of(
     manager : ConnectionOptions
         Names the manager.
     run : str
-        A directory if it is written as a path, or if no address is given and there is a run of that name.
+        A directory if it is written as a path, or if there is a run of that name and no ``--to``.
     other_url : str, optional
         The manager of the session, if it is another one.
     has_states : bool
@@ -65,7 +66,7 @@ def report_of(
     DropflowError
         It cannot be read, or the manager cannot be reached.
     """
-    if is_run_directory(run, has_url=bool(other_url or manager.url)):
+    if is_run_directory(run, other_url=other_url):
         from dropflow.sessions.report import run_report
 
         return run_report(Path(run))
@@ -103,7 +104,7 @@ def continues_directory(run: str) -> bool:
         An option was given that the other kind of run has.
     """
     context = click.get_current_context()
-    here = is_run_directory(run) and not _is_given(context, "url")
+    here = is_run_directory(run)
     refuse_without_run(run)
     wrong = [name for name in (_OF_SESSIONS if here else _OF_DIRECTORIES) if _is_given(context, name)]
     if wrong:

@@ -283,7 +283,7 @@ def times_command(
         else:
             write_file(output, runs[0], form, target, partial(_write_measured, nodes))
         return Exit.FINISHED
-    here = are_directories(manager, runs)
+    here = are_directories(runs)
     if form in (None, "json"):
         reply = _of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps)
         if form is None:

@@ -77,6 +77,19 @@ def test_the_other_session_may_be_on_another_manager(
     assert "there is no such directory" in answer.err
 
 
+@pytest.mark.parametrize("typed", ["log {}", "times {}", "explain {} Greeting", "diff {} finished"])
+def test_a_directory_of_a_run_comes_before_a_session_of_the_environment(
+    ask: Command, service: Service, typed: str
+) -> None:
+    """All commands take the directory of that name, as resume and retry do; with --to they take the session."""
+    assert ask("run", _EXAMPLES / "hello.graph", "--keep", "here", "--runner", "inline").status == 0
+    words = typed.format("here").split()
+
+    assert ask(*words).status in (0, 1)
+    refused = ask(*words, "--to", service.url)
+    assert (refused.status, "here" in refused.err) == (2, True)
+
+
 def test_unknown_sessions_are_refused(ask: Command) -> None:
     """The error names the session."""
     answer = ask("diff", "failed", "none")

@@ -360,10 +360,17 @@ def test_an_application_without_class_sleeps_with_a_warning() -> None:
     assert template(Drawing().app("a", category="BashShellApp", dropclass="")).component.endswith("BashShellApp")
 
 
-@pytest.mark.parametrize(("function", "component"), [("is_large", "Branch"), ("", "BranchApp")])
-def test_a_branch_without_a_class_calls_its_function(function: str, component: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "component"),
+    [
+        ("func_name", "is_large", "Branch"),
+        ("func_code", "def is_large(x): return x > 9", "Branch"),
+        ("func_name", "", "BranchApp"),
+    ],
+)
+def test_a_branch_without_a_class_calls_its_function(field: str, value: str, component: str) -> None:
     """The class of old branches, which have none, would ignore it."""
-    drawing = Drawing().app("a", category="Branch", dropclass=None, func_name=function)
+    drawing = Drawing().app("a", category="Branch", dropclass=None, **{field: value})
 
     assert template(drawing).component == f"dlg.apps.branch.{component}"
 

@@ -87,7 +87,7 @@ def _component(node: LogicalNode, findings: Findings) -> str:
     named = node.value("dropclass")
     if named is not None:
         return str(named).strip()
-    if node.category == "Branch" and node.value("func_name"):
+    if node.category == "Branch" and (node.value("func_name") or node.value("func_code")):
         return "dlg.apps.branch.Branch"  # the class of DALiuGE without a name, below, has no function
     if node.category in _COMPONENTS:
         return _COMPONENTS[node.category]
