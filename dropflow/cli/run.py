@@ -66,6 +66,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     reused: int = 0
     saved: float = 0.0
     incomplete: "tuple[IncompleteDrop, ...]" = ()
+    results: tuple[str, ...] = ()
     output: str
 
     @classmethod
@@ -99,8 +100,9 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
                 more=str(Path(self.output, SUMMARY)),
             )
         yield from (f"note: {note}" for note in self.notes)
-        results = _results(Path(self.output))
-        yield f"results in {self.output}"
+        there = [str(path) for path in _results(Path(self.output))]
+        results = [*dict.fromkeys((*self.results, *there))]
+        yield f"results outside of {self.output}" if results and not there else f"results in {self.output}"
         yield from (f"  {path}" for path in results[:_SHOWN_RESULTS])
         if len(results) > _SHOWN_RESULTS:
             yield f"  ... and {len(results) - _SHOWN_RESULTS} more"
@@ -182,9 +184,9 @@ def exit_of_run(status: SessionState, last_signal: int) -> Exit:
 
 
 def _results(directory: Path) -> list[Path]:
-    """Return the files with results, those of drops first, in alphabetical order."""
-    paths = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
-    return sorted(path for path in paths if path.is_file())
+    """Return the files with results, those in ``results`` first, in alphabetical order."""
+    paths = (path for name in ("results", "files") for path in sorted((directory / name).rglob("*")))
+    return [path for path in paths if path.is_file()]
 
 
 # Cancelling the session of a command on SIGINT and SIGTERM.

@@ -276,6 +276,9 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
         Seconds that the reused applications took when they ran.
     incomplete : tuple of IncompleteDrop
         Results that lack some of their data, because failures were tolerated; in a run on this machine.
+    results : tuple of str
+        Paths or URLs of the first hundred final results, and of others that are outside of the directory; in a run on
+        this machine.
     """
 
     session: str
@@ -292,6 +295,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     reused: int = 0
     saved: float = 0.0
     incomplete: tuple[IncompleteDrop, ...] = ()
+    results: tuple[str, ...] = ()
 
 
 class RankedCauses(NamedTuple):

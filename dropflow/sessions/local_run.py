@@ -21,6 +21,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
 from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
+from dropflow.execution.content_location import Handle
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.executor_spec import ReuseSpec
 from dropflow.execution.session import Session, Watch
@@ -30,6 +31,7 @@ from dropflow.files import GRAPH_FILE, JOURNAL, LOCK, REUSE_LOG, SUMMARY, Sessio
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software, repository_of
+from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.runners.make_runner import capacity_notes, make_runner
@@ -67,6 +69,8 @@ _OURS = (
 last: if this process is killed meanwhile, the next one continues the removal."""
 _SHOWN_HOSTS = 8
 """Names of hosts in a note."""
+_MOST_RESULTS = 100
+"""Paths of results in the summary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +217,7 @@ def execute(
         if hooks.on_session is not None:
             hooks.on_session(session)
         result = session.run()
+        result = msgspec.structs.replace(result, results=_first_results(graph, session.contents(), result.directory))
     finally:
         repository.close()
     if session.missing:
@@ -222,6 +227,20 @@ def execute(
     if options.reuse or continuation is not None:  # a run that began with --reuse may be continued without it
         result = _with_reused(result, directory, options)
     return write_summary(result, directory)
+
+
+def _first_results(graph: PhysicalGraph, contents: Mapping[int, Handle], directory: str) -> tuple[str, ...]:
+    """Return where the first results are: those of leaves, then others outside of the directory, without inputs."""
+    inputs, inside = graph.predecessors.ptr, f"{directory}/"
+    final = {*leaves(graph).tolist()}
+    found = sorted(
+        (drop not in final, content.location)
+        for drop, content in contents.items()
+        if content.kind in ("file", "directory", "url")
+        and inputs[drop] < inputs[drop + 1]
+        and (drop in final or not content.location.startswith(inside))
+    )
+    return tuple(location for _, location in found[:_MOST_RESULTS])
 
 
 def _with_reuse(
@@ -373,6 +392,7 @@ def summary(result: SessionResult) -> dict[str, Any]:
         "reused": result.reused,
         "saved": round(result.saved, 3),
         "incomplete": result.incomplete,
+        "results": result.results,
         "output": result.directory,
     }
 

@@ -439,3 +439,25 @@ def test_a_walltime_that_is_far_away_changes_nothing(tmp_path: Path) -> None:
     )
 
     assert result.status is SessionState.FINISHED
+
+
+@pytest.mark.parametrize("place", ["in", "out"])
+def test_final_results_are_listed_first_wherever_they_are(place: str, tmp_path: Path) -> None:
+    """Files of data that others read come after them; if no file is in the directory of the run, the answer says so."""
+    base = tmp_path / "out" if place == "out" else Path()
+    builder = GraphBuilder("chain")
+    names = {"first": "a.txt", "last": "z.txt"}
+    for name, path in names.items():
+        fields = (Argument(name="filepath", value=str(base / path)), Argument(name="persist", value=True))
+        builder.data(name, component="dlg.data.drops.file.FileDROP", arguments=fields)
+    for name, command in (("MAKE", "echo 1 > %o0"), ("TAKE", "cp %i0 %o0")):
+        value = (Argument(name="command", value=command),)
+        builder.app(name, component="dlg.apps.bash_shell_app.BashShellApp", arguments=value)
+    for ends in (("MAKE", "first"), ("first", "TAKE"), ("TAKE", "last")):
+        builder.connect(*ends)
+    directory = tmp_path / "run"
+    lines = [*RunReply.of(local_run.run(builder.build(), directory, RunOptions(runner="inline"))).lines()]
+    where = directory / "files" if place == "in" else base
+
+    head = lines.index(f"results {'in' if place == 'in' else 'outside of'} {directory}")
+    assert lines[head + 1 : head + 3] == [f"  {where / 'z.txt'}", f"  {where / 'a.txt'}"]
