@@ -225,7 +225,7 @@ class _Parser:
         if not self._take("**"):
             return base
         exponent = self._signed(depth + 1)
-        if abs(exponent) * max(math.log2(abs(base)) if base else 0.0, 1.0) > 64:
+        if base and exponent * math.log2(abs(base)) > 64:
             raise NoValueError("its value is too large")
         if (base < 0 and not float(exponent).is_integer()) or (not base and exponent < 0):
             raise NoValueError("a power in it is not a number")
