@@ -462,7 +462,7 @@ class ExternalRunner:
         self._workers: Sequence[WorkerView] = ()
         self._of_place: Mapping[int, tuple[str, ...]] = {}
         self._slots = 0
-        self._without_workers_since = 0.0
+        self._without_workers_since = self._clock.monotonic()
         self._pinged = -math.inf
         self._recalled = 0.0
         self._wanted, self._told = 0.0, -inf

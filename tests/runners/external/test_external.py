@@ -261,6 +261,21 @@ def test_an_engine_that_is_gone_fails_all_attempts_now_and_later(played: Played)
     assert "connection was lost" in played.results[-1].failure.text  # type: ignore[union-attr]
 
 
+def test_attempts_wait_for_the_first_worker_of_an_engine_that_starts_without_any() -> None:
+    """Attempts that are submitted before the engine reports no workers wait, and do not fail."""
+    engine = PlayedEngine(0)
+    spec = ExecutorSpec(session="s", directory="/", templates=GRAPH.templates, links=GRAPH.links)
+    runner = ExternalRunner(engine, spec)
+    results: list[object] = []
+    runner.submit(same_template([0]))
+    runner.start(results.extend)
+    until(lambda: engine.calls or results)
+    runner.close()
+
+    assert [call for call, _ in engine.calls] == ["want"]
+    assert not results
+
+
 def test_placed_drops_go_to_the_workers_of_their_place() -> None:
     """The drops of one place get the same worker as a hint."""
     made = Played(GRAPH, slots=4, places=("n0", "n1"))
