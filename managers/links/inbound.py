@@ -48,6 +48,13 @@ _MOST_REJECTED = 1024
 """Number of rejected routes that are remembered, so that each is answered once."""
 
 
+_FORGET_AFTER = 3600.0
+"""Seconds of silence after which a peer is forgotten if there are too many.
+
+It is long, because a peer that comes back after it was forgotten cannot continue its stream.
+"""
+
+
 class _InboundStream:
     """The messages that were received from one peer in one stream of one incarnation."""
 
@@ -137,6 +144,8 @@ class Inbound:
         if handshake.to == ANY_PEER:
             return [SendReply(route, (encode(HandshakeReply(PROTOCOL, self._name, self._incarnation)),))]
         known = self._streams.get(handshake.name)
+        if known is None and len(self._streams) >= self._settings.peers:
+            self._forget_silent(now)
         rejection = self._rejection(handshake, known, now)
         if rejection is not None:
             return self._reject(route, rejection)
@@ -177,6 +186,14 @@ class Inbound:
         if known is None and len(self._streams) >= self._settings.peers:
             return Reject("full", f"node {self._name!r} has {len(self._streams)} peers already")
         return None
+
+    def _forget_silent(self, now: float) -> None:
+        """Forget the peers that are gone: each job of a batch system brings names that do not come again."""
+        for stream in list(self._streams.values()):
+            if now >= stream.last_received + _FORGET_AFTER:
+                del self._streams[stream.peer]
+                self._routes.pop(stream.route, None)
+                self._due.pop(stream.peer, None)
 
     def _is_stale(self, handshake: Handshake, known: _InboundStream, now: float) -> bool:
         if handshake.incarnation < known.incarnation:

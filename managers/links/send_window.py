@@ -128,7 +128,7 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     ahead : int
         Number of ranges that a fetch requests ahead.
     peers : int
-        Maximum number of peers that may connect.
+        Maximum number of peers that may connect. Peers that were silent for an hour make room for others.
     source_idle : float
         Content that was not fetched for this long is closed.
     """

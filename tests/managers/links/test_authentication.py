@@ -235,9 +235,11 @@ SETTINGS = LinkSettings()
 REAL, WRONG = 1_800_000_000 << 20, 2**53 - 1
 
 
-def _answer(inbound: Inbound, incarnation: int, now: float, *, stream: int = 1, route: bytes = b"r") -> object:
-    """Return the answer to a handshake of the process n1."""
-    hello = Handshake(PROTOCOL, "n1", incarnation, "n2", stream, "tcp://h:1")
+def _answer(
+    inbound: Inbound, incarnation: int, now: float, *, stream: int = 1, route: bytes = b"r", name: str = "n1"
+) -> object:
+    """Return the answer to a handshake of the process `name`."""
+    hello = Handshake(PROTOCOL, name, incarnation, "n2", stream, "tcp://h:1")
     actions = inbound.receive(route, encode(hello), (), now)
     return next(decode_packet(action.frames[0]) for action in actions if isinstance(action, SendReply))
 
@@ -252,6 +254,20 @@ def test_an_earlier_process_is_refused_while_the_later_one_is_heard() -> None:
     assert isinstance(early, Reject)
     assert early.code == "stale"
     assert isinstance(late, HandshakeReply)
+
+
+def test_peers_that_are_gone_make_room_for_others() -> None:
+    """A process with the most peers refuses another one, until one of them has been silent for an hour."""
+    inbound = Inbound("n2", REAL, LinkSettings(peers=2))
+    for name, now in (("a", 0.0), ("b", 1800.0)):
+        assert isinstance(_answer(inbound, 1, now, name=name, route=name.encode()), HandshakeReply)
+    early = _answer(inbound, 1, 3599.0, name="c", route=b"c")
+    late = _answer(inbound, 1, 3600.0, name="c", route=b"d")
+
+    assert isinstance(early, Reject)
+    assert early.code == "full"
+    assert isinstance(late, HandshakeReply)
+    assert inbound.last_seen() == {"b": (1, 1800.0), "c": (1, 3600.0)}
 
 
 def test_an_earlier_stream_of_a_process_stays_refused() -> None:
