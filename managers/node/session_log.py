@@ -98,9 +98,10 @@ class SessionLogs:
         try:
             return LogReader(index, folder, node, query, name_of).page(inf if is_over else self._clock.now())
         finally:
-            while len(self._kept) >= _KEPT_INDEXES:
-                self._kept.pop(next(iter(self._kept)), None)
             self._kept[folder] = index
+            # Other threads of the server change the dictionary meanwhile: `list` copies its keys in one step.
+            for oldest in list(self._kept)[:-_KEPT_INDEXES]:
+                self._kept.pop(oldest, None)
 
 
 def name_in(graph: PhysicalGraph, drop: str) -> str:
