@@ -17,6 +17,7 @@ from dropflow.api.manager import Manager
 from dropflow.api.requests import DropStates, plain_states
 from dropflow.api.session_records import SessionDetail
 from dropflow.clock import SystemClock
+from dropflow.errors import LinkError
 from dropflow.states import UNKNOWN_STATE
 
 UNSEEN = 1 << 62
@@ -24,6 +25,8 @@ UNSEEN = 1 << 62
 
 _WAIT_SECONDS = 1.0
 """Seconds of one wait for another version of the session, if the caller gives none."""
+_OTHER_READ_SECONDS = 64.0
+"""Seconds that one watcher waits for what another one reads."""
 _KEPT_BYTES = 4 * 1024 * 1024
 """Bytes of the latest events of a session that are kept for watchers that come back."""
 _FORGET = 60.0
@@ -97,7 +100,7 @@ class StateHub:
         Raises
         ------
         DropflowError
-            The manager refuses.
+            The manager refuses, or does not answer another watcher in a minute.
         """
         known = self._watched.get(session)
         if known is not None and (known.events.last > number or (known.is_over and not self._goes_on(session, known))):
@@ -105,7 +108,11 @@ class StateHub:
         mine: Future[WatchedStates] = Future()
         future = self._refreshing.setdefault(session, mine)
         if future is not mine:
-            return future.result(timeout=4 * _WAIT_SECONDS + 60)
+            try:
+                return future.result(_OTHER_READ_SECONDS)
+            except TimeoutError:
+                text = f"the states of session {session!r} did not come in {_OTHER_READ_SECONDS:g} s"
+                raise LinkError(text, hint="another client waits for them too: try again") from None
         try:
             watched = self._read(session, known, seconds)
         except BaseException as error:

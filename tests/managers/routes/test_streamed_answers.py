@@ -23,6 +23,7 @@ from dropflow.api.routes import StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.errors import GoneError, LinkError, NotFoundError
 from dropflow.states import DropState
+from managers import state_hub
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes
 from managers.routes.session_events import state_events
@@ -290,6 +291,29 @@ def test_all_watchers_together_ask_the_manager_once() -> None:
 
     assert {into[-1] for into in events} == {events[0][-1]}
     assert manager.asked <= 2
+
+
+def test_a_watcher_that_waits_too_long_for_another_one_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one that streams of events report, and go on after."""
+    asked, goes_on = Signal(), Signal()
+
+    class SlowManager(FakeManager):
+        def states(self, session: str, *, since: str = "") -> Any:
+            asked.set()
+            goes_on.wait(60)
+            return super().states(session, since=since)
+
+    manager = manager_with_sessions()
+    manager.__class__ = SlowManager
+    monkeypatch.setattr(state_hub, "_OTHER_READ_SECONDS", 0.0)
+    hub = StateHub(manager)
+    first = Thread(target=hub.states, args=("running",))
+    first.start()
+    asked.wait(60)
+    with pytest.raises(LinkError, match="did not come in 0 s"):
+        hub.states("running")
+    goes_on.set()
+    first.join(60)
 
 
 def test_trouble_is_an_event_and_a_deleted_session_ends_the_stream() -> None:
