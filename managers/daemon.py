@@ -36,7 +36,6 @@ KindCommand = Callable[[Kind, Sequence[str], int], Sequence[str]]
 the daemon ends."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
-"""TCP port of a node that is given without a port: the default of ``dropflow node``."""
 _PREFIX = "/api/v1"
 
 

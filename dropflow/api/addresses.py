@@ -2,6 +2,7 @@
 
 import errno
 import ipaddress
+from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
 
 from dropflow.errors import ConflictError
@@ -18,6 +19,8 @@ TRANSLATOR_PORT = 8084
 """Default port of translators."""
 DAEMON_PORT = 9000
 """Default port of daemons, which start managers."""
+DEFAULT_PORTS = MappingProxyType({"http": 80, "https": 443})
+"""Port of an address without one, by its scheme."""
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind them
 """Addresses with which a server listens on all interfaces of its host."""
 

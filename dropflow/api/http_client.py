@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.addresses import http_parts, is_loopback
+from dropflow.api.addresses import DEFAULT_PORTS, http_parts, is_loopback
 from dropflow.api.error_body import from_body
 from dropflow.api.signing import Signer, UserKey, digest
 from dropflow.clock import Clock, SystemClock
@@ -28,7 +28,6 @@ _IDLE_SECONDS = 30.0
 """Seconds without a request, after which a connection is not used again: the server may close it."""
 _KEPT_CONNECTIONS = 8
 """Connections without a request that are kept for the next ones."""
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _FOREIGN = "is it a dropflow manager of the same version?"
 _Buffers = Sequence[bytes | memoryview]
 
@@ -51,6 +50,8 @@ class ClientRequest:
         Whether it may be sent again if a kept connection turns out to be closed.
     accept : str
         Media type of the answer.
+    last_event : str
+        ``Last-Event-ID`` of a stream of events that continues; empty for none.
     """
 
     method: str
@@ -102,7 +103,7 @@ class HttpTransport:
             raise UsageError("not a manager URL", where=url, hint="give http://HOST:PORT")
         self.url = url.rstrip("/")
         self._host = parts.hostname or ""
-        self._port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        self._port = parts.port or DEFAULT_PORTS[parts.scheme]
         self._authority = parts.netloc
         self._prefix = parts.path.rstrip("/")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None

@@ -175,7 +175,7 @@ def pull_images(
     MissingDependencyError
         Images cannot be pulled, or there is no such engine. No record is written then.
     StorageError
-        The note cannot be written.
+        The record cannot be written.
     """
     known = read_record(directory)
     end_containers(directory)
@@ -213,7 +213,7 @@ def note_images(images: Iterable[str], directory: Path, *, engine: str = "") -> 
     MissingDependencyError
         There is no such engine.
     StorageError
-        The note cannot be written.
+        The record cannot be written.
     """
     used = container_engine(engine)
     _write_record(

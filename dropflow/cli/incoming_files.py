@@ -142,7 +142,7 @@ class ResultDirectory:
         return incoming
 
     def keep(self, path: PurePosixPath, incoming: "IncomingFile") -> None:
-        """Close a file that broke off, so that it can be continued; one that is not worth it is removed."""
+        """Keep a file that broke off for a continuation; close and remove one that cannot be continued."""
         part = incoming.part
         if part.path.suffix == _PART and incoming.size:
             self._parts[_part_key(path)] = part

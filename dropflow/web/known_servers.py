@@ -7,10 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from dropflow.api.addresses import http_parts, is_loopback
+from dropflow.api.addresses import DEFAULT_PORTS, http_parts, is_loopback
 
 _RANK = ("master", "island", "node")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
@@ -97,7 +96,7 @@ def public_address(public_url: str, url: str) -> str:
     parts = http_parts(url)
     if parts is None:
         return public_url or url
-    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
     return public_url.replace("{port}", f"{port}").replace("{host}", parts.hostname or "") or url
 
 
@@ -121,7 +120,7 @@ def _authority(url: str) -> tuple[str, str, int]:
         return "", url, 0
     host = (parts.hostname or "").lower()
     is_own = is_loopback(host) or host == socket.gethostname().lower()
-    return parts.scheme, "127.0.0.1" if is_own else host, parts.port or _DEFAULT_PORTS[parts.scheme]
+    return parts.scheme, "127.0.0.1" if is_own else host, parts.port or DEFAULT_PORTS[parts.scheme]
 
 
 def hop_url(url: str, path: str = "") -> str:

@@ -51,7 +51,7 @@ class Listed(msgspec.Struct, Generic[_T], frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> int:
-        """Return how many rows are left out."""
+        """How many rows are left out."""
         return self.total - len(self.rows)
 
 

@@ -34,7 +34,7 @@ export class Following {
     this.#stream();
   }
 
-  /** Stop; `start` may follow. */
+  /** Stop; `open` may follow. */
   close() {
     this.isOpen = false;
     clearTimeout(this.timer);
