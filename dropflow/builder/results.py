@@ -314,8 +314,8 @@ def submit(
     `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty. Without one,
     `with_parts` may divide it for the nodes. `with_places` may change the placed graph. Without both, the graph is
     placed again if a node is lost while it is deployed. Results are to be on `replicas` nodes. A node holds at most
-    `memory_limit` bytes of contents in memory, if it is not 0. If `is_known`, the manager
-    has answered before, and is asked again if it does not answer now.
+    `memory_limit` bytes of contents in memory, if it is not 0. If `is_known`, the manager has answered before, and is
+    asked again if it does not answer now.
 
     Raises
     ------

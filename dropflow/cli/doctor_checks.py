@@ -237,8 +237,7 @@ def _what(connection: Connection) -> str:
     return "the links" if connection.means == "links" else "the REST server"
 
 
-# What `dropflow doctor` finds out on other hosts: each manager connects to others and reports the
-# results.
+# What `dropflow doctor` finds out on other hosts: each manager connects to others and reports the results.
 #
 # Nodes need the links of other nodes, islands and masters the REST servers of their children. A node
 # also connects to the REST servers of other nodes, which no session needs: the results show managers

@@ -82,10 +82,10 @@ def submit_command(
 
     It is translated and planned here, with one part for each node that is alive, and deployed. The plan counts with the
     capacities of the nodes, and with their load now. A graph that is placed already (dropflow map) goes to the nodes
-    that it names. Without --wait the answer is the session's name; with
-    it, the exit status is 0 if the session FINISHED, 1 if not, 3 if its end is not known because the manager or nodes
-    do not answer (see --patience), and 130 if you stopped waiting: the session continues. If the answer to the
-    submission is lost, the manager is asked again, and not for a second session.
+    that it names. Without --wait the answer is the session's name; with it, the exit status is 0 if the session
+    FINISHED, 1 if not, 3 if its end is not known because the manager or nodes do not answer (see --patience), and 130
+    if you stopped waiting: the session continues. If the answer to the submission is lost, the manager is asked again,
+    and not for a second session.
 
     With --until nothing is started, on any node, that cannot end by then. When the rest has ended, the session is
     CANCELLED, and the exit status is 4 with --wait; 'dropflow resume SESSION' goes on with it.

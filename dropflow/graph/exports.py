@@ -45,8 +45,7 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _GRAPHML_SPECIAL = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 Writer = Callable[[PhysicalGraph, ByteSink], None]
 
-# The drops and the edges of a graph in blocks, as lists of Python values, for programs that write
-# text.
+# The drops and the edges of a graph in blocks, as lists of Python values, for programs that write text.
 
 
 class DropBlock(NamedTuple):
@@ -139,8 +138,7 @@ def write_texts(graph: PhysicalGraph, stream: ByteSink, texts: Iterable[str]) ->
         raise BadGraphError(text, where=graph.name, hint="remove that character") from error
 
 
-# Writing a physical graph as two tables of comma-separated values (RFC 4180): its drops, and its
-# edges.
+# Writing a physical graph as two tables of comma-separated values (RFC 4180): its drops, and its edges.
 
 
 def write_csv_drops(graph: PhysicalGraph, stream: ByteSink) -> None:

@@ -115,8 +115,7 @@ def _known(given: str, positions: dict[str, int]) -> dict[str, int]:
     return unpack_cursor(given) | positions
 
 
-# Root causes of a session on several children: ordered by columns of numbers, with the records of one
-# page only.
+# Root causes of a session on several children: ordered by columns of numbers, with the records of one page only.
 
 
 class KnownCauses:

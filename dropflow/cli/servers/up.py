@@ -60,11 +60,10 @@ def up_command(
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
     All of them listen on loopback, with one token and one key, and are reached from one address in a browser. With
-    --hosts, master and island listen on all addresses. 'dropflow down' ends them, too. When
-    they are ready, standard output gets one line, {"ready": true, "translator": URL, "master": URL, "island": URL,
-    "nodes": [URL, ...], "token": ...}, and standard error that address. The token stays the same when the command is
-    started again. A process that ends early is reported, and the others continue. Each writes its
-    log to DIR/NAME/manager.log.
+    --hosts, master and island listen on all addresses. 'dropflow down' ends them, too. When they are ready, standard
+    output gets one line, {"ready": true, "translator": URL, "master": URL, "island": URL, "nodes": [URL, ...],
+    "token": ...}, and standard error that address. The token stays the same when the command is started again. A
+    process that ends early is reported, and the others continue. Each writes its log to DIR/NAME/manager.log.
     """
     from dropflow.cli.servers.local_cluster import UpOptions, run
 
