@@ -83,6 +83,7 @@ export function parsed(text) {
     PART.lastIndex = at;
     const found = PART.exec(plain);
     if (!found || !found[0].trim() || Number.isNaN(Number(found[1]))) return text;
+    if (isNumber && found[1].startsWith("-")) return text; // a name such as 1-2
     total += Number(found[1]) * (UNITS[found[2]] ?? 1);
     isNumber = true;
     at = PART.lastIndex;
