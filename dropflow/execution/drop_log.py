@@ -13,6 +13,8 @@ from dropflow.clock import SystemClock
 from dropflow.formatting import format_stamp
 from dropflow.ids import drop_file_name
 
+LOG_LIMIT = 1_000_000
+"""Bytes that the log of a drop keeps, if the session has no other limit."""
 INDEX_FILE = "lines.index"
 
 _BLOCK_BYTES = 1 << 20

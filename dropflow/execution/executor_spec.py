@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dropflow.execution.drop_log import LOG_LIMIT
 from dropflow.graph.templates import Link, Template
 
 
@@ -99,7 +100,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Link, ...]
     prefix: str = ""
     folder: str = ""
-    log_limit: int = 1_000_000
+    log_limit: int = LOG_LIMIT
     durable: bool = False
     until: float = 0.0
     tag: str = ""
