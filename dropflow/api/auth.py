@@ -22,7 +22,6 @@ import re
 import secrets
 from collections.abc import Collection, Mapping
 from enum import Enum
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
@@ -420,11 +419,9 @@ def _cookies(headers: Mapping[str, str]) -> list[str]:
 
     A browser that logged in at one of the servers that share a token (``dropflow up``) may enter the others, too.
     """
-    try:
-        cookies = SimpleCookie(headers.get("Cookie", ""))
-    except CookieError:
-        return []
-    return [morsel.value for name, morsel in cookies.items() if name.startswith(COOKIE)]
+    # `http.cookies` forgets all cookies after one that it cannot parse, and other programs on this host may set such.
+    pairs = (pair.strip().partition("=") for pair in headers.get("Cookie", "").split(";"))
+    return [value for name, _, value in pairs if name.startswith(COOKIE)]
 
 
 # The head of a request in the WSGI environment, and what is decided from it before the body is read.

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -34,8 +33,6 @@ _RECORD = "containers.json"
 _FOLDER = "images"
 _UNRESOLVED = "did not resolve to an alias"
 """Text in the error of podman for a name without a registry if the site has configured none to look in."""
-_ANSWER_LINES = 3
-"""Number of last lines of an engine in the error of an image that it cannot pull."""
 
 
 class ContainerEngine(NamedTuple):
@@ -276,7 +273,7 @@ def _has_registry(image: str) -> bool:
 
 
 def _pull(engine: ContainerEngine, image: str, directory: Path, report: Callable[[str], object]) -> str:
-    """Pull an image unless it is here. Returns the engine's last lines if it fails, else an empty text."""
+    """Pull an image unless it is here. Returns the engine's last line if it fails, else an empty text."""
     command = ["/bin/sh", "-c", fetch_command(engine, image)]
     if engine.is_apptainer:
         if Path(image).exists():
@@ -284,7 +281,7 @@ def _pull(engine: ContainerEngine, image: str, directory: Path, report: Callable
         file = _file_of(image, directory)
         file.parent.mkdir(exist_ok=True)
         command = [*engine.command, "pull", "--force", str(file), image if "://" in image else f"docker://{image}"]
-    last: deque[str] = deque(maxlen=_ANSWER_LINES)
+    last = ""
     report(f"image {image}: {engine.name} looks for it, and pulls it if needed")
     with subprocess.Popen(  # noqa: S603 - the engine of this host
         command,
@@ -296,9 +293,9 @@ def _pull(engine: ContainerEngine, image: str, directory: Path, report: Callable
     ) as process:
         assert process.stdout is not None  # it is a pipe
         for line in process.stdout:
-            last.append(line.strip())
+            last = line.strip() or last
             report(f"image {image}: {line.strip()}")
-    return (last[-1] if last else f"status {process.returncode}") if process.returncode else ""
+    return (last or f"status {process.returncode}") if process.returncode else ""
 
 
 def _unchanging(engine: ContainerEngine, image: str, directory: Path) -> str:

@@ -405,7 +405,8 @@ class ResultStore:
                 elif entry.kind == "l":
                     os.symlink(entry.target, inner)  # noqa: PTH211
                 else:
-                    self._copy(self._path("contents", entry.target), inner, linked=linked)
+                    # A link would have the mode in the store, and in all other sessions, too.
+                    self._copy(self._path("contents", entry.target), inner, linked=linked and entry.kind != "x")
                     if entry.kind == "x":
                         os.chmod(inner, 0o700)  # noqa: PTH101
 

@@ -317,9 +317,11 @@ def _slurm_states(answer: str) -> dict[str, JobState]:
 def _named(forms: Sequence[str], request: JobRequest, facility: Facility, output: Path, *, time: str = "") -> list[str]:
     """Return the directives for the name of a job, its walltime, partition, account and output, of those it has.
 
-    The walltime is as Slurm has it, where a plain number is minutes, or `time`.
+    The walltime is as Slurm has it, where a plain number is minutes, or `time`. Names of jobs begin with a letter, as
+    Grid Engine demands.
     """
-    name = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in request.session)[:60] or "dropflow"
+    name = "".join(sign if (sign.isascii() and sign.isalnum()) or sign in "-_." else "-" for sign in request.session)
+    name = (name if name[:1].isalpha() else f"dropflow-{name}".rstrip("-"))[:60]
     given = (name, time or facility.time, facility.partition, facility.account, str(output))
     return [form.format(value) for form, value in zip(forms, given, strict=True) if value]
 

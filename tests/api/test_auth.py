@@ -14,6 +14,7 @@ from dropflow.api.application import make_app
 from dropflow.api.auth import (
     AccessControl,
     AccessRules,
+    Proof,
     cookie_name,
     cookie_value,
     load_token,
@@ -303,6 +304,14 @@ def test_the_cookie_does_not_reveal_the_token() -> None:
     assert TOKEN not in cookie_value(TOKEN)
     with pytest.raises(HttpError, match="wrong"):
         access.check({"Host": "localhost", "Authorization": f"Bearer {cookie_value(TOKEN)}"})
+
+
+@pytest.mark.parametrize("other", ['a={"x":1}', "a=x y", "a", "", "=; ;"])
+def test_cookies_of_other_programs_do_not_log_out(other: str) -> None:
+    """Browsers send the cookies of all programs of a host, also those that no standard permits."""
+    headers = {"Host": "localhost:8000", "Cookie": f"{other}; dropflow_8000={cookie_value(TOKEN)}; {other}"}
+
+    assert AccessRules(token=TOKEN).check(headers) == Proof.COOKIE
 
 
 def test_servers_of_one_host_have_different_cookies() -> None:

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from dropflow.apps.container import ContainerApp
-from dropflow.apps.container_engine import ENGINE_VARIABLE, container_engine, read_record
+from dropflow.apps.container_engine import ENGINE_VARIABLE, container_engine, pull_images, read_record
 from dropflow.apps.needs import end_containers, prepare_containers, refuse_need
 from dropflow.clock import SystemClock
 from dropflow.errors import BadParameterError, MissingDependencyError
@@ -476,6 +476,19 @@ def test_fields_of_containers_are_checked_before_anything_runs() -> None:
     ):
         with pytest.raises(BadParameterError, match=text):
             ContainerApp(_template(**{"image": "x", "command": "true", field: value}))
+
+
+def test_an_image_that_cannot_be_pulled_is_an_error_also_if_the_engine_ends_with_an_empty_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The error has the last line that says something."""
+    program = tmp_path / "docker"
+    program.write_text("#!/bin/sh\necho denied\necho\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(ENGINE_VARIABLE, str(program))
+
+    with pytest.raises(MissingDependencyError, match="docker cannot pull the image 'sky:1': denied"):
+        pull_images(["sky:1"], tmp_path)
 
 
 def test_a_host_without_a_container_engine_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

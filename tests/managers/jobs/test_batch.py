@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from managers.jobs.batch import SYSTEMS
+from managers.jobs.batch import SYSTEMS, Facility
+from managers.jobs.job_directory import JobRequest
 
 _QSTAT = """
 pbs-server:
@@ -59,3 +60,13 @@ def test_a_state_of_slurm_that_is_not_known_has_not_begun(word: str, *, has_begu
     (state,) = SYSTEMS["slurm"].read_states(f"17|{word}|None\n").values()
 
     assert state.has_begun is has_begun
+
+
+@pytest.mark.parametrize(
+    ("session", "name"), [("2mass", "dropflow-2mass"), ("größe 1", "gr--e-1"), ("", "dropflow"), ("m31_b.2", "m31_b.2")]
+)
+def test_names_of_jobs_are_those_that_batch_systems_take(session: str, name: str) -> None:
+    """They begin with a letter, and have letters, digits and signs of ASCII: Grid Engine refuses others."""
+    request = JobRequest(system="sge", session=session, nodes=1, seconds=0, margin=0, goes_on=False, results="")
+
+    assert f"-N {name}" in SYSTEMS["sge"].directives(request, Facility(), Path("log"))
