@@ -263,6 +263,9 @@ class DropLog:
                 return
             try:
                 file = self._file or self._open()
+                end = file.seek(0, os.SEEK_END)
+                if end != self._size:  # a service, which outlives its attempt, has appended its output
+                    self._size = self._line_start = end
                 gap = b"\n" if is_dated and self._line_start < self._size else b""
                 data = gap + data
                 start, moment = self._size, _CLOCK.now() if now is None else now

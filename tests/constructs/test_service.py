@@ -17,6 +17,7 @@ from dropflow.ids import drop_file_name
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
+from tests.e2e.cluster import until
 from tests.managers.node.conftest import Cluster
 from tests.translator.drawing import Drawing, codes
 from translator.logical import Field
@@ -164,18 +165,20 @@ def test_a_service_is_a_command() -> None:
 
 def test_the_output_of_a_service_is_in_the_log_of_its_drop(tmp_path: Path) -> None:
     """Also if the id of the drop is no name of a file."""
-    template = Template(key="s", name="s", kind=Kind.APP, arguments=(Argument(name="command", value="echo hello"),))
+    template = Template(
+        key="s", name="s", kind=Kind.APP, arguments=(Argument(name="command", value="echo hello; exec sleep 60"),)
+    )
     context: Any = SimpleNamespace(
         directory=tmp_path / "files", oid="a/b", session="s", index=(), inputs=(), outputs=(), log=lambda _: None
     )
     (tmp_path / "logs").mkdir()
-    app = service.ServiceApp(template)
-    app.run(context)
+    log = tmp_path / "logs" / f"{drop_file_name('a/b')}.log"
+    service.ServiceApp(template).run(context)
     found = service.remove_service((str(context.directory), "s", ()))
     assert found is not None
-    found._thread.join()
 
-    assert (tmp_path / "logs" / f"{drop_file_name('a/b')}.log").read_text() == "hello\n"
+    assert until(lambda: log.exists() and log.read_text() == "hello\n")
+    found.stop(0.0)
 
 
 @pytest.mark.slow

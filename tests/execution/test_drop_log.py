@@ -34,6 +34,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
     return found
 
 
+def test_what_a_service_appends_is_kept(tmp_path: Path) -> None:
+    """A service writes to the log of its drop while its attempt does, and after that."""
+    log = DropLog(str(tmp_path), "a", 10_000)
+    log.write("begins\n")
+    with (tmp_path / "a.log").open("ab") as file:
+        file.write(b"serves\n")
+    log.write("ready\n")
+    log.close()
+
+    assert (tmp_path / "a.log").read_text() == "begins\nserves\nready\n"
+    assert "".join(text for _, text in _parts(tmp_path)) == "begins\nserves\nready\n"
+
+
 def test_parts_have_the_order_in_which_they_were_written(tmp_path: Path, clock: VirtualClock) -> None:
     """Text of two logs that is written by turns is in the index by turns, with its time."""
     one, other = (DropLog(str(tmp_path), name, 10_000) for name in ("a", "b/c"))
