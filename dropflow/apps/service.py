@@ -15,6 +15,7 @@ from dropflow.apps.command import Command
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.clock import SystemClock
 from dropflow.errors import AppError, DropflowError, Interrupted
+from dropflow.execution.drop_log import LOG_LIMIT
 from dropflow.graph.components import Component, Parameter
 from dropflow.graph.templates import Kind, Template
 from dropflow.host.processors import thread_variables
@@ -29,8 +30,6 @@ _LOCK = threading.Lock()
 """Attempts that start and stop services run in several threads, and sessions end in others."""
 _PAUSE = 0.05
 """Seconds between two checks of a file that another program writes: no event reports that."""
-_LOG_BYTES = 1_000_000
-"""Bytes of the log of a service; output after them is dropped."""
 
 # The services that run in this process, by the directory of their session; they end with it.
 
@@ -223,7 +222,7 @@ class StopServiceApp(App):
 
 def _limited(log: Path) -> Callable[[bytes], object]:
     """Return a function that appends the output of a service to a log, up to a size."""
-    lock, left = threading.Lock(), [_LOG_BYTES]
+    lock, left = threading.Lock(), [LOG_LIMIT]
 
     def write(block: bytes) -> None:
         with lock:
