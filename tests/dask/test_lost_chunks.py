@@ -430,7 +430,8 @@ def test_a_session_that_met_a_lost_chunk_is_deleted(
     monkeypatch.setattr(remote, "_error", lambda *_: AppError("it failed"))
 
     if ends[-1] == "FINISHED":
-        assert set(computation.persist(tasks)) == {"y"}
+        persisted = computation.persist(tasks)  # without references its session would be deleted, too
+        assert set(persisted) == {"y"}
     else:
         with pytest.raises(AppError, match="it failed"):
             computation.persist(tasks)
