@@ -43,7 +43,7 @@ def http_parts(url: str) -> SplitResult | None:
         (parts.hostname or "").encode("idna")  # a host whose name has an empty or a long part
     except ValueError:
         return None
-    return parts if parts.scheme.lower() in ("http", "https") and parts.hostname else None
+    return parts if parts.scheme in DEFAULT_PORTS and parts.hostname else None
 
 
 def address_error(text: str, error: OSError, *, option: str) -> ConflictError:

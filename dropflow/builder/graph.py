@@ -455,8 +455,9 @@ class Graph:
         UsageError
             `width` is no number.
         """
+        made = self.as_data(data)
         with self.drawing.undone_on_error():
-            gathered = self._after_loops(data)
+            gathered = self._after_loops(made)
             node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
             if plain(width) != 0:
                 node.set("always_list", True, "Boolean", kind="ConstructParameter")
@@ -493,25 +494,26 @@ class Graph:
         UsageError
             `data` are in no scatter, a key is none of them, or no function uses the group.
         """
-        grouped = self._after_loops(data)
-        around = [
-            construct
-            for construct in self.drawing.path(grouped.node)
-            if construct.category in ("Scatter", "GroupBy") and construct not in self.inside
-        ]
-        if not around:
-            raise UsageError(
-                f"{grouped.name!r} is not made in a scatter that ends before the group-by",
-                where=self.name,
-                hint="make the data inside a scatter, and open the group-by after it",
-            )
-        for key in keys:
-            if key not in [construct.name for construct in around]:
-                names = ", ".join(repr(construct.name) for construct in around)
-                raise UsageError(
-                    f"{grouped.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}"
-                )
+        made = self.as_data(data)
         with self.drawing.undone_on_error():
+            grouped = self._after_loops(made)
+            around = [
+                construct
+                for construct in self.drawing.path(grouped.node)
+                if construct.category in ("Scatter", "GroupBy") and construct not in self.inside
+            ]
+            if not around:
+                raise UsageError(
+                    f"{grouped.name!r} is not made in a scatter that ends before the group-by",
+                    where=self.name,
+                    hint="make the data inside a scatter, and open the group-by after it",
+                )
+            for key in keys:
+                if key not in [construct.name for construct in around]:
+                    names = ", ".join(repr(construct.name) for construct in around)
+                    raise UsageError(
+                        f"{grouped.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}"
+                    )
             node = self._construct(name, "GroupBy", num_of_inputs=1, group_key=",".join(keys))
             app, _ = self._component_node(GROUP, "Collect group", inside=node.inside, owner=node, role=Role.INPUT)
             self.link(grouped, app, "input")
@@ -818,7 +820,7 @@ class Graph:
         copy.node.passed_on = data.node
         return copy
 
-    def _after_loops(self, value: Data | CarriedValue) -> Data:
+    def _after_loops(self, data: Data) -> Data:
         """Return data for a construct that collects; of a last iteration a copy, since it collects all iterations.
 
         Raises
@@ -826,7 +828,6 @@ class Graph:
         UsageError
             The data are in copies of a construct inside the loop.
         """
-        data: Data = self.as_data(value)
         if not data.loop_aware:
             return data
         around = list(self.drawing.path(data.node))

@@ -14,6 +14,7 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from dropflow.apps.needs import check, note_containers, prepare_containers
 from dropflow.clock import Clock, SystemClock
@@ -31,7 +32,6 @@ from dropflow.files import GRAPH_FILE, JOURNAL, LOCK, REUSE_LOG, SUMMARY, Sessio
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software, repository_of
-from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.runners.make_runner import capacity_notes, make_runner
@@ -231,14 +231,13 @@ def execute(
 
 def _first_results(graph: PhysicalGraph, contents: Mapping[int, Handle], directory: str) -> tuple[str, ...]:
     """Return where the first results are: those of leaves, then others outside of the directory, without inputs."""
-    inputs, inside = graph.predecessors.ptr, f"{directory}/"
-    final = {*leaves(graph).tolist()}
+    is_made, is_read = np.diff(graph.predecessors.ptr) > 0, np.diff(graph.successors.ptr) > 0
     found = sorted(
-        (drop not in final, content.location)
+        (bool(is_read[drop]), content.location)
         for drop, content in contents.items()
         if content.kind in ("file", "directory", "url")
-        and inputs[drop] < inputs[drop + 1]
-        and (drop in final or not content.location.startswith(inside))
+        and is_made[drop]
+        and not (is_read[drop] and content.location.startswith(f"{directory}/"))
     )
     return tuple(location for _, location in found[:_MOST_RESULTS])
 

@@ -285,6 +285,21 @@ def test_the_last_iteration_of_copies_in_a_loop_is_not_collected() -> None:
             gather.__enter__()
 
 
+def test_a_refused_group_leaves_no_copy_of_a_last_iteration() -> None:
+    """The graph is as before the group-by, which needs data of a scatter."""
+    with Graph("alone") as graph:
+        with graph.loop(iterations=2) as loop:
+            x = loop.carry(4.0)
+            half = halve(x)
+            loop.again(x, half)
+        before = len(graph.drawing.nodes)
+        group = graph.group_by(loop.last(half))
+        with pytest.raises(UsageError, match="is not made in a scatter"):
+            group.__enter__()
+
+        assert len(graph.drawing.nodes) == before
+
+
 def test_nested_loops_carry_into_every_iteration_of_the_outer_one(run: Run) -> None:
     """A value from outside both loops begins each run of the inner loop."""
     with Graph("nested") as graph:
