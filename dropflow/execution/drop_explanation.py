@@ -70,6 +70,8 @@ def explain(core: Core, drop: int, faults: Sequence[Fault] = ()) -> Explanation:
     elif state is DropState.SKIPPED:
         skips = states.count(DropState.SKIPPED)
         lines += [f"{skips} of its {len(inputs)} predecessors were skipped"] if skips else []
+        is_passed_on = 0 < skips < len(inputs) and not template.block_skip
+        lines += ["with block_skip, it would go on with the others"] if is_passed_on else []
         lines.append(_first_skip(core, drop))
     is_given_up = cause == drop and bool(faults) and faults[-1].attempt == core.drops.attempt(drop)
     lines += fault_lines(faults[:-1] if is_given_up else faults)

@@ -382,6 +382,18 @@ def test_explain_names_the_application_that_chose_to_skip() -> None:
     assert explain(core, row(graph, "k")).lines[1:] == ("1 of its 1 predecessors were skipped", chosen)
 
 
+def test_explain_tells_how_a_collector_goes_on_without_skipped_inputs() -> None:
+    """The inputs that were not skipped are there, so it may be wanted that it runs with them."""
+    graph = draw("B -> yes -> Y -> j -> G, B -> no -> N -> k -> G")
+    core, _ = begin(graph)
+    core.handle([Finished(row(graph, "B"), 1, (row(graph, "no"),)), Finished(row(graph, "Y"), 1)])
+
+    assert explain(core, row(graph, "G")).lines[1:3] == (
+        "1 of its 2 predecessors were skipped",
+        "with block_skip, it would go on with the others",
+    )
+
+
 def _play(
     graph: PhysicalGraph, data: st.DataObject, *, cancels: bool = False
 ) -> tuple[Core, dict[int, int], dict[int, list[int]]]:
