@@ -299,8 +299,8 @@ def translate(
         settings=settings,
         component_options=ComponentOptions(),
     )
-    wanted = parts or len(nodes)
-    options = PartitionOptions(parts=wanted, algorithm=algorithm) if wanted else None
+    wanted = len(nodes) or None if parts is None else parts
+    options = PartitionOptions(parts=wanted, algorithm=algorithm) if wanted is not None else None
     return finish(examined, partition_options=options, nodes=nodes)
 
 

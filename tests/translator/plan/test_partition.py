@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dropflow
 from dropflow.errors import BadGraphError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph, without_fusion
@@ -184,6 +186,13 @@ def test_all_problems_of_a_request_are_reported_together() -> None:
     ]
     with pytest.raises(BadGraphError, match=r"PT001 .*\(and 5 more\)"):
         partition(graph, PartitionOptions(algorithm="magic", parts=0, imbalance=-1.0))
+
+
+@pytest.mark.parametrize("call", [dropflow.translate, dropflow.run])
+def test_no_parts_are_refused_in_python_too(call: Callable[..., object]) -> None:
+    """0 is not taken for a graph that is not to be partitioned."""
+    with pytest.raises(BadGraphError, match="PT002 0 parts"):
+        call(draw("A -> x"), parts=0)
 
 
 def test_an_unknown_algorithm_lists_the_others() -> None:
