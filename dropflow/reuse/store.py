@@ -558,27 +558,23 @@ class ResultStore:
 
     def _prune_here(self, limit: int, *, keeps_young: bool = False) -> StoreUse:
         before = self._use_here()
-        records = sorted(_files(self.directory / "records"), key=lambda file: -file[1].st_mtime)
         sizes = {path.rpartition("/")[2]: status.st_size for path, status in _files(self.directory / "contents")}
         kept: set[str] = set()
         total = removed = 0
-        for path, status in records:
-            new = self._contents_of(path) - kept
-            size = status.st_size + sum(sizes.get(digest, 0) for digest in new)
-            if total + size > limit:
-                removed += _remove(path)
-                continue
-            total += size
-            kept |= new
+        for folder in ("records", "drops"):
+            is_full = False
+            for path, status in sorted(_files(self.directory / folder), key=lambda file: -file[1].st_mtime):
+                new = self._contents_of(path, sources=folder == "drops") - kept
+                size = status.st_size + sum(sizes.get(digest, 0) for digest in new)
+                # What is larger than the limit by itself does not drive out the others.
+                is_full = is_full or limit - total < size <= limit
+                if is_full or size > limit:
+                    is_removed = _remove(path)
+                    removed += is_removed and folder == "records"
+                    continue
+                total += size
+                kept |= new
         young = SystemClock().now() - _GRACE_SECONDS
-        for path, status in sorted(_files(self.directory / "drops"), key=lambda file: -file[1].st_mtime):
-            new = self._contents_of(path, sources=True) - kept
-            size = status.st_size + sum(sizes.get(digest, 0) for digest in new)
-            if total + size > limit:
-                _remove(path)
-                continue
-            total += size
-            kept |= new
         for path, status in list(_files(self.directory / "contents")):
             if path.rpartition("/")[2] in kept:
                 continue

@@ -390,9 +390,11 @@ def test_a_directory_comes_back_as_it_was(store: ResultStore, tmp_path: Path) ->
     (folder / "run.sh").write_text("#!/bin/sh\n")
     (folder / "run.sh").chmod(0o755)
     content = store.keep(Handle(kind="directory", location=str(folder), size=10_010))
+    modes = {path: path.stat().st_mode for path in (tmp_path / "store").rglob("*")}
     store.place(content, str(tmp_path / "again"))
 
     assert store.is_there(content)
+    assert {path: path.stat().st_mode for path in (tmp_path / "store").rglob("*")} == modes
     assert sorted(path.name for path in (tmp_path / "again").iterdir()) == ["empty", "large", "link", "run.sh"]
     assert (tmp_path / "again" / "link").read_bytes() == b"x" * 10_000
     assert os.access(tmp_path / "again" / "run.sh", os.X_OK)
@@ -440,6 +442,20 @@ def test_what_was_used_last_stays(store: ResultStore, tmp_path: Path) -> None:
     assert (use.removed_records, use.removed_contents, use.contents) == (1, 1, 2)
     assert use.size <= 15_000
     assert store.prune(0).size == 0
+
+
+@pytest.mark.parametrize(("large", "limit", "kept"), [(12_000, 16_000, ["new"]), (30_000, 20_000, ["new", "old"])])
+def test_no_result_outlives_one_that_was_used_later(
+    store: ResultStore, tmp_path: Path, large: int, limit: int, kept: list[str]
+) -> None:
+    """Else small results that nobody uses would stay for good; one above the whole limit drives out no other."""
+    keys = {}
+    for age, (name, size) in enumerate((("new", 6000), ("middle", large), ("old", 5000))):
+        keys[name] = _add(store, name, store.keep(_file(tmp_path / name, os.urandom(size)), linked=False))
+        os.utime(tmp_path / "store" / "records" / keys[name][:2] / keys[name], (9000 - age, 9000 - age))
+    store.prune(limit)
+
+    assert [name for name, key in keys.items() if store.find(key) is not None] == kept
 
 
 def test_contents_of_no_record_share_the_limit(store: ResultStore, tmp_path: Path) -> None:
