@@ -120,7 +120,10 @@ class _Ngas:
         except _RefusedError as error:
             raise FileNotFoundError(str(error)) from error
         file = status.find(".//FileStatus")
-        return int(file.get("FileSize", "0")) if file is not None else 0
+        size = None if file is None else file.get("FileSize")
+        if size is None or not size.isdecimal():
+            raise OSError(f"the answer of the server tells no size of {location}")
+        return int(size)
 
     def version(self, location: str, *, trust_times: bool) -> Sequence[str]:
         return ()

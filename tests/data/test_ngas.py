@@ -134,6 +134,19 @@ def test_another_server_is_not_taken_for_an_archive(
         store_for(node(NGAS_CLASS, **archive)).part(slot()).finish()
 
 
+@pytest.mark.parametrize("known", ["<DiskStatus/>", '<DiskStatus><FileStatus FileId="x"/></DiskStatus>'])
+def test_a_file_of_unknown_size_is_not_taken_as_empty(
+    node: Node, slot: Slots, archive: dict[str, Any], monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    """An answer that tells no size of the file is an error."""
+    tell = Archive._tell
+    monkeypatch.setattr(Archive, "_tell", lambda self, code, status, text, *_: tell(self, code, status, text, known))
+    Archive.files["x"] = [b"0123456789"]
+
+    with pytest.raises(StorageError, match=r"tells no size of ngas://"):
+        store_for(node(NGAS_CLASS, ngasFileId="x", **archive)).initial(slot())
+
+
 def test_an_application_archives_its_inputs(tmp_path: Path, archive: dict[str, Any]) -> None:
     """Each under an id of its own; the log names them."""
     given = [Given("input", b"one"), Given("input", b"two")]
