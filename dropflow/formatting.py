@@ -132,8 +132,8 @@ def format_stamp(seconds: float) -> str:
 def single_line(text: str, max_length: int = _LINE_CHARACTERS) -> str:
     """Return foreign text on one line without control characters, cut in the middle if it is too long.
 
-    Names may hold any character. Line ends become spaces, other control characters U+FFFD. Escaping for HTML is left
-    to the template.
+    Names may hold any character. Line ends become spaces, other control characters, and those that turn the direction
+    of text, U+FFFD. Escaping for HTML is left to the template.
     """
     if len(text) > max_length:
         half = (max_length - 1) // 2
@@ -152,7 +152,8 @@ def printable(text: str) -> str:
 def _printable(letter: str) -> str:
     if letter in "\t\r\n\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}":
         return " "
-    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter) in ("Cc", "Cs") else letter
+    is_control = ord(letter) in _CONTROLS or unicodedata.category(letter) == "Cs"
+    return "\N{REPLACEMENT CHARACTER}" if is_control else letter
 
 
 # Reads quantities with units, such as ``128 MiB/s``, ``16 GiB`` and ``10 ms``.
