@@ -7,6 +7,7 @@ node managers by the command behind ``--``, once on each host. Only that command
 Slurm is used with ``srun``, Grid Engine with ``qrsh -inherit``; PBS with ``pbsdsh`` is untried.
 """
 
+import getpass
 import os
 import shlex
 import shutil
@@ -142,7 +143,7 @@ class BatchSystem(NamedTuple):
         Returns the command that runs a command once on each host, given the number of hosts and that command.
     submit, states, cancel, requeue : tuple of str
         The commands that submit a script, list the jobs of the user, and cancel or start again the job whose number
-        follows. An empty `requeue`: it does not start jobs again.
+        follows. ``{user}`` is the name of the user. An empty `requeue`: it does not start jobs again.
     preempted : tuple of str
         The command that prints when the job whose number follows was preempted, if it was. Empty: it cannot be asked.
     read_states : callable
@@ -191,7 +192,8 @@ class BatchSystem(NamedTuple):
 
         PBS cuts the name of the server, which follows the number, where it lists jobs.
         """
-        known = self.read_states(_call(self.states, what="the jobs cannot be listed"))
+        command = [getpass.getuser() if word == "{user}" else word for word in self.states]
+        known = self.read_states(_call(command, what="the jobs cannot be listed"))
         states = {job.partition(".")[0]: state for job, state in known.items()}
         return {job: states[number] for job in jobs if (number := job.partition(".")[0]) in states}
 
@@ -437,7 +439,7 @@ SYSTEMS = {
         directives=_pbs_directives,
         spread=lambda _, member: ["pbsdsh", "-u", *member],
         submit=("qsub",),
-        states=("qstat", "-u", os.environ.get("USER", "")),
+        states=("qstat", "-u", "{user}"),
         cancel=("qdel",),
         requeue=("qrerun",),
         read_states=_pbs_states,
