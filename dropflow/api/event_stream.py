@@ -34,10 +34,14 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[ServerSentEvent]:
     ValueError
         A line is longer than 64 MiB.
     """
-    name, number, rest = "", "", b""
-    data: list[bytes] = []
+    name = number = ""
+    data: list[bytearray] = []
+    rest = bytearray()
     for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
+        lines: list[bytearray] = []
+        rest += chunk
+        if b"\n" in chunk:
+            *lines, rest = rest.split(b"\n")
         if len(rest) > _LONGEST_LINE_BYTES:
             raise ValueError("a line of the event stream is too long")
         for line in lines:
