@@ -448,7 +448,7 @@ def test_what_was_used_last_stays(store: ResultStore, tmp_path: Path) -> None:
 def test_no_result_outlives_one_that_was_used_later(
     store: ResultStore, tmp_path: Path, large: int, limit: int, kept: list[str]
 ) -> None:
-    """Else small results that nobody uses would stay for good; one above the whole limit drives out no other."""
+    """Else small results without any use would stay for good; one above the whole limit drives out no other."""
     keys = {}
     for age, (name, size) in enumerate((("new", 6000), ("middle", large), ("old", 5000))):
         keys[name] = _add(store, name, store.keep(_file(tmp_path / name, os.urandom(size)), linked=False))

@@ -202,7 +202,9 @@ def _unmarked(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Find
         return wire
     names = f"{source.name!r} to {target.name!r}"
     text = f"the edge from {names} leads back to the start of its loop: it is used as a closes-loop edge"
-    findings.append(problem("LG061", text, where=wire.pointer, hint="mark the edge as closes-loop"))
+    findings.append(
+        problem("LG061", text, where=wire.pointer, hint='mark the edge as closes-loop ("closesLoop": true)')
+    )
     return msgspec.structs.replace(wire, closes=True)
 
 
@@ -213,7 +215,8 @@ def _synthesised(layout: Layout, loop: LogicalNode, findings: Findings) -> list[
     if not (ends and starts):
         lacking = " and ".join(name for name, nodes in (("group_start", starts), ("group_end", ends)) if not nodes)
         text = f"loop {loop.name!r} has no closes-loop edge and no component with {lacking}"
-        hint = "mark an edge as closes-loop, or set group_start and group_end on its first and last component"
+        marks = "group_start and group_end on its first and last component"
+        hint = f'mark an edge as closes-loop ("closesLoop": true), or set {marks}'
         findings.append(problem("LG060", text, where=loop.pointer, hint=hint))
         return []
     return [

@@ -110,7 +110,7 @@ def outline_of(graph: LogicalGraph, options: UnrollOptions | None = None) -> Gra
     for circle in cycles(units, wires):
         names = " -> ".join(_names_of(units, [*circle, circle[0]]))
         where = layout.graph.by_id[units[circle[0]].node].pointer
-        hint = "remove an edge, or mark the one that leads to the next iteration of a loop as closes-loop"
+        hint = 'remove an edge, or mark the one that leads to the next iteration as closes-loop ("closesLoop": true)'
         findings.append(problem("LG050", f"the graph has a cycle: {names}", where=where, hint=hint))
     templates, links, maps = _connect(layout, units, wires, findings)
     made = GraphOutline(

@@ -20,9 +20,9 @@ Job ID          Username Queue    Jobname    SessID NDS TSK Memory Time  S Time
 def test_jobs_of_pbs_are_known_although_their_ids_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`qsub` prints the whole id, and `qstat` as much of it as its column holds. Only jobs of this user are listed."""
     qstat = tmp_path / "qstat"
-    qstat.write_text(f"#!/bin/sh\ntest \"$*\" = '-u somebody' && cat <<'END'\n{_QSTAT}END\n")
+    qstat.write_text(f"#!/bin/sh\ntest \"$*\" = '-u alice' && cat <<'END'\n{_QSTAT}END\n")
     qstat.chmod(0o755)
-    monkeypatch.setenv("LOGNAME", "somebody")
+    monkeypatch.setenv("LOGNAME", "alice")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     jobs = ["1234567.pbs-server.example.org", "1234568.pbs-server.example.org", "123456.pbs-server.example.org"]
 
