@@ -172,6 +172,7 @@ def _add(function: types.FunctionType, lines: dict[str, str], functions: dict[st
     for name in used:
         if name in function.__globals__:
             _add_global(name, function.__globals__[name], title, lines, functions)
+            lines.update((module, f"import {module}") for module in _modules_below(name, function.__globals__, tree))
         elif not hasattr(builtins, name):
             raise UsageError(f"{title} uses {name!r}, which is not defined", hint="define or import it")
     if any(not hasattr(builtins, name) for name in _annotated(tree)):
@@ -201,6 +202,20 @@ def _add_global(name: str, value: Any, title: str, lines: dict[str, str], functi
             f"{title} uses the global {name!r}, a {kind} that cannot be written into the graph",
             hint=f"give it as an argument, define it inside the function, {_BY_HAND}",
         )
+
+
+def _modules_below(name: str, space: Mapping[str, Any], tree: ast.AST) -> Iterator[str]:
+    """Yield the full names of modules that the code reads as attributes of the global `name`, such as ``xml.dom``."""
+    for node in ast.walk(tree):
+        first, *rest = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else ("",)
+        value = space[name] if first == name else None
+        for part in rest:
+            above = getattr(value, "__name__", "") if isinstance(value, types.ModuleType) else ""
+            value = getattr(value, part, None) if above else None
+            if getattr(value, "__name__", "") != f"{above}.{part}":  # os.path has another name: os makes it
+                value = None
+        if rest and isinstance(value, types.ModuleType):
+            yield value.__name__
 
 
 def _is_installed(value: Any) -> bool:

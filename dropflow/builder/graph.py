@@ -327,10 +327,12 @@ class Graph:
         )
         if wrong:
             raise UsageError(f"the parameter {name!r} {wrong}", where=self.name, hint='such as parameter("n", 4)')
-        if isinstance(value, int | float) and not (minimum or -math.inf) <= value <= (
-            math.inf if maximum is None else maximum
-        ):
-            raise UsageError(f"the parameter {name!r} is {value}, which is not in its range", where=self.name)
+        least, most = -math.inf if minimum is None else minimum, math.inf if maximum is None else maximum
+        if isinstance(value, int | float) and not least <= value <= most:
+            hint = f"its range is {least:g} to {most:g}"
+            raise UsageError(
+                f"the parameter {name!r} is {value}, which is not in its range", where=self.name, hint=hint
+            )
         if options and value is not None and value not in options:
             raise UsageError(
                 f"the parameter {name!r} is {value!r}, expected one of {', '.join(options)}", where=self.name

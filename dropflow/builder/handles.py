@@ -174,8 +174,23 @@ class Formula:
     def __truediv__(self, other: "Formula | float") -> "Formula":
         return self._with("/", other)
 
+    def __rtruediv__(self, other: "Formula | float") -> "Formula":
+        return self._with("/", other, swapped=True)
+
     def __floordiv__(self, other: "Formula | float") -> "Formula":
         return self._with("//", other)
+
+    def __rfloordiv__(self, other: "Formula | float") -> "Formula":
+        return self._with("//", other, swapped=True)
+
+    def __mod__(self, other: "Formula | float") -> "Formula":
+        return self._with("%", other)
+
+    def __rmod__(self, other: "Formula | float") -> "Formula":
+        return self._with("%", other, swapped=True)
+
+    def __neg__(self) -> "Formula":
+        return 0 - self
 
     def __bool__(self) -> NoReturn:
         raise UsageError(f"{self.text} has no value yet", hint="the number of nodes cannot depend on a parameter")

@@ -587,6 +587,19 @@ def test_parameters_make_a_template(run: Run) -> None:
         graph.run({"n": 10})
 
 
+def test_formulas_have_the_values_of_python(run: Run) -> None:
+    """With a parameter on the left, on the right, and alone."""
+
+    def listed(n: Any) -> list[Any]:
+        return [n + 2, 9 - n, n * 2, n / 4, 1 / n, n // 2, 100 // n, n % 2, 100 % n, -n, -(n + 1) * 2, 2 - -n]
+
+    with Graph("formulas") as graph:
+        found = [graph.call(_shown, formula) for formula in listed(graph.parameter("n", 7))]
+    done = run(graph)
+
+    assert [done.value(text).partition(" ")[2] for text in found] == [repr(value) for value in listed(7)]
+
+
 def test_a_subclass_of_app_is_a_component(run: Run) -> None:
     """Components are called by class name, with their parameters."""
     with Graph("component") as graph:
@@ -762,6 +775,10 @@ def _list_of_one(_: Graph) -> None:
     total([numbers(2)])
 
 
+def _out_of_range(graph: Graph) -> None:
+    graph.parameter("n", -1, minimum=0)
+
+
 def _text_formula(graph: Graph) -> None:
     graph.parameter("word", "a") + 1
 
@@ -793,6 +810,7 @@ def _no_value(graph: Graph) -> None:
         (_no_placeholder, "the command does not have {words}"),
         (_hidden, "is a dict with data or parameters of the graph in it"),
         (_list_of_one, "is a list of 1, expected several data"),
+        (_out_of_range, "the parameter 'n' is -1, which is not in its range"),
         (_text_formula, "the parameter {word} is a String, which has no '\\+'"),
         (_no_value, "the parameter 'n' has neither a value nor a type"),
     ],

@@ -1,7 +1,12 @@
 """Graphs that are written in Python, saved and loaded: EAGLE's rules, the layout, and numbers of drops and edges."""
 
+import concurrent.futures
 import json
 import math
+import os
+import subprocess
+import sys
+import urllib.parse as wrapping
 from collections.abc import Callable
 from itertools import combinations
 from math import hypot
@@ -156,6 +161,23 @@ def test_the_code_of_a_function_runs_by_itself() -> None:
     assert "LIMIT = 3\n" in code
     assert "# A comment stays." in code
     assert "OPEN" not in code
+
+
+def uses_modules() -> list[Any]:
+    """Use modules of packages, and what is not a module of its package under this name."""
+    return [concurrent.futures.Future().done(), wrapping.quote("b c"), os.path.sep]
+
+
+def test_the_code_of_a_function_imports_modules_of_packages() -> None:
+    """A package does not import all of its modules, so the package alone is not enough in another process."""
+    code = code_of(uses_modules)
+    program = f"{code}\nprint(uses_modules())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("[False, 'b%20c', '/']\n", "")
+    assert "import urllib.parse as wrapping" in code
+    assert "import os\n" in code
+    assert "posixpath" not in code
 
 
 def uses_object() -> object:
