@@ -243,7 +243,7 @@ class SessionHost:
                 _log.exception("session %s cannot go on after a loss", action.session, extra=context)
                 action.hosted.end(error)
                 return None
-            return Continued(action.session, action.epoch)
+            return Continued(action.session, action.epoch, action.decision.view.number)
 
         self._owner.work(job)
 

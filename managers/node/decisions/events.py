@@ -150,8 +150,8 @@ class Frozen(OfSession, frozen=True):
     report: MemberReport
 
 
-class Continued(OfSession, frozen=True):
-    """A `ContinueSession` is done: the session runs in its next view."""
+class Continued(OfView, frozen=True):
+    """A `ContinueSession` is done: the session runs in its next view, or its thread has reported something already."""
 
 
 class PartFinished(OfView, frozen=True):

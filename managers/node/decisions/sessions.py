@@ -109,7 +109,7 @@ _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
 _NEXT_WORK: Mapping[Work, tuple[Work, ...]] = {
     Work.NONE: (Work.THREAD, Work.NEXT_VIEW, Work.END),
     Work.THREAD: (Work.NONE,),
-    Work.NEXT_VIEW: (Work.THREAD,),
+    Work.NEXT_VIEW: (Work.THREAD, Work.NONE),  # the thread may finish the part before the job reports
     Work.END: (),
 }
 

@@ -252,7 +252,7 @@ class ViewChanges:
             case Frozen():
                 self._on_frozen(member, event, now)
             case Continued():
-                self._on_continued(member)
+                self._on_continued(member, event)
             case NotPlanned():
                 # Unless another view was decided since, or the session ends for another reason.
                 if record.work is Work.NONE:
@@ -262,12 +262,12 @@ class ViewChanges:
             case _:
                 self._on_copies(member, event, now)
 
-    def _on_continued(self, member: ViewMember) -> None:
-        """A session has begun its next view."""
-        if member.record.work is Work.NEXT_VIEW:
+    def _on_continued(self, member: ViewMember, event: Continued) -> None:
+        """A session has begun its next view, and its thread has not reported that its part is finished."""
+        if member.record.work is Work.NEXT_VIEW and event.view == member.views.view.number:
             self._table.set_work(member.record, Work.THREAD)
-        if member.views.is_frozen:
-            self._freeze(member)
+            if member.views.is_frozen:
+                self._freeze(member)
 
     def _on_frozen(self, member: ViewMember, event: Frozen, now: float) -> None:
         """A session has stopped."""

@@ -137,6 +137,23 @@ def test_a_next_view_that_cannot_be_planned_ends_a_session_only_if_nothing_works
         assert member.stop(NotPlanned("s", 1, error)) == expected
 
 
+def test_a_part_may_be_finished_before_it_is_reported_that_the_next_view_has_begun() -> None:
+    """The thread of the next view is started by a job, and may report first: its part counts, and it freezes once."""
+    decision = ViewDecision(View(1, PLACES[:2]), ("a", "b"), b"", lost={"c": "it is silent"})
+    for is_frozen in (False, True):
+        member = Member()
+        member.message(PrepareView("s", 1, 0, (1, 1)))
+        member.stop(Frozen("s", 1, REPORT))
+        [continues] = member.message(AdoptView("s", 1, 0, msgspec.msgpack.encode(decision)))
+        assert isinstance(continues, ContinueSession)
+        if is_frozen:
+            assert member.message(PrepareView("s", 1, 1, (1, 1))) == []
+        expected = [FreezeSession("s", is_advancing=False, shared={})] if is_frozen else []
+        assert member.stop(PartFinished("s", 1, 1)) == expected
+        assert member.stop(Continued("s", 1, 1)) == []
+        assert member.message(SessionDone("s", 1, 1)) == [FinishSession("s", is_advancing=is_frozen)]
+
+
 class OneEnding(RuleBasedStateMachine):
     """A session whose thread, jobs, members and users act in any order.
 
@@ -153,6 +170,8 @@ class OneEnding(RuleBasedStateMachine):
         self.error: Exception | None = None
         self.view, self.promised = 0, -1
         """The view, and the last one for whose change it has stopped."""
+        self.begun: list[int] = []
+        """Views that have begun, and whose job has not reported that."""
         self.plans: list[PlanNextView] = []
         self.records: list[RecordCancel] = []
         self.removals: list[RemoveSession] = []
@@ -205,7 +224,7 @@ class OneEnding(RuleBasedStateMachine):
         """Begin to work in the session: nothing else does, and nothing waits to be reported that did."""
         assert not self.is_ended
         assert self.work == ""
-        assert not any(isinstance(event, Frozen | PartFinished | Continued) for event in self.posted)
+        assert not any(isinstance(event, Frozen | PartFinished) for event in self.posted)
         self.work = work
 
     def begin_thread(self, *, is_advancing: bool) -> None:
@@ -263,7 +282,13 @@ class OneEnding(RuleBasedStateMachine):
             return
         self.is_frozen = self.is_finished = False
         self.work = "thread"
-        self.posted.append(Continued("s", 1))
+        self.begun.append(self.view)
+
+    @precondition(lambda self: self.begun)
+    @rule()
+    def report_beginning(self) -> None:
+        """Report that the next view has begun, at any time after its thread was started."""
+        self.posted.append(Continued("s", 1, self.begun.pop(0)))
 
     @precondition(lambda self: self.work == "finish")
     @rule()
