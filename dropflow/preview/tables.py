@@ -126,7 +126,8 @@ def _matching(values: Sequence[str], query: PreviewQuery) -> list[int]:
         return [row for row, value in enumerate(values) if wanted.casefold() in value.casefold()]
     compare, numbers, limit = _COMPARISONS[query.condition], _numbers(values), _number(wanted)
     if numbers is not None and limit is not None:
-        return [row for row, number in enumerate(numbers) if number is not None and compare(number, limit)]
+        is_kept = query.condition == "is not"  # an empty cell is not any value, in columns of texts too
+        return [row for row, number in enumerate(numbers) if (is_kept if number is None else compare(number, limit))]
     return [row for row, value in enumerate(values) if compare(value.strip().casefold(), wanted.casefold())]
 
 

@@ -435,6 +435,15 @@ def test_a_table_is_sorted_and_filtered_as_python_does(rows: list[tuple[object, 
     assert [row[0] for row in greater.rows] == [str(number) for number, _ in rows if number != "" and number > 1]  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("values", [["5", "", "6"], ["x", "", "5"]])
+def test_an_empty_cell_is_not_a_value(values: list[str]) -> None:
+    """In a column of numbers as in one of texts."""
+    content = "number,word\n" + "".join(f"{value},\n" for value in values)
+    query = PreviewQuery(column="number", condition="is not", value="5")
+
+    assert len(preview(BytesSource(content.encode(), "t.csv"), query).rows) == 2
+
+
 @pytest.mark.slow
 def test_rows_are_chosen_from_the_whole_of_a_large_table() -> None:
     """A row that is not among the first ones is found in text and FITS, and a note tells how many rows there are."""
