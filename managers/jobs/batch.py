@@ -181,10 +181,14 @@ class BatchSystem(NamedTuple):
         ------
         JobRefusedError
             The batch system refuses it.
+        BatchSystemError
+            It tells no number.
         MissingDependencyError
             This host has no such command.
         """
         answer = _call([*self.submit, *arguments, str(script)], what="the job was refused", refusal=JobRefusedError)
+        if not answer.strip():
+            raise BatchSystemError(f"{self.submit[0]} printed no number of the job", hint="look whether it is queued")
         return answer.strip().splitlines()[-1].partition(";")[0]
 
     def states_of_jobs(self, jobs: Iterable[str]) -> dict[str, JobState]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.errors import BatchSystemError
 from managers.jobs.batch import SYSTEMS, Facility
 from managers.jobs.job_directory import JobRequest
 
@@ -29,6 +30,17 @@ def test_jobs_of_pbs_are_known_although_their_ids_are_cut(tmp_path: Path, monkey
     states = SYSTEMS["pbs"].states_of_jobs(jobs)
 
     assert {job: state.word for job, state in states.items()} == {jobs[0]: "RUNNING", jobs[1]: "PENDING"}
+
+
+def test_a_batch_system_that_tells_no_number_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job without a number could be neither watched nor cancelled."""
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text("#!/bin/sh\necho\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    with pytest.raises(BatchSystemError, match="sbatch printed no number of the job"):
+        SYSTEMS["slurm"].submit_job(tmp_path / "job.sh", ())
 
 
 @pytest.mark.parametrize(
