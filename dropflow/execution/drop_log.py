@@ -265,7 +265,7 @@ class DropLog:
                 file = self._file or self._open()
                 end = file.seek(0, os.SEEK_END)
                 if end != self._size:  # a service, which outlives its attempt, has appended its output
-                    self._size = self._line_start = end
+                    self._size, self._line_start = end, _line_start(file, end)
                 gap = b"\n" if is_dated and self._line_start < self._size else b""
                 data = gap + data
                 start, moment = self._size, _CLOCK.now() if now is None else now
@@ -285,8 +285,7 @@ class DropLog:
         flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = io.FileIO(os.open(self._path, flags | os.O_RDWR, 0o644), "r+")
         self._size = self._file.seek(0, os.SEEK_END)
-        last = os.pread(self._file.fileno(), 1, self._size - 1) if self._size else b"\n"
-        self._line_start = self._size if last == b"\n" else self._size - 1
+        self._line_start = _line_start(self._file, self._size)
         with contextlib.suppress(OSError):
             index = os.open(f"{self._folder}/{INDEX_FILE}", flags | os.O_WRONLY | os.O_APPEND, 0o644)
             self._index = io.FileIO(index, "a")
@@ -330,6 +329,12 @@ class DropLog:
         self._record(now, head, *cut[1:])
         self._line_start = shifted(self._line_start, *cut)
         return after, shifted(start, *cut)
+
+
+def _line_start(file: io.FileIO, size: int) -> int:
+    """Return the size of a log if its last line has its end, else a position in that line."""
+    last = os.pread(file.fileno(), 1, size - 1) if size else b"\n"
+    return size if last == b"\n" else size - 1
 
 
 def _unmark(text: bytes) -> tuple[int, bytes]:

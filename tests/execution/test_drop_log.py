@@ -47,6 +47,19 @@ def test_what_a_service_appends_is_kept(tmp_path: Path) -> None:
     assert "".join(text for _, text in _parts(tmp_path)) == "begins\nserves\nready\n"
 
 
+def test_a_dated_line_begins_a_line_after_a_service(tmp_path: Path) -> None:
+    """Also if the service has not ended its line: without it, the level of the dated line would be lost."""
+    log = DropLog(str(tmp_path), "a", 10_000)
+    log.line("INFO", "begins", 1.0)
+    with (tmp_path / "a.log").open("ab") as file:
+        file.write(b"listening on 8080")
+    log.line("WARNING", "ready", 2.0)
+    log.close()
+
+    lines = (tmp_path / "a.log").read_text().splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["INFO begins", "on 8080", "WARNING ready"]
+
+
 def test_parts_have_the_order_in_which_they_were_written(tmp_path: Path, clock: VirtualClock) -> None:
     """Text of two logs that is written by turns is in the index by turns, with its time."""
     one, other = (DropLog(str(tmp_path), name, 10_000) for name in ("a", "b/c"))
