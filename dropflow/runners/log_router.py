@@ -132,7 +132,12 @@ class _RoutedHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         log = self._router.current()
         if log is not None:
-            log.line(record.levelname, self.format(record), record.created)
+            try:
+                text = self.format(record)
+            except Exception:  # noqa: BLE001 - arguments that do not fit the message: told in the log, as Python does
+                self.handleError(record)
+            else:
+                log.line(record.levelname, text, record.created)
             return
         # Without other handlers, `logging` would print warnings to standard error: do the same.
         last = logging.lastResort

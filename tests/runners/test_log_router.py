@@ -59,6 +59,25 @@ def test_prints_and_log_records_are_in_the_log(tmp_path: Path, router: LogRouter
     assert lines[2].endswith("WARNING some.library: read 3 files")
 
 
+def test_a_log_record_that_cannot_be_formatted_does_not_fail_the_attempt(
+    tmp_path: Path, router: LogRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As outside of dropflow, the error is told where the output goes, and the code that logs goes on."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # those of pytest raise
+    log = _log(tmp_path)
+    router.install()
+    try:
+        with router.to(log):
+            logging.getLogger("some.library").warning("read %d files", "three")
+            print("goes on")
+    finally:
+        router.remove()
+        log.close()
+
+    assert "--- Logging error ---" in _read(tmp_path)
+    assert _read(tmp_path).endswith("goes on\n")
+
+
 def test_threads_write_to_the_logs_of_their_own_attempts(tmp_path: Path, router: LogRouter) -> None:
     """Each thread prints into the log of its own attempt, however they interleave."""
     barrier = threading.Barrier(4)
