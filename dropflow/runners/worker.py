@@ -111,7 +111,8 @@ class _Worker:
         """Runners with templates that declare GPUs."""
         self._own_gpus = self._gpus = os.environ.get(GPU_VARIABLE)
         """Values of `GPU_VARIABLE`: when the process started, and now."""
-        self._folder = ""
+        self._folder, self._inside = "", os.stat("/")  # noqa: PTH116 - as in `_enter`
+        """The working directory, by its path and by what the path led to."""
         self._current = _NOTHING
         self._following: deque[_Key] = deque()
         """Attempts that follow the current one."""
@@ -203,14 +204,15 @@ class _Worker:
 
     def _enter(self, folder: str) -> Failure | None:
         """Make `folder` the working directory; return a failure if that is impossible: it may have been removed."""
-        if folder != self._folder:
-            try:
-                # One attempt at a time runs in this process, so the working directory belongs to the attempt.
+        try:
+            # One attempt at a time runs in this process, so the working directory belongs to the attempt. The one before
+            # may have changed it.
+            if folder != self._folder or not os.path.samestat(os.stat("."), self._inside):  # noqa: PTH116
                 os.chdir(folder)  # noqa: TID251
-            except OSError as error:
-                reason = f"the working directory of the session cannot be entered: {error.strerror}"
-                return Failure.of(StorageError(reason, where=folder))
-            self._folder = folder
+                self._folder, self._inside = folder, os.stat(".")  # noqa: PTH116
+        except OSError as error:
+            reason = f"the working directory of the session cannot be entered: {error.strerror}"
+            return Failure.of(StorageError(reason, where=folder))
         return None
 
     def _limit_threads(self, cpus: int) -> None:

@@ -1,5 +1,6 @@
 """Worker processes that print, fork, die and cannot be started: with real processes."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -224,6 +225,17 @@ def test_workers_that_end_before_their_first_attempt_are_failed_starts(
 
     assert "worker processes cannot be started" in text
     assert "ended with status 7" in text
+
+
+@pytest.mark.parametrize("place", ["'/'", "gone"])
+def test_the_next_attempt_begins_in_the_directory_of_the_session(place: str, tmp_path: Path) -> None:
+    """An application that changes the working directory changes it for itself, also if it removes the other one."""
+    away = f"import tempfile\nwith tempfile.TemporaryDirectory() as gone:\n    os.chdir({place})"
+    with contextlib.closing(WorkerPool(1, logs=tmp_path)) as pool:
+        work = Functions(pool, tmp_path / "s", away=away, here="os.write(1, os.getcwd().encode())")
+        work.run("here", "away", "here")
+
+        assert [work.log(f"here_{drop}") for drop in (0, 2)] == [f"{tmp_path}/s/files"] * 2
 
 
 def test_a_session_directory_that_is_gone_fails_its_attempts(pool: WorkerPool, tmp_path: Path) -> None:
