@@ -404,8 +404,9 @@ class _Worker:
             executor.abort(drop, attempt, _EXIT_SECONDS)
             self._stopped.wait(_EXIT_SECONDS)
         end_descendants()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(Exception):  # an attempt may have replaced them
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(0)
 
 

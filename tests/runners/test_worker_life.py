@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -236,6 +237,27 @@ def test_the_next_attempt_begins_in_the_directory_of_the_session(place: str, tmp
         work.run("here", "away", "here")
 
         assert [work.log(f"here_{drop}") for drop in (0, 2)] == [f"{tmp_path}/s/files"] * 2
+
+
+def test_the_next_attempt_prints_to_its_own_log(tmp_path: Path) -> None:
+    """An application that replaces the standard streams takes them from no later attempt of its worker process."""
+    with contextlib.closing(WorkerPool(1, logs=tmp_path)) as pool:
+        work = Functions(pool, tmp_path / "s", silent="sys.stdout = sys.stderr = None", loud="print('loud')")
+        work.run("silent", "loud")
+
+        assert work.log("loud_1") == "loud\n"
+
+
+def test_a_worker_ends_although_its_attempt_has_replaced_the_streams(pool: WorkerPool, tmp_path: Path) -> None:
+    """A worker that loses its pool ends by itself, whatever an attempt has put in place of standard output."""
+    stay = "while True:\n    try:\n        time.sleep(0.01)\n    except BaseException:\n        pass"
+    work = Functions(pool, tmp_path / "s", stay=f"sys.stdout = None\nopen('begun', 'w').close()\n{stay}")
+    work.submit("stay")
+    until(pool, lambda _: (tmp_path / "s" / "files" / "begun").exists())
+    (busy,) = seen(pool, lambda pool: [worker for worker in pool._workers if worker.assigned])
+    busy.link.shutdown(socket.SHUT_WR)
+
+    assert "ended with status 0" in text_of(work.answers.wait(0)[0])
 
 
 def test_a_session_directory_that_is_gone_fails_its_attempts(pool: WorkerPool, tmp_path: Path) -> None:
