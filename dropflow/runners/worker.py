@@ -205,8 +205,8 @@ class _Worker:
     def _enter(self, folder: str) -> Failure | None:
         """Make `folder` the working directory; return a failure if that is impossible: it may have been removed."""
         try:
-            # One attempt at a time runs in this process, so the working directory belongs to the attempt. The one before
-            # may have changed it.
+            # One attempt at a time runs in this process, so the working directory belongs to the attempt. The attempt
+            # before it may have changed it.
             if folder != self._folder or not os.path.samestat(os.stat("."), self._inside):  # noqa: PTH116
                 os.chdir(folder)  # noqa: TID251
                 self._folder, self._inside = folder, os.stat(".")  # noqa: PTH116

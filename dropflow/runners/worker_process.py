@@ -374,7 +374,8 @@ class WorkerProcess:
             self.output = WorkerOutput(reader)
             ours.callback(self.output.close)
             page = theirs.enter_context(tempfile.TemporaryFile())
-            page.truncate(Marker.SIZE)
+            # Not by `truncate`: on a full disk, a write to a hole in a mapped file ends this process by SIGBUS.
+            os.posix_fallocate(page.fileno(), 0, Marker.SIZE)
             self.marker = Marker(page.fileno())
             ours.callback(self.marker.close)
             self.marker.clear()

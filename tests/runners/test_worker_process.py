@@ -1,6 +1,7 @@
 """How the end of a worker process is told, and what shows that the kernel killed it."""
 
 import ctypes
+import errno
 import os
 import signal
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 from dropflow import Graph, app
 from dropflow.failure import Failure
 from dropflow.host.processors import THREAD_VARIABLES
-from dropflow.runners.worker_process import OomKiller, WorkerEnd
+from dropflow.runners import worker_process
+from dropflow.runners.worker_messages import Marker
+from dropflow.runners.worker_process import OomKiller, WorkerEnd, WorkerProcess
 
 
 @pytest.mark.parametrize(
@@ -183,3 +186,20 @@ def test_commands_use_as_many_threads_as_their_node_declares_processors(
     run = graph.run(runner=runner, workers=2, directory=tmp_path / "run")
     assert run.value(found) == f"{min(2, _CORES)} 7\n"
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+def test_the_shared_page_of_a_worker_has_its_place_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk refuses the start of a worker. A write to a hole in a mapped file ends the process by SIGBUS."""
+    mapped = []
+
+    class Mapped(Marker):
+        def __init__(self, descriptor: int) -> None:
+            mapped.append(os.fstat(descriptor))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(worker_process, "Marker", Mapped)
+    with pytest.raises(OSError, match="No space"):
+        WorkerProcess(0)
+
+    assert mapped[0].st_size == Marker.SIZE
+    assert mapped[0].st_blocks > 0
